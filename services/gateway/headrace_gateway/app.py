@@ -1,4 +1,4 @@
-"""The gateway's routes, and what stands before them."""
+"""The gateway's routes and middleware."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,10 +28,10 @@ from headrace_gateway.settings import GatewaySettings
 
 
 class MetricsPage:
-    """Answers Prometheus."""
+    """The route for Prometheus."""
 
     def __init__(self, services: Services) -> None:
-        """Tell of the gateway that is made of `services`."""
+        """Report metrics of the gateway with these `services`."""
         self._now = CollectorRegistry()
         cards, available = services.directory.cards, services.directory.available
         gauges: dict[tuple[str, str], Callable[[], float]] = {
@@ -89,7 +89,7 @@ def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
 
 
 def _routes(services: Services) -> list[BaseRoute]:
-    """Return the routes of no protocol."""
+    """Return the routes outside of protocols."""
     files = FileDownload(services, ERRORS.answering)
     return [
         *Health(services.bus, services.health_probe).routes(),

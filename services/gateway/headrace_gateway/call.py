@@ -1,4 +1,4 @@
-"""One call of an operation, whichever binding it came by."""
+"""Calls: one call of an operation, for all bindings."""
 
 import asyncio
 import re
@@ -21,51 +21,51 @@ from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 
 AGENT = "/v1/agents/{agent}"
-"""Base of one agent's routes; the default agent's are at the root too."""
+"""Base path of one agent's routes; the default agent's are at the root too."""
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
-"""Request header: a message sent twice under one key is taken in once."""
+"""Request header: a message sent twice under one key is accepted once."""
 
 _LONGEST_TASK = 64
-"""Characters of a task's id that are logged; none of ours is longer."""
+"""Maximum logged characters of a task id; no valid id is longer."""
 
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who asks which agent for what, and what goes with that beside its parameters.
+    """A permitted call: caller, agent, operation, and what is sent besides its parameters.
 
-    It may: there is no other way to a call than `call_of` and `SocketCalls.call`.
+    Every call has passed access control, because only `call_of` and `SocketCalls.call` create one.
     """
 
     operation: str
-    """A2A's name of what is asked, whatever the protocol calls it."""
+    """A2A's name of the operation, for all protocols."""
     caller: Caller
     card: AgentCard
-    """The agent asked."""
+    """The called agent."""
     cursor: str
-    """Behind which event to go on; empty: the client has none."""
+    """The cursor after which to continue; empty if the client has none."""
     idempotency_key: str | None
-    """Under which the message is sent, as it stands in the header; None: there is none."""
+    """The Idempotency-Key header, or None."""
     extensions: tuple[str, ...]
     """URIs of the extensions that the call activates."""
     extension_headers: tuple[str, ...]
-    """Names of the headers in which it does so, and the answer says so."""
+    """Names of the headers that activate them, in the request and in the answer."""
     receive: Receive
-    """Tells when the client goes away (ASGI)."""
+    """Reports when the client disconnects (ASGI)."""
     traceparent: str = ""
-    """W3C trace context that the call is part of; empty: of none, or of one that can't be read."""
+    """W3C trace context of the call; empty if missing or invalid."""
     base: str = ""
-    """Scheme and host by which the client came; empty: not known."""
+    """Scheme and host that the client used; empty if unknown."""
     grpc: str | None = None
-    """Host and port for gRPC where the client came; None: not known."""
+    """Host and port for gRPC at the address that the client used; None if unknown."""
     version: str = PROTOCOL_VERSION_1_0
-    """Of A2A, that the client speaks, by major and minor number."""
+    """The client's A2A version, major and minor number."""
 
     @property
     def marks(self) -> Json:
-        """What of the call is kept in the metadata of the input that it brings."""
+        """Metadata of the call that is kept in its input."""
         return {TRACEPARENT: self.traceparent} if self.traceparent else {}
 
     @property
@@ -75,17 +75,17 @@ class Call:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What every answer to the call says in its headers."""
+        """Headers of every answer to the call."""
         if not self.extensions:
             return {}
         return dict.fromkeys(self.extension_headers, ", ".join(self.extensions))
 
 
 def caller_of(services: Services, request: Request) -> Caller:
-    """Return who sends the request. It is looked up once, and before anything of it is read.
+    """Return the request's caller, looked up once and before its body is read.
 
     Raises:
-        CredentialsMissing, CredentialsRefused: it does not say who.
+        CredentialsMissing, CredentialsRefused: the request does not identify a caller.
     """
     found: Caller | None = request.scope.get(CALLER)
     if found is None:
@@ -102,29 +102,29 @@ def call_of(
     tenant: object = "",
     version: str = PROTOCOL_VERSION_1_0,
 ) -> Call:
-    """Return who asks which agent for A2A's `operation`; whoever gets it, may.
+    """Return the call of A2A's `operation`, after authentication and access control.
 
     The agent is the one in the path (or the metadata), else the one that `tenant` names, else the
-    default one. A tenant is what a card told its client to say: it says where to go, never who may.
+    default one. The tenant comes from an agent card: it only routes, and grants no permission.
 
-    `task` is the one that is named, for the audit; `version` the one of A2A that is spoken.
+    `task` is the task id for the audit log; `version` is the client's A2A version.
 
     Raises:
-        CredentialsMissing, CredentialsRefused: it does not say who.
-        AgentUnknown: there is no such agent.
-        ExtensionSupportRequiredError: it does not activate what the agent requires.
-        NotPermitted: the caller's roles do not include that.
-        RateLimited: it, or its tenant, asks too often.
+        CredentialsMissing, CredentialsRefused: the request does not identify a caller.
+        AgentUnknown: no such agent.
+        ExtensionSupportRequiredError: an extension that the agent requires is not activated.
+        NotPermitted: the caller's roles do not include the operation.
+        RateLimited: the caller or its tenant has reached its rate limit.
     """
     call = _call(services, request, caller_of(services, request), tenant)
     return _checked(services, replace(call, operation=operation, version=version), task)
 
 
 class SocketCalls:
-    """The calls of one WebSocket, each as its caller may make it then: credentials change."""
+    """The calls of one WebSocket, each checked when it is made, because credentials change."""
 
     def __init__(self, services: Services, socket: WebSocket) -> None:
-        """Find out who asks which agent.
+        """Authenticate the caller and find the agent.
 
         Raises:
             CredentialsMissing, CredentialsRefused, AgentUnknown, ExtensionSupportRequiredError: as
@@ -137,12 +137,12 @@ class SocketCalls:
 
     @property
     def caller(self) -> Caller:
-        """Who opened it."""
+        """The caller that opened the WebSocket."""
         return self._first.caller
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the answer to its opening says in its headers."""
+        """Headers of the answer to the opening request."""
         return self._first.headers
 
     def call(
@@ -151,7 +151,7 @@ class SocketCalls:
         """Return a call of A2A's `operation`, with the cursor and Idempotency-Key of its frame.
 
         Raises:
-            CredentialsMissing, CredentialsRefused: they don't stand for the caller any more.
+            CredentialsMissing, CredentialsRefused: the credentials no longer identify the caller.
             NotPermitted, RateLimited: as `call_of`.
         """
         services, first = self._services, self._first
@@ -179,7 +179,7 @@ def _checked(services: Services, call: Call, task: object) -> Call:
 def _call(
     services: Services, request: Request | WebSocket, caller: Caller, tenant: object = ""
 ) -> Call:
-    """Return a call of nothing yet."""
+    """Return a call without an operation."""
     stated = request.path_params.get("agent")
     name = stated or _routed(services, tenant)
     card = services.directory.card(name)
@@ -203,7 +203,7 @@ def _call(
 
 
 def _asking(services: Services, request: HTTPConnection, card: AgentCard, caller: Caller) -> Caller:
-    """Return who asks the agent: the `caller`, unless the agent says how it is to be asked."""
+    """Return the agent's caller: `caller`, unless the agent has authentication schemes."""
     if not (card.security.schemes or card.security.require):
         return services.callers.of(request.headers) if caller.has_agents_key else caller
     schemes = schemes_of(card, services.callers.known)
@@ -220,13 +220,13 @@ def _routed(services: Services, tenant: object) -> str:
 
 
 def cursor_of(request: HTTPConnection) -> str:
-    """Return behind which event the client wants to go on; empty: it has no cursor."""
-    # EventSource sends the header by itself when it reconnects, so it is the newer one.
+    """Return the client's cursor, or an empty string."""
+    # The header takes precedence: EventSource sets it when it reconnects, so it is newer.
     stated = request.headers.get("last-event-id") or request.query_params.get("after")
     return (stated or "").strip()
 
 
 async def _never() -> Message:
-    """Tell nothing of the client: a WebSocket's calls are cancelled when it goes."""
+    """Wait forever: a WebSocket's calls are cancelled when its client disconnects."""
     never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
     return await never

@@ -1,8 +1,8 @@
-"""Work that goes on when the client who asked for it leaves.
+"""Work that continues when its client disconnects.
 
-What changes a task must not stop halfway because a connection closed, and what several clients wait
-for must not fail because one of them left. Such work runs as a task of the gateway. Requests wait
-for it, and it is ended before the gateway hangs up.
+A change of a task must not stop halfway because a connection closed. Work that several clients wait
+for must not fail because one of them disconnected. Such work runs as an asyncio task of the
+gateway. Requests wait for it, and it ends before the gateway closes its connections.
 """
 
 import asyncio
@@ -13,22 +13,22 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 TIMEOUT = 5.0
-"""Seconds that work has to end when the gateway stops."""
+"""Seconds in which work must end when the gateway stops."""
 
 
 class Detached:
-    """The work of one gateway that belongs to no client."""
+    """The detached work of one gateway."""
 
     def __init__(self) -> None:
-        """Have none yet."""
+        """Begin without work."""
         self._tasks = set[asyncio.Task[Any]]()
 
     def start[Result](self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """Begin `work` at once, and keep it until it is over."""
+        """Begin `work` at once, and keep a reference to it until it ends."""
         loop = asyncio.get_running_loop()
         task = asyncio.Task(work, loop=loop, eager_start=True)
         if not task.done():
-            self._tasks.add(task)  # The loop itself holds tasks but weakly.
+            self._tasks.add(task)  # The event loop holds only weak references.
             task.add_done_callback(self._over)
         return task
 
@@ -37,9 +37,9 @@ class Detached:
         work: Coroutine[Any, Any, Result],
         unwanted: Callable[[Result], Awaitable[None]] | None = None,
     ) -> Result:
-        """Return what `work` does.
+        """Return the result of `work`.
 
-        If whoever waits is cancelled, the work goes on, and its result is given to `unwanted`.
+        If the caller is cancelled, the work continues, and its result is passed to `unwanted`.
         """
         task = self.start(work)
         if task.done():
@@ -51,7 +51,7 @@ class Detached:
             raise
 
     async def drain(self) -> None:
-        """Return when all work is over; what takes too long is cancelled."""
+        """Wait for all work to end; cancel what takes longer than `TIMEOUT`."""
         deadline = asyncio.get_running_loop().time() + TIMEOUT
         while self._tasks:
             left = deadline - asyncio.get_running_loop().time()
@@ -70,7 +70,7 @@ class Detached:
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever still waits for it is told.
+            # Callers that still wait get the exception.
             _log.debug("detached work failed: %r", error)
 
 
@@ -79,7 +79,7 @@ async def _give_back[Result](
 ) -> None:
     try:
         result = await task
-    except Exception as error:  # noqa: BLE001 - nobody is left to be told
+    except Exception as error:  # noqa: BLE001 - no caller is left to get it
         _log.info("an operation failed after its client had left: %s", error)
         return
     if unwanted is not None:

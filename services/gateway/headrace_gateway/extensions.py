@@ -1,4 +1,4 @@
-"""A2A extensions that the gateway itself offers, and which of them a call activates."""
+"""A2A extensions that the gateway offers, and those that a call activates."""
 
 from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
@@ -9,19 +9,19 @@ from headrace.directory import AgentCard
 from headrace.model.events import Json
 
 CURSORS = "urn:headrace:cursor:v1"
-"""Every SSE frame has a cursor as its ``id``; SubscribeToTask resumes behind ``Last-Event-ID``."""
+"""Every SSE frame has a cursor as its ``id``; SubscribeToTask resumes after ``Last-Event-ID``."""
 
 GENERATIONS = "urn:headrace:generation:v1"
-"""A2A v1.1's generations ahead of time: long-polling GetTask, SendMessage on a condition."""
+"""A2A v1.1's generations in advance: long-polling GetTask, conditional SendMessage."""
 
 DELETION = "urn:headrace:delete-task:v1"
-"""DeleteTask: an owner has a task erased."""
+"""DeleteTask: an owner can have a task erased."""
 
 AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
 """Streams as AG-UI events, in Hector's form."""
 
 AGUI_MEDIA_TYPES = ("application/x-agui-events", "application/agui+json")
-"""Either in `Accept` asks for those; so does ``?format=agui``."""
+"""Either one in `Accept` requests AG-UI events, as does ``?format=agui``."""
 
 OFFERED: tuple[Json, ...] = (
     {
@@ -63,17 +63,17 @@ OFFERED: tuple[Json, ...] = (
         "required": False,
     },
 )
-"""As they stand in every card's capabilities."""
+"""The extensions in every card's capabilities."""
 
 _URIS = frozenset(str(extension["uri"]) for extension in OFFERED)
 
 
 NAMES = (HTTP_EXTENSION_HEADER, LEGACY_HTTP_EXTENSION_HEADER)
-"""Headers that activate extensions: clients of 0.3 send the second one, some of them both."""
+"""Headers that activate extensions; clients of A2A 0.3 send the second one, some send both."""
 
 
 def asked_for(request: HTTPConnection) -> dict[str, list[str]]:
-    """Return the values of each of `NAMES` that the request has, in a header or the query."""
+    """Return the values of each of `NAMES` in the request's headers or query."""
     stated = {
         name: request.headers.getlist(name) + request.query_params.getlist(name) for name in NAMES
     }
@@ -81,10 +81,10 @@ def asked_for(request: HTTPConnection) -> dict[str, list[str]]:
 
 
 def activated(card: AgentCard, values: list[str]) -> tuple[str, ...]:
-    """Return which extensions the values of `NAMES` activate: offered here, or `card`'s.
+    """Return the extensions that `values` of `NAMES` activate: the gateway's or `card`'s.
 
     Raises:
-        ExtensionSupportRequiredError: one that the card requires is not among them.
+        ExtensionSupportRequiredError: an extension that the card requires is missing.
     """
     asked = get_requested_extensions(values) if values else set()
     for extension in card.extensions:
@@ -97,5 +97,5 @@ def activated(card: AgentCard, values: list[str]) -> tuple[str, ...]:
 
 
 def own(card: AgentCard) -> set[str]:
-    """Return the URIs of the extensions that are the agent's own."""
+    """Return the URIs of the agent's own extensions."""
     return {extension["uri"] for extension in card.extensions}

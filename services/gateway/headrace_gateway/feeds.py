@@ -18,17 +18,17 @@ from headrace_gateway.detached import Detached
 
 
 class EntryRenderer(Protocol):
-    """Renders entries into a stream's bytes, without state: one object for all clients."""
+    """Renders entries into a stream's bytes, without state; one object serves all clients."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return the entry's events after its first `skip` as frames.
 
-        The bytes are cut where each client's own envelope (a JSON-RPC id) goes between.
+        The result is cut at the places for each client's own envelope (a JSON-RPC id).
         """
 
 
 class FeedBlock:
-    """An entry, rendered at most once by each entry renderer however many clients read it."""
+    """An entry, rendered at most once by each entry renderer for all clients."""
 
     __slots__ = ("_rendered", "entry", "size")
 
@@ -39,11 +39,11 @@ class FeedBlock:
         self._rendered: dict[EntryRenderer, tuple[bytes, ...]] = {}
 
     def render(self, entry_renderer: EntryRenderer, splice: bytes, after: int) -> bytes:
-        """Return the frames of the events behind generation `after`, `splice` in each envelope."""
+        """Return the frames of the events after generation `after`, with `splice` in envelopes."""
         return splice.join(self.pieces(entry_renderer, after))
 
     def pieces(self, entry_renderer: EntryRenderer, after: int) -> tuple[bytes, ...]:
-        """Return what `entry_renderer` makes of the events behind generation `after`."""
+        """Return the rendered pieces of the events after generation `after`."""
         skip = after + 1 - self.entry.generation
         if skip > 0:
             return entry_renderer.render(self.entry, skip)
@@ -57,7 +57,7 @@ _TRIM_TO = 0.75
 
 
 class Ring:
-    """Blocks in order, without holes; the oldest fall out when the bound is reached."""
+    """Consecutive blocks of events; above the limit, the oldest are dropped."""
 
     def __init__(self, limit: int) -> None:
         """Keep about `limit` bytes of events, and always the newest block."""
@@ -66,7 +66,7 @@ class Ring:
         self._size = 0
 
     def append(self, block: FeedBlock) -> None:
-        """Take the next block."""
+        """Append the next block."""
         self._blocks.append(block)
         self._size += block.size
         if self._size > self._limit:
@@ -81,7 +81,7 @@ class Ring:
         del self._blocks[:drop]
 
     def after(self, generation: int, most: int) -> list[FeedBlock] | None:
-        """Return blocks with events behind `generation`, about `most` bytes; None: fallen out."""
+        """Return about `most` bytes of blocks after `generation`, or None if they were dropped."""
         blocks = self._blocks
         if not blocks or blocks[0].entry.generation > generation + 1:
             return None
@@ -98,32 +98,33 @@ def _last_generation(block: FeedBlock) -> int:
 
 
 MOST = 256 * 1024
-"""About how many bytes of events one read returns."""
+"""Approximate bytes of events that one read returns."""
 
 
 class FeedReader:
     """Reads a feed from one generation on, each event once.
 
-    `after` is the generation of the last event read. Only one `read` at a time.
+    `after` is the generation of the last event read. Only one `read` may run at a time.
     """
 
     __slots__ = ("_feed", "_sequence", "_wakened", "after", "most")
 
     def __init__(self, feed: "Feed", after: int) -> None:
-        """Read what lies behind generation `after`."""
+        """Read the events after generation `after`."""
         self.after = after
         self.most = MOST
-        """About how many bytes of events one read returns: what a slow client makes wait."""
+        """Approximate bytes of events that one read returns: the amount a slow client is sent at
+        once."""
         self._feed = feed
         self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
 
     async def read(self) -> list[FeedBlock]:
-        """Return the next blocks, waiting for them; an empty list: the log has ended.
+        """Wait for the next blocks and return them; an empty list means that the log has ended.
 
         Raises:
             LogLost: the log, or that part of it, is gone.
-            BusUnavailable: the part that left the ring can't be read now.
+            BusUnavailable: events that were dropped from the ring can't be read now.
         """
         while True:
             if (blocks := await self.read_now()) or self.at_end:
@@ -131,13 +132,13 @@ class FeedReader:
             await self.wait()
 
     async def read_now(self) -> list[FeedBlock]:
-        """Return the next blocks if there are any yet (reading the log counts as such)."""
+        """Return the next blocks without waiting for new events; may read the log."""
         loss = self._feed.loss
         if self.after >= self._feed.head:
             if loss is not None and not self._feed.ended:
                 raise loss
             return []
-        # What is in the ring is whole, also if the log has been forgotten meanwhile.
+        # The ring has no gaps, even if the log has been lost meanwhile.
         blocks = self._feed.ring.after(self.after, self.most)
         if blocks is None:
             if loss is not None:
@@ -153,7 +154,7 @@ class FeedReader:
         return self._feed.ended and self.after >= self._feed.head
 
     async def wait(self) -> None:
-        """Return at the feed's next change, or when somebody calls `wake`."""
+        """Return at the feed's next change, or after `wake` is called."""
         self._wakened = asyncio.get_running_loop().create_future()
         self._feed.wake_on_change(self.wake)
         try:
@@ -163,12 +164,12 @@ class FeedReader:
             self._wakened = None
 
     def wake(self) -> None:
-        """Let `wait` return."""
+        """Make `wait` return."""
         if self._wakened is not None and not self._wakened.done():
             self._wakened.set_result(None)
 
     async def _read_past(self) -> list[FeedBlock]:
-        """Read one batch from the log. Between reads nothing of it is held."""
+        """Read one batch from the log. Between reads none of it is kept in memory."""
         feed, last = self._feed, self._feed.last
         if last is None:
             raise LogLost(f"no log of {feed.key.task}")
@@ -189,7 +190,7 @@ class FeedReader:
         return blocks
 
     async def _find_sequence(self, last: Entry) -> int:
-        """Return the stream sequence behind which the next event is."""
+        """Return the stream sequence after which the next event is stored."""
         if self._sequence is not None or not self.after:
             return self._sequence or 0
         return await find_generation(self._feed.bus, self._feed.key, self.after + 1, last)
@@ -198,7 +199,8 @@ class FeedReader:
 class Feed:
     """A log's live view, shared by all its clients on this gateway.
 
-    It holds no more than the ring; who reads further back does so from the log, at its own pace.
+    It keeps only the ring in memory. A reader of older events reads them from the log, at its own
+    pace.
     """
 
     def __init__(
@@ -211,17 +213,17 @@ class Feed:
         *,
         links: Links | None = None,
     ) -> None:
-        """Watch nothing until `open`; `reading` bounds how many read logs at a time.
+        """Create a feed that follows nothing until `open`; `reading` limits concurrent log reads.
 
-        `links` show clients where files are; None: as the log has it.
+        `links` converts the addresses of files for clients; None leaves them as in the log.
         """
         self.bus = bus
         self.reading = reading
-        """Taken while the log is read, by as many of all readers as may do so at a time."""
+        """Held while the log is read; limits concurrent reads of all feeds."""
         self.key = key
         self.ring = Ring(ring_bytes)
         self.last: Entry | None = None
-        """The newest entry; None until generation 1 is there."""
+        """The newest entry; None until generation 1 exists."""
         self.loss: LogLost | None = None
         self.users = 0
         self._links = links
@@ -254,15 +256,15 @@ class Feed:
         return self.last is not None and self.last.ends_task
 
     async def open_fresh(self) -> None:
-        """Subscribe before the log begins: the caller appends generation 1 next."""
+        """Subscribe before the log begins; the caller then appends generation 1."""
         await self._follower.subscribe()
         self._follower.begin(0)
 
     async def open(self) -> None:
-        """Subscribe to a log that exists and learn where it ends.
+        """Subscribe to an existing log and read its last entry.
 
         Raises:
-            TaskUnknown: there is no such log.
+            TaskUnknown: no such log.
             BusUnavailable: the leader does not answer.
         """
         await self._follower.subscribe()
@@ -274,17 +276,17 @@ class Feed:
         self._follower.begin(last.sequence)
 
     async def close(self) -> None:
-        """Give the subscription back."""
+        """Unsubscribe."""
         await self._follower.stop()
 
     def reader(self, after: int) -> FeedReader:
-        """Return a reader of what lies behind generation `after`."""
+        """Return a reader of the events after generation `after`."""
         return FeedReader(self, after)
 
     async def entries(self, after: int) -> AsyncIterator[list[Entry]]:
-        """Yield the entries behind generation `after` as they come, to the log's end.
+        """Yield the entries after generation `after` as they arrive, until the log ends.
 
-        The first may begin at or before `after`, where a cursor lies within a batch.
+        The first entry may begin at or before `after`, if the cursor is inside a batch.
 
         Raises:
             LogLost: the log, or that part of it, is gone.
@@ -294,7 +296,7 @@ class Feed:
             yield [block.entry for block in blocks]
 
     def block(self, entry: Entry) -> FeedBlock:
-        """Return the entry as clients get to see it."""
+        """Return the entry in a block, with file addresses for clients."""
         return FeedBlock(entry if self._links is None else self._links.entry(entry))
 
     def wake_on_change(self, wake: Callable[[], None]) -> None:
@@ -302,12 +304,12 @@ class Feed:
         self._waiting.add(wake)
 
     def no_wake(self, wake: Callable[[], None]) -> None:
-        """Do not call `wake` after all."""
+        """Cancel a `wake_on_change`."""
         self._waiting.discard(wake)
 
     def _deliver(self, entry: Entry) -> None:
         if entry.generation != self.head + 1:
-            # A head trimmed by retention: what lay between is gone, and must not be a silent hole.
+            # Retention trimmed the log's head. The entries between are gone, so report the gap.
             self._lose(LogLost(f"the log of {self.key.task} is gone behind {self.head}"))
             return
         self.last = entry
@@ -325,14 +327,14 @@ class Feed:
 
 
 _READS = 8
-"""Clients that have fallen behind read the log so many at a time: each read holds a batch of it,
-and more at once would only wait for each other."""
+"""Concurrent log reads of clients that have fallen behind. Each read holds a batch in memory, and
+more at once would only wait for each other."""
 
 
 class Feeds:
-    """Counts who uses which feed.
+    """Opens feeds and counts their users.
 
-    Each `acquire` or `begin` must be answered by one `release`.
+    Each `acquire` or `begin` must be followed by one `release`.
     """
 
     def __init__(
@@ -343,21 +345,21 @@ class Feeds:
         detached: Detached,
         links: Links | None = None,
     ) -> None:
-        """Open nothing yet, and later in `detached`; `links` show clients where files are."""
+        """Open feeds in `detached` on request; `links` converts file addresses for clients."""
         self._detached = detached
         self.links = links
-        """How clients are shown links of files."""
+        """Converts links of files into addresses for clients."""
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
         self._reading = asyncio.Semaphore(_READS)
         self._feeds: dict[TaskKey, Feed] = {}
         self._opening: dict[Feed, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
-        """Return how many tasks are watched."""
+        """Return the number of open feeds."""
         return len(self._feeds)
 
     async def begin(self, key: TaskKey) -> Feed:
-        """Return a feed that waits for generation 1 of a new log, which the caller appends.
+        """Return a feed of a new log; the caller appends generation 1.
 
         Raises:
             BusUnavailable: there is no connection.
@@ -372,17 +374,17 @@ class Feeds:
         return feed
 
     async def acquire(self, key: TaskKey) -> Feed:
-        """Return the feed of a log that exists.
+        """Return the feed of an existing log.
 
         Raises:
-            TaskUnknown: there is no such log.
-            BusUnavailable: its leader does not answer.
+            TaskUnknown: no such log.
+            BusUnavailable: the log's leader does not answer.
         """
         feed = self._feeds.get(key)
         opening: asyncio.Task[None] | None
         if feed is None:
             feed = self._new(key)
-            feed.users += 1  # So it is not closed while it opens, whoever leaves meanwhile.
+            feed.users += 1  # Keeps the feed open while it opens, even if all callers leave.
             opening = self._detached.start(self._open(feed))
             if not opening.done():
                 self._opening[feed] = opening
@@ -401,7 +403,8 @@ class Feeds:
         try:
             await feed.open()
         except BaseException:
-            # Or who comes before the last one that waits has gone would be given it.
+            # Otherwise a caller that comes before the last waiting one has left would get this
+            # feed.
             self._forget(feed)
             raise
         finally:
@@ -414,18 +417,18 @@ class Feeds:
         return feed
 
     async def release(self, feed: Feed) -> None:
-        """Use `feed` no more; the last one to say so closes it."""
+        """Release one use of `feed`; the last release closes it."""
         feed.users -= 1
         if feed.users == 0:
             self._forget(feed)
             await self._detached.run(feed.close())
 
     def held(self, feed: Feed) -> "FeedUse":
-        """Return what releases `feed` at the end of a block."""
+        """Return a context manager that releases `feed` at the end of its block."""
         return FeedUse(self, feed)
 
     def handed_on(self, feed: Feed) -> "FeedUse":
-        """Return what releases `feed` if a block raises; else whoever is handed it does."""
+        """Return a context manager that releases `feed` only if its block raises."""
         return FeedUse(self, feed, only_if_raised=True)
 
     def _forget(self, feed: Feed) -> None:

@@ -1,4 +1,4 @@
-"""The content of files that are too large for a log, for those who may see their task."""
+"""Downloads of files that are too large for a log, for callers that may see their task."""
 
 import re
 from collections.abc import Callable
@@ -17,33 +17,33 @@ from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 
 PATH = "/tasks/{task_id}/files/{name}"
-"""Behind the path of an agent; `headrace.links` makes such addresses."""
+"""Path after an agent's path; `headrace.links` creates such addresses."""
 
 _MEDIA_TYPE = re.compile(r"[!-~]+/[ -~]+")
 
 _GUARDED = {
-    # What an agent made is shown as nobody's page: it runs nothing, whatever it claims to be.
+    # Files come from agents, so a browser must not run them, whatever their type claims to be.
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "X-Content-Type-Options": "nosniff",
-    # It never changes, and is for its owner alone.
+    # A file never changes, and only its owner may cache it.
     "Cache-Control": "private, max-age=31536000, immutable",
 }
 
 
 class FileDownload:
-    """The route under which files are read."""
+    """The route for downloads."""
 
     def __init__(self, services: Services, answering: Callable[[Endpoint], Endpoint]) -> None:
-        """Read files over `services`; `answering` answers whatever goes wrong."""
+        """Read files with `services`; `answering` adds error handling."""
         self._services, self._files = services, FileStore(services.bus)
         self._answering = answering
 
     def routes(self, prefix: str) -> list[Route]:
-        """Return the routes under `prefix`, the path of an agent or nothing."""
+        """Return the routes under `prefix`, an agent's path or nothing."""
         return [Route(prefix + PATH, self._answering(self._download), methods=["GET"])]
 
     async def _download(self, request: Request) -> Response:
-        """Answer with the file.
+        """Return the file as a response.
 
         Raises:
             NotPermitted, RateLimited: as `call_of`.
@@ -57,7 +57,7 @@ class FileDownload:
         headers = {**_GUARDED, "ETag": f'"{info.digest}"'}
         if headers["ETag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        # Starlette answers HEAD with the headers alone, and reads nothing for it.
+        # For HEAD, Starlette sends the headers only, and does not read the file.
         return StreamingResponse(self._files.chunks(key, info), 200, headers | headers_of(info))
 
     async def _key(self, call: Call, task: str) -> TaskKey:
@@ -75,8 +75,8 @@ class FileDownload:
 
 
 def headers_of(info: FileInfo) -> dict[str, str]:
-    """Return what is said of a file, of which type and name are as whoever made it put them."""
-    # The server writes headers as they are; RFC 6266 quotes names so that none can end its.
+    """Return a file's headers; its type and name come from its creator and are not trusted."""
+    # The server does not escape headers; RFC 6266 encoding keeps a name from ending its header.
     name = quote(info.filename or info.name, safe="")
     is_type = _MEDIA_TYPE.fullmatch(info.media_type) is not None
     return {

@@ -15,27 +15,27 @@ from headrace_gateway.server.json_response import json_response
 
 
 class CodedError(HeadraceError):
-    """A request is refused by its code and a status."""
+    """A refusal with its own code and status."""
 
     status: ClassVar[HTTPStatus]
 
 
 class InputInvalid(CodedError):
-    """The body is not what it must be; the message names the field and the rule that it breaks."""
+    """The body is invalid; the message names the field and the rule that it breaks."""
 
     code = "invalid_input"
     status = HTTPStatus.BAD_REQUEST
 
 
 class BodyNotJson(CodedError):
-    """The body is sent as something else than JSON."""
+    """The body's content type is not JSON."""
 
     code = "unsupported_media_type"
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
 class ErrorAnswer(NamedTuple):
-    """What a client gets to know of an error."""
+    """An error as sent to the client."""
 
     status: int
     code: str
@@ -49,7 +49,7 @@ class ErrorAnswer(NamedTuple):
 
 
 def error_answer(error: Exception) -> ErrorAnswer:
-    """Return what a client gets to know of `error`."""
+    """Return the answer for `error`."""
     if isinstance(error, CodedError):
         return ErrorAnswer(error.status, error.code, str(error), {})
     problem = problem_of(error)
@@ -60,7 +60,7 @@ def error_answer(error: Exception) -> ErrorAnswer:
 def answering_errors(
     endpoint: Endpoint, content: Callable[[ErrorAnswer], Json] = lambda failure: failure.content
 ) -> Endpoint:
-    """Return `endpoint` with an answer to everything that it raises; `content` is its body."""
+    """Return `endpoint` with an answer to every exception; `content` makes its body."""
 
     def answer(_: Request, error: Exception) -> Response:
         failure = error_answer(error)
@@ -70,13 +70,13 @@ def answering_errors(
 
 
 def check_body_type(request: Request) -> None:
-    """Return if the body is sent as JSON.
+    """Check that the body is sent as JSON.
 
-    A page on another site can post forms and plain text here without being asked first, so these
-    are no JSON even if they look like it.
+    Pages on other sites can post forms and plain text without a CORS preflight, so these types are
+    refused even if the content looks like JSON.
 
     Raises:
-        BodyNotJson: it is sent as something else.
+        BodyNotJson: it has another content type.
     """
     stated = request.headers.get("content-type", "application/json")
     media_type = stated.partition(";")[0].strip().lower()

@@ -1,4 +1,4 @@
-"""The gateway's composition root: settings in, a running gateway, an exit code out."""
+"""The gateway's composition root: from settings to a running gateway and an exit code."""
 
 import asyncio
 import logging
@@ -62,13 +62,13 @@ def _prepare() -> service.Prepared:
 async def serving(
     settings: GatewaySettings, stop: asyncio.Event, protocols: Sequence[Protocol] = PROTOCOLS
 ) -> AsyncIterator[None]:
-    """Serve `protocols` for the length of a block; set `stop` should the server end by itself.
+    """Serve `protocols` for the length of a block; set `stop` if the server ends by itself.
 
     Raises:
-        Unprotected: whoever reaches it could call, and nobody said so by name.
-        CannotListen: a port is taken.
-        BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
-        CredentialsUnreadable, KeyUnreadable: a file that a setting names is missing or wrong.
+        Unprotected: the gateway would be open beyond loopback, and no setting allows it.
+        CannotListen: a port is in use.
+        BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
+        CredentialsUnreadable, KeyUnreadable: a file named in a setting is missing or invalid.
     """
     check_exposure(settings)
     requests = OpenRequests()
@@ -93,7 +93,7 @@ async def serving(
             yield
             await services.streams.stop()
         finally:
-            # Answers under way end first, then what they rest on.
+            # Requests in progress end first, then the services that they use.
             server.should_exit = True
             giving_up = asyncio.get_running_loop().call_later(ANSWERS, requests.give_up)
             await asyncio.gather(answering, rpcs.stop())
@@ -102,13 +102,13 @@ async def serving(
 
 @asynccontextmanager
 async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIterator[Services]:
-    """Put a gateway's parts together, running, for the length of a block.
+    """Build and start a gateway's parts for the length of a block.
 
-    `requests` are those that it carries out.
+    `requests` counts the gateway's requests.
 
     Raises:
-        BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
-        CredentialsUnreadable: the file of credentials is missing or wrong.
+        BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
+        CredentialsUnreadable: the credentials file is missing or invalid.
     """
     async with AsyncExitStack() as stack:
         bus = Bus(settings)

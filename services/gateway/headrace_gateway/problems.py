@@ -1,8 +1,8 @@
-"""What goes wrong, as A2A words it: one table from exceptions to codes, for every binding.
+"""Errors in A2A's terms: one table from exceptions to codes, for every binding.
 
-A2A's own errors are the SDK's classes with the SDK's codes. Errors that A2A has no name for (an
-unknown agent, a body that is too large, a service that is away) get JSON-RPC's nearest code and a
-reason of their own, under a domain of their own.
+A2A's own errors are the SDK's classes with the SDK's codes. Other errors (an unknown agent, a body
+that is too large, an unavailable service) have the nearest JSON-RPC code, with their own reason in
+their own domain.
 """
 
 import logging
@@ -58,26 +58,26 @@ A2A_DOMAIN = "a2a-protocol.org"
 OWN_DOMAIN = "headrace"
 
 RETRY_AFTER = 1
-"""Seconds after which a client may try again what is unavailable now."""
+"""Seconds after which a client may retry if a service is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as all bindings tell it."""
+    """An error as all bindings report it."""
 
     rpc_code: int
     http_status: int
-    """Of the REST binding."""
+    """Status in the REST binding."""
     grpc_status: str
     reason: str
     message: str = ""
     domain: str = A2A_DOMAIN
     rpc_http_status: int = HTTPStatus.OK
-    """JSON-RPC tells its own errors with 200; those below it have the status of what failed."""
+    """Status in JSON-RPC: 200 for its own errors; errors below JSON-RPC have their own status."""
     retry_after: int | None = None
-    """Seconds; None: trying again does not help."""
+    """Seconds; None if a retry does not help."""
     challenge: str | None = None
-    """``WWW-Authenticate``: which credentials would help."""
+    """``WWW-Authenticate``: the credentials that would help."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     violations: tuple[Violation, ...] = ()
 
@@ -118,7 +118,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     LogLost: _standard(a2a.TaskNotFoundError),
     TaskEnded: _standard(a2a.UnsupportedOperationError),
     TaskBusy: _standard(a2a.UnsupportedOperationError),
-    # A2A v1.1's TaskGenerationMismatchError, which the SDK does not know yet.
+    # A2A v1.1's TaskGenerationMismatchError, which the SDK does not define yet.
     GenerationMismatch: Problem(-32010, 409, "ABORTED", "TASK_GENERATION_MISMATCH"),
     CredentialsMissing: replace(_UNAUTHENTICATED, challenge=CHALLENGE),
     CredentialsRefused: replace(_UNAUTHENTICATED, challenge=REFUSED),
@@ -145,13 +145,13 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
-    # The message has been accepted, perhaps: sending it again could ask for the work twice.
+    # The message may have been accepted; sending it again could have the work done twice.
     Unanswered: replace(_UNAVAILABLE, retry_after=None),
 }
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what is told of `error`; of one that nobody foresaw, no more than an id in our log."""
+    """Return the problem for `error`; unexpected errors are logged under an incident id."""
     for kind in type(error).__mro__:
         if (found := _PROBLEMS.get(kind)) is not None:
             REFUSALS.labels(found.reason).inc()
@@ -169,13 +169,13 @@ def problem_of(error: Exception) -> Problem:
 
 
 def headers(problem: Problem) -> dict[str, str]:
-    """Return the headers that go with the problem."""
+    """Return the problem's response headers."""
     found = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
     return found | ({} if problem.challenge is None else {"WWW-Authenticate": problem.challenge})
 
 
 def problem_of_interruption(why: Interruption, task: str) -> Problem:
-    """Return what is told of a stream's early end; the client may resume it with its cursor."""
+    """Return the problem for a stream's early end; the client may resume with its cursor."""
     if why.cause is Cause.FAILED:
         if why.error is not None and type(why.error) in _PROBLEMS:
             return problem_of(why.error)
@@ -224,5 +224,5 @@ def _metadata(error: Exception) -> Mapping[str, str]:
 
 
 def problem_kinds() -> Mapping[type[Exception], Problem]:
-    """Return what each kind of error is told as, by the kind."""
+    """Return the problem of each error class."""
     return _PROBLEMS

@@ -1,4 +1,4 @@
-"""The protocols that a gateway serves: a line each. Nothing else names them all."""
+"""The protocols that a gateway serves, one line each; this is the only complete list."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -22,23 +22,23 @@ class Protocol(NamedTuple):
 
     name: str
     routes: Callable[[Services], Sequence[BaseRoute]]
-    """Where its clients come in; of two routes that fit, the first one is taken."""
+    """The protocol's routes; the first matching route is used."""
     other_routes: Callable[[Services], Sequence[BaseRoute]] = lambda _: ()
-    """Those that fit nearly any path: they come behind everybody's."""
+    """Routes that match nearly any path; they come after all protocols' `routes`."""
 
 
 _A2A = A2ARoutes(VERSIONS, HECTOR)
 
 
 def _hector(services: Services) -> Sequence[BaseRoute]:
-    """Return Hector's routes, which are ways into A2A's bindings."""
+    """Return Hector's routes, which use A2A's bindings."""
     rpc = _A2A.rpc_endpoint(services, adapted)
     rest = _A2A.rest_endpoint(services, "SendStreamingMessage")
     return HectorRoutes(services, rpc, rest, _A2A.errors.answering).routes()
 
 
 def _copilotkit(services: Services) -> Sequence[BaseRoute]:
-    """Return the routes of CopilotKit's client, which are ways to AG-UI's runs."""
+    """Return the routes of CopilotKit's client, which use AG-UI's runs."""
     return CopilotRuntime(services, agui.RunEndpoint(services)).routes()
 
 
@@ -48,10 +48,10 @@ PROTOCOLS = (
     Protocol("ag-ui", agui.routes),
     Protocol("copilotkit", _copilotkit),
 )
-"""The most used first."""
+"""Most used first."""
 
 ERRORS = _A2A.errors
-"""How requests to no protocol are refused."""
+"""Error responses for requests that match no protocol."""
 
 RPC_FORMS = (CURRENT, OLD)
 """The forms of A2A that gRPC serves."""

@@ -1,4 +1,4 @@
-"""Why a gateway refuses what a caller asks, as data that each binding words in its own shape."""
+"""Reasons to refuse a request, as exceptions that each binding renders in its own format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from headrace.model.errors import HeadraceError
 
 
 class CredentialsMissing(HeadraceError):
-    """Nobody may call without credentials, and there are none."""
+    """Credentials are required, and there are none."""
 
     code = "unauthenticated"
 
 
 class CredentialsRefused(HeadraceError):
-    """The credentials are nobody's, or not any more."""
+    """The credentials are unknown, invalid or no longer valid."""
 
     code = "unauthenticated"
 
@@ -26,7 +26,7 @@ class AgentUnknown(HeadraceError):
 
     @classmethod
     def called(cls, name: str, *, at_root: bool) -> "AgentUnknown":
-        """Return what to say of the agent of that name, which the root stands for if `at_root`."""
+        """Return the error for the agent `name`, with a hint if it is the root's default agent."""
         hint = "GET /v1/agents lists those that there are, and HEADRACE_DEFAULT_AGENT names"
         at_root_too = (
             f"no agent answers here: there is none called {name!r}; {hint} the one for here"
@@ -37,24 +37,24 @@ class AgentUnknown(HeadraceError):
 
 
 class TaskEnded(HeadraceError):
-    """The task is over: it takes no message and can't be canceled."""
+    """The task is over: it accepts no messages and can't be canceled."""
 
     code = "task_ended"
 
 
 class TaskBusy(HeadraceError):
-    """The task is being worked on and takes no message now."""
+    """The task has an active run and accepts no messages now."""
 
     code = "task_busy"
 
 
 class GenerationMismatch(HeadraceError):
-    """The task is at another generation than the message wants it to be."""
+    """The task is not at the generation that the message requires."""
 
     code = "generation_mismatch"
 
     def __init__(self, task: str, generation: int) -> None:
-        """Keep where the task is."""
+        """Keep the task's generation."""
         super().__init__(f"task {task} is at generation {generation}")
         self.generation = generation
 
@@ -66,48 +66,48 @@ class KeyReused(HeadraceError):
 
 
 class ContextMismatch(HeadraceError):
-    """The task belongs to another context than the message says."""
+    """The task belongs to another context than the one that the message names."""
 
     code = "context_mismatch"
 
 
 class Restarting(HeadraceError):
-    """The gateway stops before it has an answer; no message has been stored for the request."""
+    """The gateway stops before it has an answer; no message of the request has been stored."""
 
     code = "restarting"
     retryable = True
 
 
 class TooManyStreams(HeadraceError):
-    """The gateway has as many streams open as it takes."""
+    """The gateway has reached its limit of open streams."""
 
     code = "too_many_streams"
     retryable = True
 
 
 class TooManyStreamsOfOwner(HeadraceError):
-    """The caller has as many streams open as one may have on a gateway."""
+    """The caller has reached its limit of open streams on a gateway."""
 
     code = "too_many_streams_of_owner"
     retryable = True
 
 
 class TooManyAtOnce(HeadraceError):
-    """One connection has as much under way as it may have."""
+    """One connection has reached its limit of concurrent subscriptions and calls."""
 
     code = "too_many_at_once"
     retryable = True
 
 
 class TooManyBytes(HeadraceError):
-    """The gateway holds as many bytes of requests under way as it may."""
+    """The gateway has reached its limit of held request bytes."""
 
     code = "too_many_bytes"
     retryable = True
 
 
 class TooManyBytesOfOwner(HeadraceError):
-    """The caller's requests under way have as many bytes as those of one owner may."""
+    """The owner has reached its limit of held request bytes."""
 
     code = "too_many_bytes_of_owner"
     retryable = True
@@ -120,25 +120,25 @@ class NotPermitted(HeadraceError):
 
 
 class RateLimited(HeadraceError):
-    """The caller, or its tenant, asks more often than it may; nothing has been begun."""
+    """The caller or its tenant has reached its rate limit; nothing has been started."""
 
     code = "rate_limited"
     retryable = True
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
-        """Keep after how many seconds to try again."""
+        """Keep the seconds after which to retry."""
         super().__init__(message)
         self.retry_after = retry_after
 
 
 class TooManyWaiting(HeadraceError):
-    """As many runs wait for the agent's workers as may; nothing has been begun."""
+    """The agent's limit of waiting runs is reached; nothing has been started."""
 
     code = "too_many_waiting"
     retryable = True
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
-        """Keep after how many seconds to try again."""
+        """Keep the seconds after which to retry."""
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -148,13 +148,13 @@ class Violation:
     """A field that breaks a rule."""
 
     field: str
-    """Its path, as ``message.parts[0].text``; empty: the whole."""
+    """The field's path, such as ``message.parts[0].text``; empty for the whole."""
     rule: str
-    """To be read after the path: ``must be a string``."""
+    """Text that follows the path: ``must be a string``."""
 
 
 class Malformed(Exception):
-    """The JSON is not of the schema; `violations` has at least one."""
+    """The JSON does not match the schema; `violations` has at least one item."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
         """Keep every violation found."""

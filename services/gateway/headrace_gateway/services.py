@@ -1,4 +1,4 @@
-"""What a gateway is made of, as its routes are handed it."""
+"""The services of a gateway, which are passed to its routes."""
 
 from dataclasses import dataclass
 
@@ -39,19 +39,19 @@ class Services:
     """Whether NATS answers."""
     directory: Directory
     callers: Callers
-    """Who asks, by their credentials."""
+    """Identifies callers by their credentials."""
     state: StateClient
     feeds: Feeds
     full_streams: FullStreams
-    """Which logs take nothing more."""
+    """Knows which event streams are full."""
     requests: OpenRequests
-    """Every request that is being carried out, to be answered before the gateway hangs up."""
+    """Requests in progress, which are answered before the gateway closes its connections."""
     streams: OpenStreams
-    """Every open answer, to be closed when the gateway stops."""
+    """Open streams and waiting requests, which are closed when the gateway stops."""
     stream_limits: StreamLimits
-    """How many streams may be open."""
+    """Limits open streams."""
     held_bodies: HeldBodies
-    """How many bytes of requests are held."""
+    """Limits held request bytes."""
     subscriptions: Subscriptions
     task_streams: TaskStreams
     webhooks: Webhooks
@@ -62,23 +62,23 @@ class Services:
     cancelling: Cancelling
     deleting: Deleting
     detached: Detached
-    """What goes on when the client who asked for it leaves."""
+    """Work that continues when its client disconnects."""
     settling: Settling
-    """Inputs of which it is not known whether they are stored."""
+    """Inputs whose append got no answer yet."""
     access: Access
-    """Who may do what, and how often."""
+    """Permissions and rate limits."""
 
     @property
     def body_limits(self) -> BodyLimits:
-        """How large bodies may be: JSON may escape what a log stores in fewer bytes."""
+        """Limits on bodies; JSON may need twice a log's bytes, because of escapes."""
         largest = self.settings.max_body_bytes
         return BodyLimits(largest, 2 * self.bus.max_payload, self.held_bodies)
 
     @property
     def default_agent(self) -> str:
-        """The agent that answers at the root: the one of the settings.
+        """The agent at the root: the one in the settings.
 
-        Where they name none, and nobody has the usual name, it is the only agent that there is.
+        If unset and only one agent is registered, that agent is used.
         """
         name, cards = self.settings.default_agent, self.directory.cards()
         is_set = "default_agent" in self.settings.model_fields_set

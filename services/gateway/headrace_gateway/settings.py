@@ -1,4 +1,4 @@
-"""What a gateway is told by its environment."""
+"""A gateway's settings, from its environment."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ type Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class GatewaySettings(BusSettings):
-    """Variables ``HEADRACE_*`` that a gateway reads, beside those of the bus."""
+    """Variables ``HEADRACE_*`` that a gateway reads, in addition to those of the bus."""
 
     role = "gateway"
 

@@ -1,6 +1,6 @@
-"""Agent cards, signed: what they say as JSON that anybody can canonicalise, and whose word it is.
+"""Signed agent cards, in a form that clients can canonicalise to verify the signature.
 
-A card is signed once for as long as it says the same, and kept: a signature differs each time.
+A card is signed once and cached until its content changes, because each signature differs.
 """
 
 import re
@@ -23,37 +23,38 @@ JWKS_PATH = "/.well-known/jwks.json"
 
 _KEPT = 1024
 _LOOPBACK = re.compile(r"https?://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?", re.ASCII)
-"""Names nobody but the machine itself, so a card for it misleads nobody else."""
+"""Addresses of the machine itself; a card for one can't mislead clients on other machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedCard:
-    """A card as it is served."""
+    """A card as served to clients."""
 
     card: Json
     etag: str
-    """The same for the same words under the same key, on every gateway."""
+    """Equal for equal content under the same key, on every gateway."""
     modified: float
-    """When this gateway first saw it say this, seconds since 1970."""
+    """When this gateway first served this content, in seconds since 1970."""
 
 
 class SignedCards:
-    """Signs cards with the key of the moment."""
+    """Signs cards with the current key."""
 
     def __init__(self, keys: SigningKeys, public_url: str | None) -> None:
-        """Sign with `keys` what says that the fleet is at `public_url`, or on this machine."""
+        """Sign with `keys` those cards whose address is `public_url` or loopback."""
         self._keys, self._public_url = keys, public_url
         self._kept = OrderedDict[tuple[str, str], SignedCard]()
 
     def sign(self, what: str, base: str, card: Json) -> SignedCard:
-        """Return `card` with its signature; `what` of `base` (scheme and host) it is.
+        """Return `card` with its signature; `what` and `base` (scheme and host) identify it.
 
-        Without a public URL `base` is what a Host header says, and whoever sends one must not get
-        the fleet's word that it is there: such a card has no signature.
+        Without a public URL `base` comes from a Host header, which any client can choose. Such a
+        card is not signed unless `base` is loopback, because a signature would confirm a false
+        address.
         """
         key = self._keys.current
         said = blake2b(orjson.dumps([card, key.id]), digest_size=12).hexdigest()
-        # Weak: the bytes of two signatures differ, what they say does not.
+        # Weak, because two signatures of the same content differ in their bytes.
         etag = f'W/"{said}"'
         kept = self._kept.get((what, base))
         if kept is None or kept.etag != etag:
@@ -77,5 +78,6 @@ def _signed(card: Json, base: str, key: SigningKey) -> Json:
     message = ParseDict(card, a2a_pb2.AgentCard(), ignore_unknown_fields=True)
     header: Any = {"alg": key.algorithm, "kid": key.id, "typ": "JOSE", "jku": base + JWKS_PATH}
     sign = create_agent_card_signer(key.pem, header)
-    # As it was signed, without what says nothing: who canonicalises it meets the same bytes.
+    # Return the message as signed, without empty fields, so that canonicalising it gives the same
+    # bytes.
     return MessageToDict(sign(message))

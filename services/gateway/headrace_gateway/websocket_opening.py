@@ -1,4 +1,4 @@
-"""What every WebSocket passes before it is served: who asks, which agent, whether there is room."""
+"""Opening a WebSocket: authentication, the agent, and limits."""
 
 from collections.abc import Callable
 
@@ -18,10 +18,10 @@ async def open_socket(
     begin: Callable[[SocketCalls, SocketConnection], Session],
     reason: Callable[[Exception], str],
 ) -> None:
-    """Accept `socket` and serve it, in a place of its own; or close it, saying why.
+    """Accept `socket` and serve it with a stream permit, or close it with a reason.
 
-    `begin` returns what takes its frames, or raises what else speaks against it; `reason` says an
-    error.
+    `begin` returns the session that handles the frames, or raises a refusal. `reason` returns the
+    text for an error.
     """
     try:
         calls = SocketCalls(services, socket)
@@ -31,7 +31,7 @@ async def open_socket(
     except (TooManyStreams, TooManyStreamsOfOwner) as full:
         await close_at_once(socket, try_later(str(full)))
         return
-    except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+    except Exception as error:  # noqa: BLE001 - every error is sent to the client
         await close_at_once(socket, refused(reason(error)))
         return
     try:
@@ -40,6 +40,6 @@ async def open_socket(
         await socket.accept(chosen(socket), headers)
         await connection.serve(session)
     except WebSocketDisconnect:
-        pass  # it went before it was accepted
+        pass  # The client disconnected before it was accepted.
     finally:
         permit.release()

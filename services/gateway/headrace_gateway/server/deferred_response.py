@@ -1,7 +1,7 @@
 """Deferred responses: the part of a request that is served after routing and middleware returned.
 
-A stream may be open for hours. Without this, everything that led to it would stay on the stack as
-long: a dozen frames, the request that they hold, and a few wrappers around every write.
+A stream may be open for hours. Without deferral, all callers would stay on the stack for that time:
+a dozen frames, the request that they hold, and several wrappers around every write.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ class DeferredResponse:
         self._steps: list[Callable[[], None]] = []
 
     def defer(self, rest: Rest) -> None:
-        """Serve `rest` as soon as the caller has returned."""
+        """Serve `rest` after the application has returned."""
         self._rest = rest
 
     def at_end(self, step: Callable[[], None]) -> None:
@@ -42,9 +42,9 @@ class DeferredResponse:
         self._steps.append(step)
 
     async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let `app` serve the request, then serve what it deferred."""
+        """Serve the request with `app`, then serve what it deferred."""
         try:
-            # A copy: what routes and middleware add to it goes with them.
+            # A copy, so that additions by routes and middleware are freed before the deferred part.
             extensions = scope.get("extensions", {}) | {_EXTENSION: self}
             await app({**scope, "extensions": extensions}, receive, send)
             if (rest := self._rest) is not None:
@@ -55,7 +55,7 @@ class DeferredResponse:
 
 
 def deferred_of(scope: Scope) -> DeferredResponse | None:
-    """Return where a part of the request can be deferred; None: nowhere."""
+    """Return the request's `DeferredResponse`, or None if it has none."""
     found: DeferredResponse | None = scope.get("extensions", {}).get(_EXTENSION)
     return found
 
@@ -64,10 +64,10 @@ _MESSAGE = "the gateway is starting; it waits for NATS"
 
 
 class StartupApp:
-    """An ASGI application that says that it is starting until there is one to hand on to."""
+    """An ASGI application that answers 503 until the gateway's application is set by `open`."""
 
     def __init__(self, requests: OpenRequests) -> None:
-        """Stay closed until `open`; count what is carried out among `requests`."""
+        """Answer 503 until `open`; count requests in `requests`."""
         self._requests = requests
         self._app: ASGIApp = Starlette(
             routes=[Route("/healthz", healthy), WebSocketRoute("/{path:path}", _starting_socket)],
@@ -75,11 +75,11 @@ class StartupApp:
         )
 
     def open(self, app: ASGIApp) -> None:
-        """Hand everything on to `app` from now on."""
+        """Pass all requests to `app` from now on."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand on."""
+        """Pass the request to the current application."""
         scope = with_requests(scope, self._requests)
         await DeferredResponse().serve(self._app, scope, receive, send)
 

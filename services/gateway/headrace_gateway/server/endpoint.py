@@ -1,4 +1,4 @@
-"""What answers behind a route, and tells the client whatever goes wrong there."""
+"""Endpoints of routes, with error handling."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,7 +14,7 @@ _CLIENT_WENT_AWAY = 499
 
 
 def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Response]) -> Endpoint:
-    """Return `endpoint` with what `failed` makes of everything that it raises."""
+    """Return `endpoint` with a response by `failed` for every exception."""
 
     async def answer(request: Request) -> ASGIApp:
         try:

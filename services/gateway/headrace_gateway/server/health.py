@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it can serve."""
+"""Liveness and readiness of the process."""
 
 import orjson
 from starlette.requests import Request
@@ -18,7 +18,7 @@ class Health:
     """Answers ``/healthz`` and ``/readyz``."""
 
     def __init__(self, bus: Bus, health_probe: HealthProbe) -> None:
-        """Tell of this gateway and what it needs."""
+        """Report the health of this gateway and its dependencies."""
         self._bus, self._health_probe = bus, health_probe
 
     def routes(self) -> list[Route]:
@@ -28,7 +28,7 @@ class Health:
     async def _ready(self, request: Request) -> Response:  # noqa: ARG002 - a route
         """Answer 200 while NATS answers.
 
-        Without task state a gateway still takes tasks and streams them: degraded, but ready.
+        Without task state a gateway can still accept and stream tasks: it is degraded, but ready.
         """
         reached = self._health_probe.beats
         follows = reached and await self._task_state_follows()
@@ -45,5 +45,5 @@ class Health:
 
 
 async def healthy(request: Request) -> Response:  # noqa: ARG001 - a route
-    """Answer 200: the process lives."""
+    """Answer 200: the process is alive."""
     return json_response({"status": "ok"}, headers=_NO_STORE)

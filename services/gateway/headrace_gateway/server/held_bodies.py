@@ -1,7 +1,7 @@
-"""Limits on the bodies that are held at a time: in all and per owner.
+"""Limits on request bodies held in memory, in total and per owner.
 
 A body is held from its first byte until its request is answered, or its stream has begun. It may
-come in slowly, so without a limit a known caller could have any number of them held.
+arrive slowly, so without a limit an authenticated caller could have any number of bodies held.
 """
 
 from collections import Counter
@@ -11,35 +11,36 @@ from headrace_gateway.server.auth.caller import Caller
 
 
 class HeldBody:
-    """What is held of one body."""
+    """The held bytes of one body."""
 
     __slots__ = ("_bodies", "_caller", "_size")
 
     def __init__(self, bodies: "HeldBodies", caller: Caller) -> None:
-        """Hold nothing yet."""
+        """Begin with no bytes."""
         self._bodies, self._caller, self._size = bodies, caller, 0
 
     def resize(self, size: int) -> None:
-        """Hold `size` bytes from now on.
+        """Set the held size to `size` bytes.
 
         Raises:
-            TooManyBytes, TooManyBytesOfOwner: that is more than may be held; as much as before is.
+            TooManyBytes, TooManyBytesOfOwner: a limit is exceeded; the held size stays unchanged.
         """
         self._bodies.add(self._caller, size - self._size)
         self._size = size
 
     def release(self) -> None:
-        """Hold nothing any more; a second call does nothing."""
+        """Release all bytes; a second call does nothing."""
         self.resize(0)
 
 
 class HeldBodies:
-    """Counts the bytes of bodies that a gateway holds."""
+    """Counts the bytes of request bodies that a gateway holds."""
 
     def __init__(self, most: int, most_per_owner: int, largest: int) -> None:
-        """Hold up to `most` bytes, `most_per_owner` of one owner's; -1: no limit.
+        """Allow `most` bytes in total and `most_per_owner` per owner; -1 is unlimited.
 
-        A body of the `largest` size that one may have is taken wherever nothing else is held.
+        Both limits are at least `largest`, the maximum size of one body, so that one body always
+        fits.
         """
         self._most = _at_least(most, largest)
         self._most_per_owner = _at_least(most_per_owner, largest)
@@ -47,11 +48,11 @@ class HeldBodies:
         self._size = 0
 
     def __len__(self) -> int:
-        """Return how many bytes are held."""
+        """Return the number of held bytes."""
         return self._size
 
     def hold(self, caller: Caller, size: int = 0) -> HeldBody:
-        """Begin to hold a body of the caller's, of which `size` bytes are there.
+        """Begin to hold a body of the caller, with `size` bytes already received.
 
         Raises:
             TooManyBytes, TooManyBytesOfOwner: as `HeldBody.resize`.
@@ -61,11 +62,11 @@ class HeldBodies:
         return body
 
     def add(self, caller: Caller, size: int) -> None:
-        """Hold `size` bytes more of the caller's, or less, if it is negative.
+        """Add `size` bytes, which may be negative, to the caller's held bytes.
 
         Raises:
-            TooManyBytes: the gateway would hold more than it may.
-            TooManyBytesOfOwner: the caller would have it hold more than one may.
+            TooManyBytes: the gateway's limit would be exceeded.
+            TooManyBytesOfOwner: the owner's limit would be exceeded.
         """
         if size > 0 and 0 <= self._most < self._size + size:
             raise TooManyBytes(f"this gateway holds {self._size} bytes of requests; try another")

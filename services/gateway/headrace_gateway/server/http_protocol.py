@@ -142,7 +142,7 @@ class HttpWire(HttpToolsProtocol):
     # Slots, because with more than 30 attributes each connection's dictionary needs 1 kB more.
     __slots__ = ("_awaited", "_deadline", "_framing", "_head_bytes", "_last", "_plain", "_timer")
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
         """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
         self._awaited = _Awaited.HEAD
@@ -297,7 +297,7 @@ class SocketWire(WebSocketsSansIOProtocol):
     answer pings whether or not the client reads the answers.
     """
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
         """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
         self._deadline = self._last = 0.0
@@ -336,7 +336,7 @@ class SocketWire(WebSocketsSansIOProtocol):
         """Count incoming bytes in `held` until the app receives them."""
         self._held = held
 
-    async def receive(self) -> Any:  # noqa: ANN401 - uvicorn's, handed on
+    async def receive(self) -> Any:  # noqa: ANN401 - uvicorn's, passed on
         """Return the next event."""
         event = await super().receive()
         if self.queue.empty():

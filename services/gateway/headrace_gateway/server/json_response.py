@@ -1,4 +1,4 @@
-"""JSON over HTTP, straight from orjson."""
+"""JSON responses, encoded with orjson."""
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -30,7 +30,7 @@ def cacheable(request: Request, content: object, max_age: int) -> Response:
 
 
 def revalidated(request: Request, body: bytes, headers: dict[str, str]) -> Response:
-    """Return `body` as JSON, or 304 if the client has it, by its ETag or else its Last-Modified."""
+    """Return `body` as JSON, or 304 if the client has it by its ETag or Last-Modified."""
     asked = request.headers.get("if-none-match")
     if asked is not None:
         has_it = headers["ETag"].removeprefix("W/") in _etags(asked) or asked.strip() == "*"

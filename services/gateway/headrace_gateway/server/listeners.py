@@ -10,26 +10,26 @@ from headrace_gateway.settings import GatewaySettings
 _log = logging.getLogger(__name__)
 
 _UNSENT = 64 * 1024
-"""Bytes that the kernel takes beyond what is on its way: else megabytes for a slow reader."""
+"""Limit of unsent bytes per connection in the kernel; without it, megabytes for slow readers."""
 
 
 class CannotListen(HeadraceError):
-    """The address can't be listened on; the message says why, and which setting it is."""
+    """The address can't be listened on; the message names the cause and the setting."""
 
     code = "cannot_listen"
 
 
 class Unprotected(HeadraceError):
-    """Whoever reaches the gateway could call it; the message says what to set."""
+    """The gateway would be open to anyone who can reach it; the message names the settings."""
 
     code = "unprotected"
 
 
 def check_exposure(settings: GatewaySettings) -> None:
-    """Warn of a gateway that anybody may call from elsewhere, where it is allowed by name.
+    """Warn if the gateway is open to other machines and a setting allows that.
 
     Raises:
-        Unprotected: it is not.
+        Unprotected: the gateway is open, and no setting allows it.
     """
     if settings.credentials is not None or is_loopback(settings.http_host):
         return
@@ -44,10 +44,12 @@ def check_exposure(settings: GatewaySettings) -> None:
 
 
 def listen(host: str, port: int, setting: str = "HEADRACE_HTTP_PORT") -> socket.socket:
-    """Return a socket bound to `host` and `port`, which `setting` names; port 0 picks a free one.
+    """Return a socket bound to `host` and `port`, where `setting` names the port's setting.
+
+    Port 0 selects a free port.
 
     Raises:
-        CannotListen: the port is taken, or the address is not this machine's.
+        CannotListen: the port is in use, or the address is not this machine's.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -68,6 +70,6 @@ def listen(host: str, port: int, setting: str = "HEADRACE_HTTP_PORT") -> socket.
 
 
 def _bound_unsent(listener: socket.socket) -> None:
-    """Bound what every connection that is accepted queues in the kernel, where it can be."""
+    """Limit unsent bytes in the kernel for every accepted connection, where supported."""
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)

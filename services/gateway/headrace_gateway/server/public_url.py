@@ -25,7 +25,7 @@ def own_url(settings: GatewaySettings) -> str:
     if settings.public_url:
         return settings.public_url.rstrip("/")
     host = settings.http_host
-    if host in ("0.0.0.0", "::"):  # noqa: S104  # nobody is bound here: it is what was asked for
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # compared, not bound
         host = "127.0.0.1"
     return (
         f"http://[{host}]:{settings.http_port}"

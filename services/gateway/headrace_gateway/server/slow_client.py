@@ -106,7 +106,7 @@ class SlowClient:
 
     async def taken(self) -> None:
         """Return when this process holds nothing more for the client."""
-        while self.buffered:  # noqa: ASYNC110 - nobody says when the rest has been taken
+        while self.buffered:  # noqa: ASYNC110 - no event reports it
             await asyncio.sleep(_LOOK)
 
     def drop(self) -> bool:

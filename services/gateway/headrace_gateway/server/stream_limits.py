@@ -1,4 +1,4 @@
-"""Limits on open streams: in all and per owner, checked before a stream is opened."""
+"""Limits on open streams, in total and per owner, checked before a stream is opened."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ class StreamPermit:
         self._held = True
 
     def release(self) -> None:
-        """Give the permit back; a second call does nothing."""
+        """Release the permit; a second call does nothing."""
         if self._held:
             self._held = False
             self._limits.release(self._caller)
@@ -31,21 +31,21 @@ class StreamLimits:
     """Counts open streams."""
 
     def __init__(self, most: int, most_per_owner: int) -> None:
-        """Allow `most` streams, of which one owner may have `most_per_owner`; -1: no limit."""
+        """Allow `most` streams in total, and `most_per_owner` per owner; -1 is unlimited."""
         self._most, self._most_per_owner = most, most_per_owner
         self._taken = Counter[Caller]()
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many streams are open."""
+        """Return the number of open streams."""
         return self._count
 
     def acquire(self, caller: Caller) -> StreamPermit:
-        """Return a permit for one more stream of the caller's.
+        """Return a permit for one more stream of the caller.
 
         Raises:
-            TooManyStreams: the gateway has as many as it takes.
-            TooManyStreamsOfOwner: the caller has.
+            TooManyStreams: the gateway has reached its limit.
+            TooManyStreamsOfOwner: the caller has reached its limit.
         """
         if 0 <= self._most <= self._count:
             raise TooManyStreams(f"this gateway has {self._most} streams open; try another")
@@ -56,7 +56,7 @@ class StreamLimits:
         return StreamPermit(self, caller)
 
     def release(self, caller: Caller) -> None:
-        """Count one stream of the caller's less."""
+        """Count one stream less for the caller."""
         self._count -= 1
         self._taken[caller] -= 1
         if not self._taken[caller]:
@@ -65,10 +65,10 @@ class StreamLimits:
     async def with_permit(
         self, caller: Caller, opening: Callable[[], Awaitable[ASGIApp]]
     ) -> ASGIApp:
-        """Return the response that `opening` makes, which holds a permit until it has been served.
+        """Return the response of `opening`, which holds a permit until it has been served.
 
         Raises:
-            TooManyStreams, TooManyStreamsOfOwner: as `acquire`; then nothing is opened.
+            TooManyStreams, TooManyStreamsOfOwner: as `acquire`; nothing is opened.
         """
         permit = self.acquire(caller)
         try:

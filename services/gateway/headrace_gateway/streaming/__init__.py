@@ -1,1 +1,1 @@
-"""Streams: one loop that follows a feed, and the transports that write what it renders."""
+"""Streams: one loop that follows a feed, and the transports that write its rendered messages."""

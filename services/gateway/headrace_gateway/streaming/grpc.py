@@ -1,4 +1,4 @@
-"""Streams over gRPC: each message is one of the RPC's; a stream that ends early has a status."""
+"""Streams over gRPC: each message is an RPC message; an early end is the RPC's status."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ type Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RpcStream:
-    """One RPC. gRPC itself keeps it alive, and finds out about clients that are dead."""
+    """One RPC. gRPC itself sends keep-alives and detects dead clients."""
 
     __slots__ = ("_context", "_metadata", "keepalive", "slow")
 
     def __init__(self, context: Context, metadata: tuple[tuple[str, str], ...]) -> None:
-        """Write to `context`; `metadata` comes first."""
+        """Write to `context`; `metadata` is sent first."""
         self._context, self._metadata = context, metadata
         self.keepalive: Messages = ()
-        # How much gRPC holds for a client can't be seen; how long a write takes can.
+        # The bytes that gRPC holds for a client can't be measured, but the time of a write can.
         self.slow = SlowClient(None)
 
     async def serve(
@@ -41,5 +41,5 @@ class RpcStream:
             self.slow.wrote(len(message))
 
     async def end(self, messages: Messages, why: Interruption | None) -> None:  # noqa: ARG002
-        """Send the last messages; whoever serves the RPC gives it its status."""
+        """Send the last messages; the caller of `serve` sets the RPC's status."""
         await self.write(messages)

@@ -1,4 +1,4 @@
-"""All open streams of a gateway: kept alive, cut off when they stall, told when it stops."""
+"""All open streams of a gateway: keep-alives, stall detection, and closing on shutdown."""
 
 import asyncio
 from contextlib import suppress
@@ -8,39 +8,39 @@ from headrace.background import keep_running
 
 _TICK = 1.0
 FAREWELL = 2.0
-"""Seconds that streams have to say why they end, before connections are closed under them."""
+"""Seconds that streams have to send why they end, before their connections are closed."""
 
 
 class Stream(Protocol):
-    """What the registry needs of a stream."""
+    """The registry's interface to a stream."""
 
     def tick(self, now: float) -> None:
-        """Be told the time (loop time, seconds), about once a second."""
+        """Handle the time `now` (loop time, seconds); called about once a second."""
 
     def close(self, reason: str) -> None:
-        """End soon, telling the client why and that it may reconnect."""
+        """End soon, and send the reason to the client, which may reconnect."""
 
 
 class OpenStreams:
-    """The open streams."""
+    """The registry of open streams."""
 
     def __init__(self) -> None:
-        """Hold none."""
+        """Begin without streams."""
         self._open: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
         self._closing = ""
         self._empty = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return how many are open."""
+        """Return the number of open streams."""
         return len(self._open)
 
     def start(self) -> None:
-        """Begin to tell the time."""
+        """Begin to call each stream's `tick` about once a second."""
         self._task = keep_running(self._run, "streams")
 
     async def stop(self, reason: str = "the gateway is restarting; reconnect") -> None:
-        """Close every stream, and those that are still to open; let them say so."""
+        """Close all streams with `reason`, also later ones; wait while they send it."""
         if self._closing:
             return
         self._closing = reason
@@ -52,20 +52,20 @@ class OpenStreams:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _gone(self, seconds: float) -> None:
-        """Return when no stream is left, or after so long."""
+        """Return when no stream is open, or after `seconds`."""
         self._empty.clear()
         if self._open:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), seconds)
 
     def add(self, stream: Stream) -> None:
-        """Take a stream that has begun."""
+        """Add a stream that has begun."""
         self._open.add(stream)
         if self._closing:
             stream.close(self._closing)
 
     def remove(self, stream: Stream) -> None:
-        """Forget a stream that has ended."""
+        """Remove a stream that has ended."""
         self._open.discard(stream)
         if not self._open:
             self._empty.set()

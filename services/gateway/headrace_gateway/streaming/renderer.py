@@ -1,4 +1,4 @@
-"""What a protocol makes of a feed for one client."""
+"""Rendering a feed for one client of a protocol."""
 
 import logging
 import secrets
@@ -13,22 +13,22 @@ from headrace_gateway.feeds import EntryRenderer, FeedBlock
 _log = logging.getLogger(__name__)
 
 type Messages = Sequence[bytes]
-"""What is written in a row. Where a transport has messages, each is one; else they are joined."""
+"""Messages to write in a row: one each on transports with messages, otherwise joined."""
 
 
 RECOVERED = "Headrace-Recovered"
-"""Response header; ``false``: what came after the client's cursor is lost, a snapshot leads."""
+"""Response header; ``false`` if events after the client's cursor are lost. A snapshot is first."""
 
 
 class Cause(Enum):
-    """Why a stream ends before what it shows does."""
+    """The cause of a stream's early end."""
 
     STOPPING = "stopping"
-    """The gateway stops; another one can go on."""
+    """The gateway stops; another one can continue."""
     STALLED = "stalled"
-    """The client has taken nothing for HEADRACE_STALL_TIMEOUT."""
+    """The client has read nothing for HEADRACE_STALL_TIMEOUT."""
     LOST = "lost"
-    """The log, or the part of it that the client is at, is gone."""
+    """The log is gone, or the part of it after the client's last event."""
     UNAVAILABLE = "unavailable"
     """The log can't be read now."""
     FAILED = "failed"
@@ -41,12 +41,12 @@ class Interruption:
 
     cause: Cause
     reason: str
-    """For the client to read."""
+    """Text for the client."""
     error: Exception | None = None
 
     @classmethod
     def by(cls, error: Exception) -> "Interruption":
-        """Return what `error` amounts to; of one that nobody foresaw, an id in our log."""
+        """Return the interruption for `error`; log an unexpected one under an incident id."""
         if isinstance(error, HeadraceError):
             cause = Cause.LOST if isinstance(error, LogLost) else Cause.UNAVAILABLE
             return cls(cause, error.public, error)
@@ -56,39 +56,39 @@ class Interruption:
 
 
 class Renderer(Protocol):
-    """Renders one feed for one client, entry by entry, in their order.
+    """Renders one feed for one client, entry by entry, in order.
 
-    What a protocol does not need it inherits: nothing leads the stream, it is over when the task
-    rests, and nothing is said at its end.
+    Defaults for protocols that need no more: no opening, the stream is over when a run has ended,
+    and no message at the end.
     """
 
     __slots__ = ()
 
     def opening(self) -> Messages:
-        """Return what leads the stream."""
+        """Return the messages at the beginning of the stream."""
         return ()
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
-        """Return what the client gets of the next `blocks`: events behind generation `after`."""
+        """Return the messages for the next `blocks`: their events after generation `after`."""
 
     def is_over(self, *, rests: bool) -> bool:
-        """Tell whether nothing follows what has been rendered.
+        """Return whether the stream is over after the rendered events.
 
-        `rests`: the newest event of the log has been rendered, and it ended a run.
+        `rests`: the log's newest event has been rendered, and it ended a run.
         """
         return rests
 
     def ending(self) -> Messages:
-        """Return what says that the stream is over."""
+        """Return the messages at the regular end of the stream."""
         return ()
 
-    def interrupted(self, why: Interruption) -> Messages:  # noqa: ARG002 - for those who say it
-        """Return what says that the stream ends early."""
+    def interrupted(self, why: Interruption) -> Messages:  # noqa: ARG002 - for subclasses
+        """Return the messages at the early end of the stream."""
         return ()
 
 
 class SharedRenderer(Renderer):
-    """Renders by an entry renderer: each entry once, however many clients read it."""
+    """Renders with an entry renderer: each entry once for all clients."""
 
     __slots__ = ("_ending", "_entry_renderer", "_opening", "_splice")
 
@@ -100,12 +100,12 @@ class SharedRenderer(Renderer):
         opening: bytes = b"",
         ending: bytes = b"",
     ) -> None:
-        """Put `splice` where `entry_renderer` leaves room for the client's own envelope."""
+        """Put `splice` at the places that `entry_renderer` leaves for the client's envelope."""
         self._entry_renderer, self._splice = entry_renderer, splice
         self._opening, self._ending = opening, ending
 
     def opening(self) -> Messages:
-        """Return the opening, and keep it no longer: streams stay open for hours."""
+        """Return the opening and free it, because streams stay open for hours."""
         opening, self._opening = self._opening, b""
         return (opening,) if opening else ()
 

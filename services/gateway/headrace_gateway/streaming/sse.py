@@ -1,7 +1,7 @@
-"""Streams over HTTP: server-sent events, or another body that grows.
+"""Streams over HTTP: server-sent events, or another growing body.
 
-Server-sent events are framed with LF, and each has an ``id``: the cursor ``<log>:<generation>``,
-which a client that reconnects sends back.
+Server-sent events are framed with LF. Each has an ``id``: the cursor ``<log>:<generation>``, which
+a client sends when it reconnects.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ EVENT_STREAM = "text/event-stream"
 HEADERS = {
     "content-type": f"{EVENT_STREAM}; charset=utf-8",
     "cache-control": "no-store",
-    # Proxies buffer otherwise.
+    # Otherwise proxies buffer the stream.
     "x-accel-buffering": "no",
 }
-"""What every event stream is sent with."""
+"""Headers of every event stream."""
 
 KEEPALIVE = b": keep-alive\n\n"
 
@@ -40,7 +40,7 @@ def frame(cursor: str, data: bytes, name: str = "") -> bytes:
 
 
 def farewell(reason: str) -> bytes:
-    """Return what a stream that ends early says: why, and when to reconnect (milliseconds)."""
+    """Return the end of an interrupted stream: the reason, and the reconnect delay (ms)."""
     return b": %b\nretry: %d\n\n" % (reason.replace("\n", " ").encode(), _RETRY_MS)
 
 
@@ -66,13 +66,13 @@ LOG_LINES = LogLines()
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A form of body that grows."""
+    """A format of growing bodies."""
 
     headers: Mapping[str, str]
     keepalive: bytes = b""
-    """What says that a silent stream lives; empty: there is no way to say it."""
+    """Keep-alive bytes for a silent stream; empty if the format has none."""
     farewell: Callable[[str], bytes] | None = None
-    """Says why a stream ends early, for clients that speak none of its protocol; None: no way."""
+    """Returns the reason of an early end outside of any protocol; None if the format has none."""
 
 
 EVENTS = Body(HEADERS, KEEPALIVE, farewell)
@@ -82,7 +82,7 @@ EVENTS = Body(HEADERS, KEEPALIVE, farewell)
 class EventStream:
     """An ASGI application: a subscription over HTTP.
 
-    What it needs to begin is dropped then: there may be thousands, idle.
+    What is needed only at the beginning is freed then, because thousands of streams may be idle.
     """
 
     __slots__ = (
@@ -109,9 +109,9 @@ class EventStream:
         headers: Mapping[str, str] | None = None,
         body: Body = EVENTS,
     ) -> None:
-        """Follow `feed` from behind generation `after` on; takes over the caller's use of it.
+        """Follow `feed` from after generation `after`; takes over the caller's use of it.
 
-        `headers` come on top of the body's.
+        `headers` are added to the body's.
         """
         self._shared, self._feed, self._after, self._renderer = shared, feed, after, renderer
         self._headers: Mapping[str, str] = {**body.headers, **(headers or {})}
@@ -123,9 +123,9 @@ class EventStream:
         self._send: Send = _nowhere
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the stream, where possible when all that led to it is no longer on the stack."""
+        """Serve the stream; deferred, if possible, until the callers have left the stack."""
         self.slow = SlowClient(backlog_of(scope))
-        # Middleware has its say in the head.
+        # The head is sent through middleware, which may add headers.
         self._start = send
         self._is_head = scope.get("method") == "HEAD"
         if (deferred := deferred_of(scope)) is not None:
@@ -135,10 +135,10 @@ class EventStream:
 
     async def _serve(self, receive: Receive, send: Send) -> None:
         self._send = send
-        # Nothing here refers to it: the two would be a cycle, and stay until they are collected.
+        # No attribute refers to the subscription: a reference cycle would delay freeing both.
         subscription = Subscription(self._shared, self._feed, self._after, self._renderer, self)
         if self._is_head:
-            subscription.leave()  # for a body
+            subscription.leave()  # HEAD has no body.
         watch = asyncio.create_task(_watch(receive, subscription))
         try:
             await subscription.run()
@@ -146,11 +146,11 @@ class EventStream:
             watch.cancel()
 
     async def begin(self) -> None:
-        """Send the head."""
+        """Send the response's head."""
         send, headers = self._start or self._send, self._headers
         self._start, self._headers = None, {}
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-        with suppress(OSError):  # a client that went away is noticed by `_watch`
+        with suppress(OSError):  # `_watch` notices that the client has disconnected.
             await send({"type": "http.response.start", "status": 200, "headers": raw})
 
     async def write(self, messages: Messages) -> None:

@@ -1,8 +1,8 @@
-"""The loop that follows a feed for one client. Every stream of every protocol is one of these.
+"""The loop that follows a feed for one client; every stream of every protocol uses it.
 
-It reads the backlog and then what comes, has it rendered, and writes it. It keeps a silent stream
-alive, notices a client that takes nothing, and ends with the task, with the gateway, or with the
-log. What a client is told is the renderer's; how it is written is the transport's.
+It reads past and then new events, has them rendered, and writes them. It keeps a silent stream
+alive, detects a client that reads nothing, and ends with the task, the gateway, or the log. The
+renderer decides what is sent; the transport decides how.
 """
 
 import asyncio
@@ -20,37 +20,37 @@ from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, R
 _log = logging.getLogger(__name__)
 
 _LITTLE = 32 * 1024
-"""About how many bytes of events a client gets at a time that has not taken the last ones."""
+"""Approximate bytes of events per read for a client that has not received the last ones."""
 
 _UNSEEN = 64 * 1024
-"""The same for clients of which it can't be seen what they have taken."""
+"""The same for clients whose received bytes can't be measured."""
 
 LAST_WORDS = {Cause.STALLED: 5.0, Cause.STOPPING: 1.0}
-"""Seconds that a client has to take why its stream ends; else as long as it takes anything."""
+"""Seconds that a client has to receive why its stream ends; other causes use the stall timeout."""
 
 TAKES_NOTHING = "the client takes nothing"
 
 
 class Transport(Protocol):
-    """Writes to one client what the loop gives it."""
+    """Writes rendered messages to one client."""
 
     slow: SlowClient
     keepalive: Messages
-    """What is written after a silence; empty: there is no need to, or no way."""
+    """Written after a silence; empty if not needed or not possible."""
 
     async def begin(self) -> None:
-        """Write what comes before everything else."""
+        """Write what precedes all messages."""
 
     async def write(self, messages: Messages) -> None:
-        """Write; return when more may be written. Cancelled, it has written whole messages."""
+        """Write; return when more may be written. A cancelled write wrote whole messages."""
 
     async def end(self, messages: Messages, why: Interruption | None) -> None:
-        """Write the last messages, and what ends a stream or interrupts it."""
+        """Write the last messages, and the end or interruption of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """What all subscriptions of a gateway share."""
+    """The services that all subscriptions of a gateway share."""
 
     feeds: Feeds
     open: OpenStreams
@@ -59,9 +59,9 @@ class Subscriptions:
 
 
 class Subscription:
-    """One feed, one client, until the task rests or the client goes.
+    """One feed for one client, until the task rests or the client disconnects.
 
-    A client that goes ends its stream only, never the task. There may be thousands, idle.
+    A client that disconnects ends only its stream, never the task. Thousands may be idle.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Subscription:
         renderer: Renderer,
         transport: Transport,
     ) -> None:
-        """Follow `feed` from behind generation `after` on; takes over the caller's use of it."""
+        """Follow `feed` from after generation `after`; takes over the caller's use of it."""
         self._shared, self._feed, self._reader = shared, feed, feed.reader(after)
         self._renderer, self._transport = renderer, transport
         self._why: Interruption | None = None
@@ -97,9 +97,9 @@ class Subscription:
         self._most = _LITTLE
 
     async def run(self) -> Interruption | None:
-        """Serve the client; return why that ended early, if it did.
+        """Serve the client; return the interruption if the stream ended early.
 
-        It is closed with the gateway, and told the time by it.
+        The subscription is registered in the gateway's open streams, which call `tick` and `close`.
         """
         self._shared.open.add(self)
         try:
@@ -108,7 +108,7 @@ class Subscription:
             self._shared.open.remove(self)
 
     async def serve(self) -> Interruption | None:
-        """Do as `run`, closed and told the time by the caller."""
+        """Serve as `run` does, but the caller calls `tick` and `close`."""
         self._task = asyncio.current_task()
         self._quiet_since = asyncio.get_running_loop().time()
         async with self._shared.feeds.held(self._feed):
@@ -117,7 +117,7 @@ class Subscription:
             except asyncio.CancelledError:
                 if not self._cut or self._task is None or self._task.uncancel():
                     raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+            except Exception as error:  # noqa: BLE001 - every error is sent to the client
                 self._why = self._why or Interruption.by(error)
             if self._gone:
                 await self._transport.end((), None)
@@ -126,7 +126,7 @@ class Subscription:
         return self._why
 
     def tick(self, now: float) -> None:
-        """Keep a silent stream alive; interrupt one whose client takes nothing."""
+        """Keep a silent stream alive; interrupt one whose client reads nothing."""
         settings, slow = self._shared.settings, self._transport.slow
         if slow.seconds(now, writing=self._writing) > settings.stall_timeout:
             self.interrupt(Interruption(Cause.STALLED, TAKES_NOTHING))
@@ -134,11 +134,11 @@ class Subscription:
             self._reader.wake()
 
     def close(self, reason: str) -> None:
-        """End soon and say why, because the gateway stops."""
+        """End soon with `reason`, because the gateway stops."""
         self.interrupt(Interruption(Cause.STOPPING, reason))
 
     def interrupt(self, why: Interruption) -> None:
-        """End soon and say why; what is being written does not have to be taken first."""
+        """End soon and send why; does not wait for a pending write."""
         if self._why is not None:
             return
         self._why = why
@@ -155,16 +155,16 @@ class Subscription:
 
     @property
     def is_left(self) -> bool:
-        """Whether the client has gone."""
+        """Whether the client has disconnected."""
         return self._gone
 
     def leave(self) -> None:
-        """End soon: the client has gone."""
+        """End soon, because the client has disconnected."""
         self._gone = True
         self._reader.wake()
 
     async def _follow(self) -> None:
-        """Write until the stream is over, its end included, or until it is to end early."""
+        """Write until the stream is over, including its end, or must end early."""
         reader, renderer = self._reader, self._renderer
         self._writing = True
         await self._transport.begin()
@@ -185,19 +185,19 @@ class Subscription:
             newest = blocks[-1].entry
             rests = newest.ends_run and newest.last_generation == self._feed.head
             if renderer.is_over(rests=rests):
-                # With the end: one write, and one wake of the client, fewer.
+                # Together with the end, which saves one write and one wake-up of the client.
                 await self._end([*messages, *renderer.ending()])
                 return
-            del blocks, newest  # Not to be held for as long as a slow client takes over it.
+            del blocks, newest  # Free them while a slow client receives the messages.
             if messages:
                 await self._write(messages)
                 del messages
 
     async def _make_room(self) -> None:
-        """Wait until the client has taken most of what it has; read more at a time if it has."""
+        """Wait until the client has received most of its bytes; adapt the size of reads."""
         slow = self._transport.slow
         if slow.buffered:
-            # What is fetched before there is room for it would only be held meanwhile.
+            # Events read before there is room would only be kept in memory.
             self._writing = True
             await slow.room()
             self._writing = False
@@ -214,7 +214,7 @@ class Subscription:
             await self._write(self._transport.keepalive)
 
     async def _write(self, messages: Messages) -> None:
-        """Write, unless the stream is to end; the time counts as one when something was said."""
+        """Write unless the stream must end; reset the keep-alive timer."""
         if self._why is None and messages:
             self._writing = True
             await self._transport.write(messages)
@@ -228,7 +228,7 @@ class Subscription:
             self._writing = False
 
     async def _say(self, why: Interruption) -> None:
-        """Tell the client why its stream ends early, as far as it takes that."""
+        """Send the client why its stream ends early, within a time limit."""
         _log.info("stream of %s ends: %s", self._feed.key.task, why.reason)
         limit = LAST_WORDS.get(why.cause, self._shared.settings.stall_timeout)
         self._writing = True

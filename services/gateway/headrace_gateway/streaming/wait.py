@@ -1,4 +1,4 @@
-"""Waiting on a feed for one answer: nothing is written before the renderer has collected it."""
+"""Waiting on a feed for one answer; nothing is written before the renderer has collected it."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, R
 from headrace_gateway.streaming.subscription import Subscription, Subscriptions
 
 SILENCE = 5.0
-"""Seconds without an event after which a full stream counts as the cause."""
+"""Seconds without an event after which a full event stream counts as the cause."""
 
 TAKES_NO_MORE = "the log takes nothing more now"
 
 
 class Wait:
-    """One request that waits. It counts among the open streams: it ends with the gateway."""
+    """One waiting request. It is registered as an open stream, so that it ends with the gateway."""
 
     def __init__(
         self,
@@ -30,18 +30,20 @@ class Wait:
     ) -> None:
         """Wait until `collector` is over; takes over the caller's use of `feed`.
 
-        `is_full` says whether the log takes nothing more, given loop time: nobody waits in silence
-        for such a one.
+        `is_full` returns whether the event stream is full, given loop time. A silent wait ends
+        early then.
         """
         self._shared, self._is_full = shared, is_full
         self._subscription = Subscription(shared, feed, after, collector, _Silence())
         self._after, self._since = -1, 0.0
 
     async def over(self, receive: Receive) -> Interruption | None:
-        """Return when the collector is over, or why it will not be; `receive` tells of the client.
+        """Return None when the collector is over, or the reason why it will not be.
+
+        `receive` reports when the client disconnects.
 
         Raises:
-            ClientDisconnect: it went away.
+            ClientDisconnect: the client disconnected.
         """
         watch = asyncio.create_task(self._watch(receive))
         self._shared.open.add(self)
@@ -55,14 +57,14 @@ class Wait:
         return why
 
     def tick(self, now: float) -> None:
-        """See whether there is still something to wait for."""
+        """End a silent wait if the event stream is full."""
         if self._subscription.after != self._after:
             self._after, self._since = self._subscription.after, now
         elif now - self._since > SILENCE and self._is_full is not None and self._is_full(now):
             self.close(TAKES_NO_MORE)
 
     def close(self, reason: str) -> None:
-        """Wait no longer."""
+        """End the wait."""
         self._subscription.interrupt(Interruption(Cause.STOPPING, reason))
 
     async def _watch(self, receive: Receive) -> None:

@@ -1,7 +1,7 @@
-"""WebSockets: any number of streams and answers side by side over one connection.
+"""WebSockets: any number of concurrent streams and answers over one connection.
 
-Each piece of work is a job. Jobs write in turns: a lock that is handed on in the order of asking,
-for a bounded slice each time. Closing a connection never touches a task.
+Each stream or answer is a job. Jobs take turns with writes of limited size, in the order of their
+requests for the lock. Closing a connection never affects a task.
 """
 
 import asyncio
@@ -25,26 +25,26 @@ from headrace_gateway.streaming.subscription import (
 )
 
 _SLICE = 64 * 1024
-"""About how many bytes a job writes before others have their turn."""
+"""Approximate bytes that a job writes before other jobs have their turn."""
 
 ANSWERS = 0.5
-"""Seconds that requests have to be answered when their connection ends."""
+"""Seconds in which requests must be answered when their connection ends."""
 
 _log = logging.getLogger(__name__)
 
 
 class Session(Protocol):
-    """What a protocol does with the frames of one client."""
+    """A protocol's handling of one client's frames."""
 
     async def take(self, text: str) -> None:
-        """Begin what a frame asks for, or say why not; what lasts is a job of the connection's."""
+        """Handle a frame, or answer why it is refused; lasting work is a job of the connection."""
 
 
 class SocketConnection:
-    """Serves one client until it goes, breaks the rules, or the gateway stops."""
+    """Serves one client until it disconnects, breaks the rules, or the gateway stops."""
 
     def __init__(self, shared: Subscriptions, socket: WebSocket) -> None:
-        """Serve `socket`, which is to be accepted before `serve`."""
+        """Serve `socket`, which must be accepted before `serve`."""
         self._shared, self._socket = shared, socket
         self._jobs = set[asyncio.Task[None]]()
         self._subscriptions = set[Subscription]()
@@ -57,16 +57,16 @@ class SocketConnection:
 
     @property
     def jobs(self) -> int:
-        """How many jobs are under way."""
+        """The number of running jobs."""
         return len(self._jobs)
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing new is to be begun."""
+        """Whether no new jobs may begin."""
         return self._over.done()
 
     async def serve(self, session: Session) -> None:
-        """Serve until it is over."""
+        """Serve until the connection ends."""
         reading = asyncio.create_task(self._read(session))
         reading.add_done_callback(lambda _: self.end(None))
         self._shared.open.add(self)
@@ -80,7 +80,7 @@ class SocketConnection:
             self._shared.open.remove(self)
 
     def start(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a job, which is cancelled when the client goes."""
+        """Begin a job, which is cancelled when the client disconnects."""
         task = asyncio.create_task(job)
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
@@ -88,7 +88,7 @@ class SocketConnection:
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[None]:
-        """Carry a request of the client's out in a block, given up soon when the connection ends.
+        """Run a client's request in a block; it is abandoned soon after the connection ends.
 
         Raises:
             HeadraceError: as `OpenRequests.one`.
@@ -112,7 +112,7 @@ class SocketConnection:
             self._subscriptions.discard(subscription)
 
     async def write(self, messages: Messages) -> None:
-        """Send messages in a row, when it is their turn."""
+        """Send messages, in slices that take turns with other jobs."""
         start, size = 0, 0
         for number, message in enumerate(messages, 1):
             size += len(message)
@@ -123,19 +123,19 @@ class SocketConnection:
             await self._send(messages[start:])
 
     def end(self, closing: Closing | None) -> None:
-        """End, saying why; None: the client has gone."""
+        """End with a close frame; None means that the client has disconnected."""
         if not self._over.done():
             self._over.set_result(closing)
 
     def tick(self, now: float) -> None:
-        """Give up on a client that takes nothing."""
+        """Interrupt the connection if its client reads nothing."""
         stall = self._shared.settings.stall_timeout
         if not self.is_closing and self.slow.seconds(now, writing=self._writing) > stall:
             _log.info("socket ends: %s", TAKES_NOTHING)
             self._interrupt(Interruption(Cause.STALLED, TAKES_NOTHING), try_later(TAKES_NOTHING))
 
     def close(self, reason: str) -> None:
-        """End soon, telling the client why; it may reconnect with its cursors."""
+        """End soon with `reason`; the client may reconnect with its cursors."""
         self._interrupt(Interruption(Cause.STOPPING, reason), restarting(reason))
 
     def _interrupt(self, why: Interruption, closing: Closing) -> None:
@@ -145,7 +145,7 @@ class SocketConnection:
         self.end(closing)
 
     async def _finish(self, closing: Closing | None) -> None:
-        """Let what is interrupted say so, then say why the connection closes."""
+        """Let interrupted streams send their end, then close the connection with the reason."""
         cause = self._why.cause if self._why is not None else Cause.STOPPING
         if self._why is not None:
             await self._give_up()
@@ -161,7 +161,7 @@ class SocketConnection:
             self.slow.drop()
 
     async def _give_up(self) -> None:
-        """Give up the requests that have no answer soon."""
+        """Abandon requests that are not answered within `ANSWERS` seconds."""
         if self._requests:
             await asyncio.wait(self._jobs, timeout=ANSWERS)
         for request in list(self._requests):
@@ -175,15 +175,15 @@ class SocketConnection:
 
     async def _read(self, session: Session) -> None:
         while await self._take(session):
-            pass  # What was taken is not kept until something else comes.
+            pass  # Locals of `_take` are freed while waiting for the next frame.
 
     async def _take(self, session: Session) -> bool:
-        """Take what comes next; tell whether more may come."""
+        """Handle the next frame; return whether more may come."""
         message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
             return False
         if self.is_closing:
-            return True  # The client is told so, and asks elsewhere.
+            return True  # The close frame informs the client, which retries at another gateway.
         text = message.get("text")
         if text is None:
             self.end(TEXT_ONLY)
@@ -197,7 +197,7 @@ class SocketConnection:
                 self._writing = True
                 try:
                     await self._socket.send({"type": "websocket.send", "text": message.decode()})
-                except (WebSocketDisconnect, RuntimeError):  # The latter from the second write on.
+                except (WebSocketDisconnect, RuntimeError):  # The latter from the second on.
                     self.end(None)
                 finally:
                     self._writing = False
@@ -205,7 +205,7 @@ class SocketConnection:
 
 
 class _Channel:
-    """One subscription's part of a connection, which is kept alive and watched as a whole."""
+    """One subscription's part of a connection; keep-alive and stalls concern the whole of that."""
 
     __slots__ = ("_connection", "keepalive", "slow")
 
@@ -214,7 +214,7 @@ class _Channel:
         self.keepalive: Messages = ()
 
     async def begin(self) -> None:
-        """Do nothing: each message says what it belongs to."""
+        """Do nothing: each message names its stream."""
 
     async def write(self, messages: Messages) -> None:
         """Send messages."""
