@@ -7,13 +7,13 @@ from headrace.model.errors import HeadraceError
 
 
 class CredentialsMissing(HeadraceError):
-    """Credentials are required, and there are none."""
+    """Nobody may call without credentials, and there are none."""
 
     code = "unauthenticated"
 
 
 class CredentialsRefused(HeadraceError):
-    """The credentials are unknown, invalid or no longer valid."""
+    """The credentials are nobody's, or not any more."""
 
     code = "unauthenticated"
 
@@ -37,19 +37,19 @@ class AgentUnknown(HeadraceError):
 
 
 class TaskEnded(HeadraceError):
-    """The task is over: it accepts no messages and can't be canceled."""
+    """The task is over: it takes no message and can't be canceled."""
 
     code = "task_ended"
 
 
 class TaskBusy(HeadraceError):
-    """The task has an active run and accepts no messages now."""
+    """The task is being worked on and takes no message now."""
 
     code = "task_busy"
 
 
 class GenerationMismatch(HeadraceError):
-    """The task is not at the generation that the message requires."""
+    """The task is at another generation than the message wants it to be."""
 
     code = "generation_mismatch"
 
@@ -66,48 +66,48 @@ class KeyReused(HeadraceError):
 
 
 class ContextMismatch(HeadraceError):
-    """The task belongs to another context than the one that the message names."""
+    """The task belongs to another context than the message says."""
 
     code = "context_mismatch"
 
 
 class Restarting(HeadraceError):
-    """The gateway stops before it has an answer; no message of the request has been stored."""
+    """The gateway stops before it has an answer; no message has been stored for the request."""
 
     code = "restarting"
     retryable = True
 
 
 class TooManyStreams(HeadraceError):
-    """The gateway has reached its limit of open streams."""
+    """The gateway has as many streams open as it takes."""
 
     code = "too_many_streams"
     retryable = True
 
 
 class TooManyStreamsOfOwner(HeadraceError):
-    """The caller has reached its limit of open streams on a gateway."""
+    """The caller has as many streams open as one may have on a gateway."""
 
     code = "too_many_streams_of_owner"
     retryable = True
 
 
 class TooManyAtOnce(HeadraceError):
-    """One connection has reached its limit of concurrent subscriptions and calls."""
+    """One connection has as much under way as it may have."""
 
     code = "too_many_at_once"
     retryable = True
 
 
 class TooManyBytes(HeadraceError):
-    """The gateway has reached its limit of held request bytes."""
+    """The gateway holds as many bytes of requests under way as it may."""
 
     code = "too_many_bytes"
     retryable = True
 
 
 class TooManyBytesOfOwner(HeadraceError):
-    """The owner has reached its limit of held request bytes."""
+    """The caller's requests under way have as many bytes as those of one owner may."""
 
     code = "too_many_bytes_of_owner"
     retryable = True
@@ -120,7 +120,7 @@ class NotPermitted(HeadraceError):
 
 
 class RateLimited(HeadraceError):
-    """The caller or its tenant has reached its rate limit; nothing has been started."""
+    """The caller, or its tenant, asks more often than it may; nothing has been begun."""
 
     code = "rate_limited"
     retryable = True
@@ -132,7 +132,7 @@ class RateLimited(HeadraceError):
 
 
 class TooManyWaiting(HeadraceError):
-    """The agent's limit of waiting runs is reached; nothing has been started."""
+    """As many runs wait for the agent's workers as may; nothing has been begun."""
 
     code = "too_many_waiting"
     retryable = True
@@ -154,7 +154,7 @@ class Violation:
 
 
 class Malformed(Exception):
-    """The JSON does not match the schema; `violations` has at least one item."""
+    """The JSON is not of the schema; `violations` has at least one."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
         """Keep every violation found."""

@@ -37,7 +37,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{0,5}
 
 
 class PageRefused(HeadraceError):
-    """A page without permission calls the gateway, or starts work by a GET."""
+    """A page calls, or starts work by a GET, and not every page may."""
 
     code = "page_refused"
 
