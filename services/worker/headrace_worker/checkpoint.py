@@ -1,4 +1,4 @@
-"""What an attempt saves for the next one: the agent's own data, and how far its ids have come."""
+"""Checkpoints: the agent's own data and the run's id counters, saved for the next attempt."""
 
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
@@ -9,25 +9,25 @@ import orjson
 from headrace.sdk.errors import MalformedOutput
 
 MOST = 8 * 1024
-"""Bytes of JSON that an agent may save."""
+"""Maximum bytes of JSON in a checkpoint."""
 
 _PLAIN, _CODED = "data", "data64"
-"""A header is ASCII: data that is not stands there in base64."""
+"""Headers are ASCII: other data is stored as base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint as it stands in a header."""
+    """A checkpoint, as stored in a header."""
 
     data: Any = None
-    """JSON of the agent's choice."""
+    """JSON chosen by the agent."""
     ids: dict[str, int] = field(default_factory=dict)
-    """How many ids of each kind the run has minted."""
+    """Number of ids of each kind that the run has generated."""
     index: int = 0
     """Index of the run's next block."""
 
     def encode(self) -> str:
-        """Return the header's value: ASCII, as headers want it.
+        """Return the header's value, in ASCII.
 
         Raises:
             MalformedOutput: the data is not JSON, or exceeds `MOST`.
@@ -43,7 +43,7 @@ class Checkpoint:
 
 
 def decode(header: str | None) -> Checkpoint:
-    """Return what the header holds; nothing, if an agent elsewhere wrote its own there."""
+    """Parse a header; a value that Headrace did not write results in an empty checkpoint."""
     try:
         held = orjson.loads(header or "null")
         data = orjson.loads(b64decode(held[_CODED])) if _CODED in held else held[_PLAIN]

@@ -1,4 +1,4 @@
-"""Agents that need no model: to try the fleet with, and to test it."""
+"""Demo agents without a model, to try the fleet and to test it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ MAX_DELAY = 60_000
 """Milliseconds."""
 
 _PAUSE = 0.02
-"""Seconds between the assistant's words: about as a model speaks."""
+"""Seconds between the assistant's words, about the pace of a model."""
 
 
 @agent(
@@ -83,7 +83,7 @@ async def counter(ctx: RunContext) -> AsyncIterator[Emission]:
 
 
 def _read_order(prompt: str) -> tuple[int, float] | None:
-    """Return how far to count and the delay in seconds; None: that is not what was said."""
+    """Return the count and the delay in seconds, or None if the prompt is malformed."""
     numbers = prompt.split()
     if len(numbers) not in (1, 2) or not all(n.isascii() and n.isdecimal() for n in numbers):
         return None

@@ -1,4 +1,4 @@
-"""What was said before in the same conversation: its other tasks, as they are listed and logged."""
+"""Earlier tasks of a conversation, and their logs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from headrace.state_client import StateClient
 
 _PAGE = 100
 _AT_A_TIME = 8
-"""Logs that are read side by side."""
+"""Maximum number of logs read concurrently."""
 
 
 async def earlier_tasks(bus: Bus, key: TaskKey, owner: str, context: str) -> list[Json]:
-    """Return the other tasks of the owner's in `context`, least recently changed first.
+    """Return the owner's other tasks in `context`, least recently changed first.
 
     Raises:
         StateUnavailable: task state does not answer.
@@ -33,11 +33,11 @@ async def earlier_tasks(bus: Bus, key: TaskKey, owner: str, context: str) -> lis
 async def earlier_logs(
     bus: Bus, key: TaskKey, owner: str, context: str, asked_by: str | None
 ) -> list[list[Entry]]:
-    """Return the logs of the conversation that the task at `key` goes on with, oldest first.
+    """Return the logs of the conversation that the task at `key` continues, oldest first.
 
-    They are those of the owner's other tasks of the same agent in `context`, as far as their runs
-    have ended. What another agent has asked is a conversation of its own: `asked_by` is the agent
-    whose questions count, None for those of users.
+    These are the logs of the owner's other tasks of the same agent in `context`, up to the last run
+    that has ended. Requests of another agent are a conversation of their own: `asked_by` is that
+    agent, or None for requests of users.
 
     Raises:
         StateUnavailable: task state does not answer.
@@ -63,7 +63,7 @@ async def earlier_logs(
 
 
 def asking_agent(task: Json) -> str | None:
-    """Return the agent that asked for the task, as its log begins; None: a user did."""
+    """Return the agent that requested the task, or None if a user did."""
     lineage = Lineage.of(task.get("metadata") or {})
     return None if lineage is None else lineage.agent
 
@@ -84,7 +84,7 @@ def _begun(log: Sequence[Entry]) -> Json:
 
 
 async def _ended_runs(bus: Bus, key: TaskKey) -> list[Entry]:
-    """Return the task's log up to the end of its last run that has ended; nothing if it is gone."""
+    """Return the task's log up to the end of its last ended run; empty if the log is gone."""
     try:
         last = await last_entry(bus, key)
         if last is None:

@@ -1,4 +1,4 @@
-"""Finding the agents that ``MODULE:ATTR`` names."""
+"""Import of the agents named by ``MODULE:ATTR``."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -9,23 +9,23 @@ from headrace.sdk.errors import Misdeclared
 
 
 def load(target: str) -> Agents:
-    """Import MODULE and return the agents that its ATTR is: one, several, or a registry.
+    """Import MODULE and return its ATTR as agents: one agent, several, or a registry.
 
     Raises:
-        Misdeclared: there is no such module or attribute, it is no agents, or the module imports
-            what is not installed.
-        Exception: whatever importing the module raises.
+        Misdeclared: the module or the attribute does not exist, the attribute has no agents, or the
+            module imports a package that is not installed.
+        Exception: any other error during the import.
     """
     return _agents(target, resolve(target))
 
 
 def resolve(target: str) -> Any:  # noqa: ANN401  # whatever is there
-    """Import MODULE of ``MODULE:ATTR`` and return what its ATTR is.
+    """Import MODULE of ``MODULE:ATTR`` and return its ATTR.
 
     Raises:
-        Misdeclared: there is no such module or attribute, or the module imports what is not
-            installed.
-        Exception: whatever importing the module raises.
+        Misdeclared: the module or the attribute does not exist, or the module imports a package
+            that is not installed.
+        Exception: any other error during the import.
     """
     module_name, _, path = target.partition(":")
     try:

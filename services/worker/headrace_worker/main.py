@@ -1,4 +1,4 @@
-"""Where a worker is put together: ``headrace worker MODULE:ATTR``."""
+"""Entry point of a worker: ``headrace worker MODULE:ATTR``."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def run(target: str = "", config: str = "") -> int:
-    """Serve the agents that `target` (MODULE:ATTR) or the file `config` names until SIGTERM.
+    """Serve the agents of `target` (MODULE:ATTR) or of the file `config` until SIGTERM.
 
     Returns the process's exit code (see `headrace.service`).
     """
@@ -39,12 +39,12 @@ def _prepare(target: str, file: Path | None) -> service.Prepared:
 async def serving(
     settings: WorkerSettings, declared: DeclaredAgents, file: Path | None = None
 ) -> AsyncIterator[None]:
-    """Work for the length of a block; follow the `file` that the agents are from, if any.
+    """Run a worker for the duration of the block; reload the agents when `file` changes.
 
     Raises:
-        PortTaken: HEADRACE_METRICS_PORT can't be listened on.
-        BusUnavailable: NATS was not there within HEADRACE_STARTUP_TIMEOUT.
-        StreamsDiffer: the streams are not what the settings ask for.
+        PortTaken: HEADRACE_METRICS_PORT is in use.
+        BusUnavailable: NATS was not available within HEADRACE_STARTUP_TIMEOUT.
+        StreamsDiffer: the streams differ from the settings.
     """
     declared.warn(_log)
     worker = Worker(settings, declared.agents)

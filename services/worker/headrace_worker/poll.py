@@ -1,10 +1,9 @@
-"""Asking for the runs of one queue: never for more than there is room for.
+"""Pulls the runs of each queue, never more than there are permits for.
 
-One request is out at a time, whenever there is room. It is over when it is filled, when the server
-says so, or when its time has passed; then the next one goes out. That time is shorter than ack_wait
-less a heartbeat, so that the run of a dead worker meets a request of a living one. Where there is
-too little room for all queues, a request waits for nothing: a queue without runs steps back for a
-while.
+One request per queue is open at a time, whenever a permit is free. It ends when it is filled, when
+the server ends it, or when it times out; then the next one is sent. The timeout is shorter than
+ack_wait less a heartbeat, so that a dead worker's run finds a live worker's request open. If
+permits are too few for all queues, a request does not wait for runs, and an empty queue pauses.
 """
 
 import asyncio
@@ -34,31 +33,31 @@ from headrace.tasks.runs import no_right_to
 from headrace_worker.concurrency import AgentConcurrency, Permit, PermitTurn
 
 LOOK_EVERY = 3.0
-"""Seconds between looks for queues, also if nobody hints at one."""
+"""Maximum seconds between checks for new queues."""
 
 _SETTLE = 0.005
 
 type Serving = Callable[[str, str], Awaitable[Puller]]
-"""Begins to pull for an agent from a consumer."""
+"""Starts to pull from a consumer for an agent."""
 
 
 class QueueWatch:
-    """Pulls from every queue of the agents, as queues come and go."""
+    """Pulls from every queue of the agents, as queues appear and disappear."""
 
     def __init__(self, bus: Bus, agents: list[str], serve: Serving) -> None:
-        """Look for queues of `agents`; `serve` begins to pull from one."""
+        """Watch the queues of `agents`; `serve` starts to pull from one."""
         self._bus, self._agents, self._serve = bus, agents, serve
         self._stream = bus.streams.runs
         self._first = {RunQueue(agent).consumer for agent in agents}
         self._pullers: dict[str, Puller] = {}
         self._hints: dict[str, Subscription] = {}
         self._barred: set[str] = set()
-        """Queues that the worker has no right to, said once."""
+        """Queues that the worker may not pull from; each is logged once."""
         self._hinted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Pull from the first queue of every agent, and begin to look for others.
+        """Pull from the first queue of every agent, and start to watch for others.
 
         Raises:
             BusUnavailable: the connection is closed.
@@ -69,7 +68,7 @@ class QueueWatch:
         self._task = keep_running(self._watch, "queues")
 
     async def serve_others(self, agents: list[str]) -> None:
-        """Look for queues of `agents` from now on: pull from new ones, and no more from others.
+        """Watch the queues of `agents` only: pull from new ones, and stop pulling from others.
 
         Raises:
             BusUnavailable: JetStream does not answer; call it again.
@@ -90,7 +89,7 @@ class QueueWatch:
         await self._begin(RunQueue(agent).consumer)
 
     async def drain(self) -> None:
-        """Pull no more."""
+        """Stop pulling."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -99,11 +98,11 @@ class QueueWatch:
         await asyncio.gather(*(puller.drain() for puller in self._pullers.values()))
 
     async def look_soon(self) -> None:
-        """Have queues looked for without waiting for the next hint."""
+        """Check for new queues without waiting for the next hint."""
         self._hinted.set()
 
     async def look(self) -> None:
-        """Pull from queues that have come, and no more from those that are gone.
+        """Pull from new queues, and stop pulling from those that are gone.
 
         Raises:
             BusUnavailable: JetStream does not answer.
@@ -118,7 +117,7 @@ class QueueWatch:
             await self._pullers.pop(name).drain()
 
     async def _may_pull(self, name: str) -> bool:
-        """Tell whether NATS hands out the queue's runs here; requests for others get no answer."""
+        """Return whether the worker may pull from the queue; forbidden requests get no answer."""
         try:
             await consumer_info(self._bus, self._stream, name)
         except Refused as refused:
@@ -139,7 +138,7 @@ class QueueWatch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):
                     await self._hinted.wait()
-            # Hints come in crowds when a fleet starts.
+            # Many hints arrive together when a fleet starts.
             await asyncio.sleep(_SETTLE)
             self._hinted.clear()
             try:
@@ -161,17 +160,16 @@ EXPIRES = 2.0
 """Seconds that a request waits for runs."""
 
 FIRST_REST = 0.02
-"""Seconds for which a queue without runs steps back where others want the room; twice as long each
-time."""
+"""Seconds for which an empty queue first pauses when permits are scarce; doubled each time."""
 
 LONGEST_REST = 0.2
-"""What that time grows to; longer where a worker has many queues."""
+"""Maximum pause in seconds; longer if a worker has many queues."""
 
 LOOKS = 500
-"""Requests a second that queues without runs may come to, in all."""
+"""Maximum requests per second of all empty queues together."""
 
 BATCH = 16
-"""Runs that one request asks for at most."""
+"""Maximum runs per request."""
 
 _OVERDUE = 1.0
 
@@ -184,23 +182,23 @@ _NO_ANSWER = "no answer"
 _DISTURBED = "disturbed"
 
 _EMPTY = frozenset({"404", "408"})
-"""The server's statuses that say: no (more) runs."""
+"""The server's statuses for: no (more) runs."""
 
 _IN_ORDER = frozenset({_FILLED, _NO_ANSWER, _DISTURBED, *_EMPTY})
-"""Ways in which a request may be over that need no mending."""
+"""Ends of a request after which the consumer needs no repair."""
 
 type Mending = Callable[[], Awaitable[None]]
 
 
 class _Request:
-    """What was asked for, and what is still to come of it."""
+    """A pull request, and the number of its runs still to come."""
 
     def __init__(self, inbox: str, batch: int) -> None:
         self.inbox, self.remaining = inbox, batch
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def take_run(self) -> bool:
-        """Count a run; False: it is none of this request's."""
+        """Count a run; return False if it does not belong to this request."""
         if self.over.done() or not self.remaining:
             return False
         self.remaining -= 1
@@ -214,7 +212,7 @@ class _Request:
 
 
 class Puller:
-    """One queue's requests."""
+    """The pull requests of one queue."""
 
     def __init__(
         self,
@@ -224,10 +222,10 @@ class Puller:
         concurrency: AgentConcurrency,
         mend: Mending,
     ) -> None:
-        """Pull runs of the queue with that `consumer` and `deliver` each.
+        """Pull runs from the queue of `consumer` and pass each to `deliver`.
 
-        Whoever gets one calls `done` afterwards. `mend` is called when the server finds something
-        wrong with the consumer.
+        The receiver of a run calls `done` when the run is over. `mend` is called when the server
+        reports a problem with the consumer.
         """
         self._bus, self._consumer, self._deliver = bus, consumer, deliver
         self._concurrency, self._mend_consumer = concurrency, mend
@@ -243,7 +241,7 @@ class Puller:
         self._unregister: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
-        """Begin to pull."""
+        """Start pulling."""
         self._concurrency.enter()
         self._subscription = await self._bus.connection.subscribe(
             f"{self._inbox}.*", cb=self._on_message
@@ -252,7 +250,7 @@ class Puller:
         self._task = keep_running(self._pull, f"pull {self._consumer}")
 
     async def drain(self) -> None:
-        """Pull no more; runs that still arrive go back to the queue."""
+        """Stop pulling; runs that still arrive go back to the queue."""
         if not self._draining:
             self._draining = True
             self._concurrency.leave()
@@ -264,11 +262,11 @@ class Puller:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
 
     def permit(self) -> Permit:
-        """Return the place that a delivered run has taken."""
+        """Return the permit of a delivered run."""
         return Permit(self._concurrency)
 
     def done(self, permit: Permit) -> None:
-        """Be told that a delivered run, which had that permit, is over."""
+        """Release the permit of a delivered run that is over."""
         self._running -= 1
         permit.vacate()
 
@@ -277,7 +275,7 @@ class Puller:
         while True:
             await self._concurrency.take(self._turn, self._own_turn)
             is_scarce = self._concurrency.scarce
-            # A burst is met by ever larger requests, and an idle queue keeps but one place.
+            # Requests grow during a burst; an idle queue keeps only one permit.
             more = self._concurrency.acquire_free(min(self._running, BATCH) - 1)
             how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
             if how not in _IN_ORDER:
@@ -292,7 +290,7 @@ class Puller:
         return min(max(2 * last, FIRST_REST), longest)
 
     async def _ask(self, batch: int, expires: float) -> str:
-        """Send a request and return how it was over."""
+        """Send a request and return how it ended."""
         request = self._request = _Request(f"{self._inbox}.{next(self._serials)}", batch)
         overdue = asyncio.get_running_loop().call_later(expires + _OVERDUE, request.end, _NO_ANSWER)
         try:
@@ -312,7 +310,7 @@ class Puller:
         await self._bus.connection.publish(subject, body, reply=request.inbox)
 
     async def _mend(self) -> None:
-        """Wait out what may be a change of leaders, and see that there is a consumer."""
+        """Wait for a possible leader change, then ensure that the consumer exists."""
         await asyncio.sleep(_AFTER_TROUBLE)
         try:
             await self._mend_consumer()
@@ -328,7 +326,7 @@ class Puller:
 
     async def _on_run(self, msg: Msg) -> None:
         if not self._has_permit():
-            # Too late: its place went to another run. Somebody else may have one.
+            # Too late: its permit went to another run. Another worker may have one.
             await self._bus.connection.publish(msg.reply, nak())
             return
         self._running += 1

@@ -1,4 +1,4 @@
-"""The conversation that a run is part of: loaded for its model, and kept for the next one."""
+"""Memory of a run's conversation: loaded for its model, and saved for later attempts and runs."""
 
 import asyncio
 from base64 import b64encode
@@ -28,27 +28,28 @@ from headrace_worker.conversation import (
 from headrace_worker.earlier import asking_agent
 
 type Memory = Literal["context", "task", "none"]
-"""How far back a model remembers: the whole conversation, the task, or the message alone. An AG-UI
-client sends the conversation with each run; then that is it."""
+"""What a model remembers: the whole conversation, the task, or only the message. An AG-UI client
+sends the conversation with each run; then that one is used.
+"""
 
 _INLINE = 4 * 1024
-"""Bytes of a verbatim response that a checkpoint holds; a larger one goes to the object store."""
+"""Maximum bytes of a verbatim response in a checkpoint; a larger one goes to the object store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What was said before."""
+    """The remembered conversation."""
 
     turns: list[Turn]
     asked_by: str | None
-    """The agent whose conversation it is; None: a user's."""
+    """The agent whose conversation this is, or None for a user's."""
     logs: list[list[Entry]]
-    """What the turns were read from: earlier tasks' logs, then the task's own."""
+    """Sources of the turns: earlier tasks' logs, then the task's own."""
     log: list[Entry]
-    """The task's own, whatever the memory; empty in the first attempt at a task's first run."""
+    """The task's own log, for any memory; empty in the first attempt at a task's first run."""
 
     def state(self) -> Any:  # noqa: ANN401  # any JSON
-        """Return the state that the logs leave to the agent and its user interface."""
+        """Return the state that the agent shares with its user interface, after all logs."""
         return state_of_logs(self.logs)
 
 
@@ -58,17 +59,16 @@ async def conversation(
     """Return the turns of `remembered`.
 
     Raises:
-        Retryable, LogLost, BusUnavailable: as `remembered`.
+        Retryable, LogLost, BusUnavailable: as for `remembered`.
     """
     return (await remembered(ctx, memory, verbatim)).turns
 
 
 async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str = "") -> Remembered:
-    """Return the turns up to now: this run's input, and what former attempts at it have kept.
+    """Return the turns so far, including this run's input and the saved output of earlier attempts.
 
-    Tool calls without a result are left open (see `answered`). The user's files are there by value
-    if this fleet stores them. Responses that an adapter has kept under the format `verbatim` are
-    there; those of other formats are not.
+    Tool calls without a result stay open (see `answered`). The user's files are included by value
+    if this fleet stores them. Only verbatim responses in the format `verbatim` are included.
 
     Raises:
         Retryable: the conversation can't be read now.
@@ -100,12 +100,12 @@ async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str 
 
 
 async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[Entry]]:
-    """Return the logs of the conversation's earlier tasks, as far as their runs have ended.
+    """Return the logs of the conversation's earlier tasks, up to their last ended runs.
 
-    `log` is the task's own, which a first run does not need.
+    `log` is the task's own log; a first run does not need it.
 
     Raises:
-        Retryable: they can't be read now.
+        Retryable: the logs can't be read now.
         BusUnavailable: a log does not answer.
     """
     asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
@@ -116,19 +116,19 @@ async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[E
 
 
 async def turns_of_logs(logs: Sequence[Sequence[Entry]]) -> list[Turn]:
-    """Return the turns of several tasks, one task's after the other's."""
+    """Return the turns of several tasks, one task after the other."""
     turns = list[Turn]()
     for each in logs:
         turns += turns_of_log(each)
-        # Long logs take a while, and others have their turn between them.
+        # Long logs take a while: yield to other tasks between them.
         await asyncio.sleep(0)
     return turns
 
 
 async def with_content(ctx: RunContext, parts: Sequence[Json]) -> Sequence[Json]:
-    """Return A2A Parts with the content of the files that this fleet stores, not links to them.
+    """Return A2A Parts with links to this fleet's files replaced by the files' content.
 
-    A file that is gone is mentioned as text.
+    A file that no longer exists is replaced by a text.
 
     Raises:
         BusUnavailable: the store does not answer.
@@ -141,12 +141,12 @@ async def with_content(ctx: RunContext, parts: Sequence[Json]) -> Sequence[Json]
 async def keep_response(
     ctx: RunContext, verbatim: Verbatim | None = None, last: ToolArguments | None = None
 ) -> None:
-    """Save that a response of the model is complete: no later attempt asks for it again.
+    """Save that the model's response is complete, so that later attempts do not request it again.
 
-    `last` is said with it: the end of its last tool call. Every open block ends here.
+    `last` is emitted with it: the end of its last tool call. All open blocks end here.
 
     Raises:
-        MalformedOutput, RunOver: as `RunContext.checkpoint`.
+        MalformedOutput, RunOver: as for `RunContext.checkpoint`.
     """
     kept = {} if verbatim is None else await _kept(ctx, verbatim)
     await runtime_of(ctx).checkpoint({RESPONSE: kept}, last)
@@ -155,12 +155,12 @@ async def keep_response(
 async def keep_result(
     ctx: RunContext, result: ToolResult, verbatim: Verbatim | None = None
 ) -> None:
-    """Say what a tool answered, and save it: no later attempt calls the tool again.
+    """Emit a tool's result and save it, so that later attempts do not call the tool again.
 
-    `verbatim` is what the model is told again, where the log's result says less.
+    `verbatim` is the result for the model, if the log's result contains less.
 
     Raises:
-        MalformedOutput, RunOver: as `RunContext.checkpoint`.
+        MalformedOutput, RunOver: as for `RunContext.checkpoint`.
     """
     kept = None if verbatim is None else {RESULT: await _kept(ctx, verbatim)}
     await runtime_of(ctx).checkpoint(kept, result)
@@ -171,7 +171,7 @@ async def _kept(ctx: RunContext, verbatim: Verbatim) -> Json:
 
 
 async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> list[list[Entry]]:
-    """Return the logs of the conversation's earlier tasks that count."""
+    """Return the logs of the conversation's earlier tasks that `memory` includes."""
     return await logs_before(ctx, log) if memory == "context" else []
 
 
@@ -187,7 +187,7 @@ async def _with_content(ctx: RunContext, part: Json) -> Json:
 
 
 async def stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any JSON
-    """Return what a checkpoint holds of JSON that may be too large for one: see `restored`."""
+    """Return what to save in a checkpoint for possibly large JSON; see `restored`."""
     encoded = orjson.dumps(response)
     if len(encoded) <= _INLINE:
         return {"response": response}
@@ -196,10 +196,10 @@ async def stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any
 
 
 async def restored(ctx: RunContext, kept: Json) -> Any:  # noqa: ANN401  # any JSON
-    """Return what `stored` was given.
+    """Return the JSON passed to `stored`.
 
     Raises:
-        FileUnknown: it is gone.
+        FileUnknown: it no longer exists.
         BusUnavailable: the store does not answer.
     """
     if "response" in kept:

@@ -1,4 +1,4 @@
-"""What a worker is told by its environment."""
+"""Settings of a worker, from its environment."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from headrace.settings import BusSettings
 
 
 class WorkerSettings(BusSettings):
-    """Variables ``HEADRACE_*`` that a worker reads, beside those of the bus."""
+    """Variables ``HEADRACE_*`` that a worker reads, in addition to those of the bus."""
 
     role = "worker"
 

@@ -1,8 +1,8 @@
-"""Noticing that a log has become somebody else's while its agent is silent.
+"""Detection that another writer has taken over a log while its agent is silent.
 
-An agent that speaks finds out by its next append. For one that does not, this follows the log's
-live subject and applies the tail rule to it, from a second of silence on; so busy and short runs
-cost nothing here.
+An agent that emits output finds out by its next append. For a silent agent, the watch follows the
+log's live subject and applies the tail rule, from the first second of silence on. Busy and short
+runs therefore cost nothing here.
 """
 
 import asyncio
@@ -26,19 +26,20 @@ SILENCE = 1.0
 
 _TICK = 0.5
 _STALL = 2.0
-"""Seconds that a tick may be late before every run is looked at: the process was stopped, say."""
+"""Seconds by which a tick may be late; after that, the process was suspended, and every log is
+checked."""
 
 
 class WatchedRun(Protocol):
-    """What the watch needs of a run."""
+    """A run, as the watch needs it."""
 
     key: TaskKey
     writer: str
-    """The attempt's writer id."""
+    """Writer id of the attempt."""
 
     @property
     def spoke(self) -> float:
-        """When its last append ended, loop time in seconds."""
+        """When its last append ended; loop time in seconds."""
 
     @property
     def sequence(self) -> int:
@@ -46,17 +47,17 @@ class WatchedRun(Protocol):
 
     @property
     def appending(self) -> bool:
-        """Whether an append is in flight, whose outcome will tell."""
+        """Whether an append is in flight; its result shows whether the log was taken over."""
 
     def look(self) -> None:
-        """Be told that the log may have gone on by another's hand."""
+        """Check the log for entries of other writers."""
 
 
 class Watch:
-    """Watches the runs of one worker."""
+    """Watch on the runs of one worker."""
 
     def __init__(self, bus: Bus, rule: TailRule) -> None:
-        """Watch nothing yet."""
+        """Start without runs."""
         self._bus, self._rule = bus, rule
         self._watchers: dict[WatchedRun, _Watcher] = {}
         self._loop = asyncio.get_running_loop()
@@ -67,7 +68,7 @@ class Watch:
         self._watchers[run] = _Watcher(self._bus, self._rule, run)
 
     def remove(self, run: WatchedRun) -> None:
-        """Watch it no more."""
+        """Stop watching a run."""
         watcher = self._watchers.pop(run, None)
         if watcher is not None and watcher.engaged:
             task = self._loop.create_task(watcher.disengage())
@@ -75,7 +76,7 @@ class Watch:
             task.add_done_callback(self._leaving.discard)
 
     async def run(self) -> None:
-        """Engage and disengage as runs fall silent and speak, until cancelled."""
+        """Follow the logs of silent runs, until cancelled."""
         while True:
             before = self._loop.time()
             await asyncio.sleep(_TICK)
@@ -99,12 +100,12 @@ class Watch:
             elif watcher.engaged and not is_silent:
                 await watcher.disengage()
             if run not in self._watchers:
-                # It ended while its subscription was being made.
+                # The run ended during the subscribe call.
                 await watcher.disengage()
 
 
 class _Watcher:
-    """One run's log, followed while its agent is silent."""
+    """Follower of one run's log while its agent is silent."""
 
     def __init__(self, bus: Bus, rule: TailRule, run: WatchedRun) -> None:
         self.key = run.key

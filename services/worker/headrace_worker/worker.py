@@ -1,4 +1,4 @@
-"""A worker: pulls runs of its agents, works on them, and leaves in good order."""
+"""Worker: pulls runs of its agents, works on them, and hands back unfinished runs when it stops."""
 
 import asyncio
 import logging
@@ -28,11 +28,11 @@ from headrace_worker.settings import WorkerSettings
 from headrace_worker.watch import Watch
 
 _LEAVING = 2.0
-"""Seconds that a worker which stops waits for its places to be given up."""
+"""Timeout in seconds for removing the directory entries when the worker stops."""
 
 
 class Registration:
-    """Tells the fleet that this worker serves its agents."""
+    """Registration of a worker's agents in the directory."""
 
     def __init__(self, heartbeat_thread: HeartbeatThread, worker: str, agents: Agents) -> None:
         """Register `agents` for the worker instance `worker`."""
@@ -41,7 +41,7 @@ class Registration:
         self._withdrawn = False
 
     async def announce(self) -> None:
-        """Announce every agent, and keep its place until `withdraw`.
+        """Announce every agent, and renew its directory entry until `withdraw`.
 
         Raises:
             BusUnavailable: JetStream did not acknowledge.
@@ -50,7 +50,7 @@ class Registration:
         self._heartbeat_thread.spawn(until_done(self._renew, "registration"))
 
     async def withdraw(self) -> None:
-        """Give the places up at once; one that can't be given up soon expires by itself."""
+        """Remove the directory entries; an entry that can't be removed in time expires."""
         self._withdrawn = True
         try:
             async with asyncio.timeout(_LEAVING):
@@ -59,7 +59,7 @@ class Registration:
             _log.info("could not sign off: %s", reason(trouble))
 
     async def replace(self, agents: Agents) -> None:
-        """Announce `agents` from now on, and no others.
+        """Announce `agents` and withdraw all others.
 
         Raises:
             BusUnavailable: JetStream did not acknowledge; call it again.
@@ -109,7 +109,7 @@ _MENDING = 1.0
 
 
 class Worker:
-    """One instance; made and used on one loop."""
+    """A worker instance, created and used on one event loop."""
 
     def __init__(self, settings: WorkerSettings, agents: Agents) -> None:
         """Prepare to serve `agents`."""
@@ -134,14 +134,14 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its agents are announced, and NATS is connected now."""
+        """Whether its agents are announced and NATS is connected."""
         return self._serves and self._bus.connected
 
     async def start(self) -> None:
-        """Connect, announce the agents and begin to pull.
+        """Connect, announce the agents and start to pull.
 
         Raises:
-            BusUnavailable: NATS was not there within the start-up time-out.
+            BusUnavailable: NATS was not available within the start-up timeout.
         """
         await self._bus.connect(self.id)
         await self._heartbeat_thread.start()
@@ -158,7 +158,7 @@ class Worker:
         self._serves = True
 
     async def update(self, agents: Agents) -> None:
-        """Serve `agents` from now on; runs at work go on with the agents that they began with.
+        """Serve `agents` from now on; active runs keep the agents that they started with.
 
         Raises:
             BusUnavailable: NATS does not answer; call it again.
@@ -177,7 +177,7 @@ class Worker:
         self._agents = agents
 
     async def stop(self) -> None:
-        """Leave: give running runs time to end, hand the others back."""
+        """Stop: give active runs time to end, and hand the rest back."""
         self._serves = False
         await _briefly(self._registration.withdraw())
         await _briefly(self._queues.drain())
@@ -188,7 +188,7 @@ class Worker:
         await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
 
     def _is_served_alike(self, agent: Agent) -> bool:
-        """Tell whether the agent is served, at as many runs at a time as it wants now."""
+        """Return whether the agent is served with the concurrency that it declares now."""
         served = {one.name: one for one in self._agents}.get(agent.name)
         return served is not None and served.concurrency == agent.concurrency
 
@@ -209,7 +209,8 @@ class Worker:
         puller: Puller
 
         def deliver(msg: Msg) -> None:
-            # The agent of now; one that the worker serves no more ends what it is handed still.
+            # The current version of the agent. An agent no longer served still ends runs delivered
+            # to it.
             now, _ = self._served.get(name, (agent, concurrency))
             work = self._work(now, msg, puller)
             task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
@@ -225,7 +226,7 @@ class Worker:
         queue = RunQueue(agent)
         if consumer == queue.consumer:
             return partial(ensure_queue, self._bus, queue, _MENDING)
-        # Others are made by who publishes into them: this one may have been let go.
+        # Publishers create the other queues; this one may have been removed.
         return self._queues.look_soon
 
     async def _work(self, agent: Agent, msg: Msg, puller: Puller) -> None:
@@ -275,7 +276,7 @@ class Worker:
 
 
 async def _briefly(*steps: Awaitable[None]) -> None:
-    """Do what may be left undone if NATS does not answer."""
+    """Await steps that are optional if NATS does not answer."""
     try:
         async with asyncio.timeout(_FAREWELL):
             await asyncio.gather(*steps)

@@ -1,4 +1,4 @@
-"""Agents from a file, ``headrace.yaml``: what each is, without a line of code."""
+"""Agents declared in a file, ``headrace.yaml``, without code."""
 
 from headrace_worker.config.building import build
 from headrace_worker.config.declared import DeclaredAgents, declared_in

@@ -1,4 +1,4 @@
-"""From what the file says to agents that a worker can serve."""
+"""Creation of a worker's agents from the file's configuration."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ from headrace_worker.config.references import DEFAULT_MODEL, MODEL_OF_ENVIRONMEN
 from headrace_worker.loading import load, resolve
 
 _CARD_TIMEOUT = 5.0
-"""Seconds that the card of an agent elsewhere may take."""
+"""Timeout in seconds for reading a remote agent's card."""
 
 _POLICY = ("max_attempts", "backoff", "timeout")
 
@@ -43,11 +43,11 @@ def build(
 ) -> Agents:
     """Return the agents that the file declares.
 
-    `lines` are the file's; `environment` says the model of agents whose file has none. Unless it
-    may `connect`, cards of agents elsewhere are not read.
+    `lines` are the file's; `environment` names the model of agents for which the file has none.
+    Without `connect`, the cards of remote agents are not read.
 
     Raises:
-        Unusable: some can't be made; says which and why.
+        Unusable: agents can't be created; the message lists each with the reason.
     """
     wrong, made = list(broken(configuration)), Agents()
     names = {path[1] for path, _ in wrong}
@@ -82,7 +82,7 @@ def _made(
     except (HeadraceError, ImportError) as error:
         raise FieldUnusable(place, str(error)) from error
     except (Exception, SystemExit) as error:
-        # Of code that the file names: whatever it does, the file can't be used.
+        # Raised by code that the file names: after any error, the file can't be used.
         raise FieldUnusable(place, f"{type(error).__name__}: {error}") from error
     return _secured(made, section.security)
 
@@ -195,7 +195,7 @@ def _credentials(said: Credentials | None) -> Any:  # noqa: ANN401  # what the a
 
 
 def _said(section: Described) -> dict[str, Any]:
-    """Return what the section says of the agent itself, as keywords of `headrace.sdk.agent`."""
+    """Return the section's description of the agent, as keywords of `headrace.sdk.agent`."""
     plain = {*Described.model_fields} - {"name", "provider", "skills", "security"}
     said = section.model_dump(include=plain) | {"display_name": section.name}
     if section.provider is not None:

@@ -1,4 +1,4 @@
-"""From a file to its agents, in one step."""
+"""Loading of a file's agents in one step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from headrace_worker.config.references import without_effect
 
 @dataclass(frozen=True, slots=True)
 class DeclaredAgents:
-    """What a file declares."""
+    """The agents that a file declares."""
 
     agents: Agents
     warnings: Sequence[str] = ()
-    """What of it has no effect, by line and field, and what to do about it."""
+    """Fields without effect, each with line, field and remedy."""
 
     def warn(self, log: Logger) -> None:
         """Log the warnings."""
@@ -28,10 +28,10 @@ class DeclaredAgents:
 def declared_in(
     path: Path, environment: Mapping[str, str], *, connect: bool = True
 ) -> DeclaredAgents:
-    """Return the agents of the file at `path`; unless it may `connect`, nothing is asked for.
+    """Return the agents of the file at `path`; without `connect`, no network request is made.
 
     Raises:
-        Unusable: it can't be read, does not fit, or agents of it can't be made.
+        Unusable: the file can't be read, is invalid, or an agent can't be created.
     """
     configuration, lines = read(path, environment)
     agents = build(configuration, lines, environment=environment, connect=connect)

@@ -1,4 +1,4 @@
-"""A worker whose agents stand in ``headrace.yaml``: it follows the file without dropping a run."""
+"""Reloading of ``headrace.yaml`` in a running worker, without interrupting runs."""
 
 import asyncio
 import logging
@@ -12,17 +12,17 @@ from headrace_worker.worker import Worker
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at the file."""
+"""Seconds between checks of the file."""
 
 
 async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> None:
-    """Serve what the file says whenever it changes; what can't be used changes nothing."""
+    """Serve the file's agents, and reload them when it changes; an invalid file changes nothing."""
     seen = _stamp(path)
     while True:
         await asyncio.sleep(LOOK_EVERY)
         if (stamp := _stamp(path)) == seen:
             continue
-        # A file that is being written is read again when it is whole.
+        # A file read while it is written has changed again at the next check.
         seen = stamp
         try:
             declared = await asyncio.to_thread(declared_in, path, environment)

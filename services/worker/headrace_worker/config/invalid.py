@@ -1,4 +1,4 @@
-"""What is wrong with a field, with what may stand there instead."""
+"""Findings on invalid fields, each with the values allowed."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from headrace_worker.config.lines import FieldPath, Finding, Lines
 from headrace_worker.config.model import schema
 
 _TYPES = {"python", "openai", "a2a", "mcp", "ag-ui", "bearer", "api_key", "oauth2", "[key]"}
-"""What pydantic names within a field's place, and the file does not."""
+"""Path elements that pydantic adds to a field's location; they are not in the file."""
 
 
 def findings(invalid: ValidationError, lines: Lines) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def findings(invalid: ValidationError, lines: Lines) -> Iterator[Finding]:
 
 
 def alternatives(word: str, allowed: Sequence[str]) -> str:
-    """Return what was probably meant by `word`, and all that is allowed."""
+    """Return the closest match for `word`, and all allowed values."""
     return f"{_guess(word, allowed)}allowed: {', '.join(allowed) or 'none'}"
 
 
@@ -51,7 +51,7 @@ def _tags(error: ErrorDetails) -> str:
 
 
 def _quoted(error: ErrorDetails) -> list[str]:
-    """Return the values that an error's text has in quotes."""
+    """Return the quoted values in an error's text."""
     context = error.get("ctx", {})
     text = str(context.get("expected_tags", context.get("expected", "")))
     return text.split("'")[1::2]
@@ -67,7 +67,7 @@ def _path(loc: tuple[int | str, ...], lines: Lines) -> FieldPath:
 
 
 def _fields(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the names that may stand in a place, by the published schema."""
+    """Return the field names allowed at a location, from the published schema."""
     place = _schema()
     for step in loc:
         place = _within(place, step)
@@ -78,7 +78,7 @@ _schema = cache(schema)
 
 
 def _resolved(place: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of the schema without references and without the choice of null."""
+    """Return a part of the schema with references resolved and the null alternative removed."""
     while True:
         if "$ref" in place:
             place = _schema()["$defs"][place["$ref"].rpartition("/")[2]]

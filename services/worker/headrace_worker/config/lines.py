@@ -1,4 +1,4 @@
-"""Where in the file a field stands, so that whatever is said of it names its line."""
+"""Line numbers of the file's fields, for error messages."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from headrace.model.errors import HeadraceError
 type FieldPath = tuple[str | int, ...]
 
 type Finding = tuple[FieldPath, str]
-"""A field, and what is to be said of it."""
+"""A field, and the problem with it."""
 
 
 class Unusable(HeadraceError):
@@ -25,23 +25,23 @@ class FieldUnusable(HeadraceError):
     code = "configuration_unusable"
 
     def __init__(self, path: FieldPath, rule: str) -> None:
-        """Of the field at `path`."""
+        """Report that the field at `path` violates `rule`."""
         super().__init__(rule)
         self.finding: Finding = (path, rule)
 
 
 class Lines:
-    """Says findings by line and field; of a configuration made in code, by field alone."""
+    """Formatter of findings by line and field; only by field for a configuration made in code."""
 
     def __init__(self, name: str = "", lines: Mapping[FieldPath, int] | None = None) -> None:
-        """Of the file called `name`, whose fields stand on `lines`."""
+        """Format findings on the file `name`; `lines` has its fields' line numbers."""
         self._name, self._lines = name, lines or {}
 
     def __contains__(self, path: FieldPath) -> bool:
         return path in self._lines
 
     def at(self, path: FieldPath, rule: str) -> str:
-        """Return where and what: ``headrace.yaml:7: agents.helper.url: …``."""
+        """Return a finding with its location: ``headrace.yaml:7: agents.helper.url: …``."""
         field = ".".join(map(str, path)) or "the file"
         where = f"{self._name}:{self._line(path)}: " if self._name else ""
         return f"{where}{field}: {rule}"
@@ -58,7 +58,7 @@ class Lines:
 
 
 def fields_of(node: yaml.Node) -> Iterator[tuple[FieldPath, int]]:
-    """Yield every field and its line: without end, where one contains itself."""
+    """Yield every field and its line; endless if a field contains itself."""
     ahead: deque[tuple[FieldPath, yaml.Node, int]] = deque([((), node, node.start_mark.line)])
     while ahead:
         path, node, line = ahead.popleft()

@@ -1,4 +1,4 @@
-"""What ``headrace.yaml`` may say; its JSON Schema is published and checks it."""
+"""Model of ``headrace.yaml``, and its published JSON Schema."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -22,10 +22,10 @@ _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def check_url(url: str) -> str:
-    """Return the URL.
+    """Return the URL if it is valid.
 
     Raises:
-        ValueError: it has no host, or is none.
+        ValueError: the URL is invalid or has no host.
     """
     try:
         parts = urlsplit(url)
@@ -38,10 +38,10 @@ def check_url(url: str) -> str:
 
 
 def check_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Return the headers.
+    """Return the headers if they are valid.
 
     Raises:
-        ValueError: HTTP can't carry one of them.
+        ValueError: a name or value can't be sent over HTTP.
     """
     for name, value in headers.items():
         if not _FIELD.fullmatch(name):
@@ -53,11 +53,11 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 _TARGET = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 _URL = r"^(https?://|\$\{)"
-"""The schema is of the file as it is written: what stands for a variable may begin it."""
+"""The schema applies to the file as written, so a value may start with a variable."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
 _NO_KEYS = frozenset({"authorization", "connection", "content-type", "cookie", "host", "origin"})
-"""Headers that browsers and proxies set."""
+"""Headers set by browsers and proxies."""
 
 _LONGEST = 10 * 365 * 86400.0
 """Seconds."""

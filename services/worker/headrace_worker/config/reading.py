@@ -1,4 +1,4 @@
-"""Reading ``headrace.yaml``: what is wrong with it is told by line and field."""
+"""Reading of ``headrace.yaml``; errors name line and field."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ from headrace_worker.config.lines import FieldPath, Finding, Lines, Unusable, fi
 from headrace_worker.config.model import Configuration
 
 _MOST = 10_000
-"""Fields of a file."""
+"""Maximum number of fields in a file."""
 
 _VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -24,13 +24,14 @@ _UNSAYABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def read(path: Path, environment: Mapping[str, str]) -> tuple[Configuration, Lines]:
-    """Return what the file at `path` says, ``${VAR}`` and ``${VAR:-default}`` filled in, and where.
+    """Parse the file at `path`; return its configuration and the lines of its fields.
 
-    Only values are filled in, each as text; ``$$`` is a dollar sign.
+    ``${VAR}`` and ``${VAR:-default}`` are replaced in values only, as text; ``$$`` is a dollar
+    sign.
 
     Raises:
-        Unusable: it can't be read, is no YAML, names variables that are not set, or does not fit;
-            says everything that is wrong.
+        Unusable: the file can't be read, is not YAML, uses variables that are not set, or is
+            invalid; the message lists all findings.
     """
     try:
         text = path.read_text()
@@ -61,7 +62,7 @@ def read(path: Path, environment: Mapping[str, str]) -> tuple[Configuration, Lin
 
 
 def _twice(names: Iterable[FieldPath]) -> list[Finding]:
-    """Return the fields that are there twice, without what is within them."""
+    """Return the duplicate fields, without the fields inside them."""
     twice = {name for name, count in Counter(names).items() if count > 1}
     return [(name, "is there twice") for name in twice if name[:-1] not in twice]
 
@@ -74,14 +75,14 @@ def _where(error: yaml.YAMLError) -> str:
 
 @dataclass
 class _Values:
-    """Fills in values."""
+    """Substitution of variables in values."""
 
     environment: Mapping[str, str]
     wrong: list[Finding] = field(default_factory=list)
-    """Those that can't be filled in."""
+    """Values that can't be substituted."""
 
     def filled(self, value: Any, path: FieldPath) -> Any:  # noqa: ANN401  # YAML
-        """Return `value` with its variables filled in."""
+        """Return `value` with its variables replaced."""
         if isinstance(value, dict):
             return {key: self.filled(one, (*path, key)) for key, one in value.items()}
         if isinstance(value, list):
@@ -93,7 +94,7 @@ class _Values:
             name, default = found[1], found[2]
             if name is None:
                 return "$"
-            # As in a shell's `:-`, an empty variable is none.
+            # As with `:-` in a shell, an empty variable counts as unset.
             filled = self.environment.get(name) or default
             if filled is None:
                 self.wrong.append((path, f"the environment has no {name}"))

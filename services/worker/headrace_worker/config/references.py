@@ -1,4 +1,4 @@
-"""What one part of the file names of another, and what of the file has no effect here."""
+"""References between parts of the file, and fields that have no effect."""
 
 from collections.abc import Iterator
 
@@ -7,14 +7,14 @@ from headrace_worker.config.lines import Finding
 from headrace_worker.config.model import Configuration, Model, ModelAgent
 
 DEFAULT_MODEL = "gpt-5-mini"
-"""Of agents whose file names none, nor their environment."""
+"""Model of agents for which neither the file nor the environment names one."""
 
 MODEL_OF_ENVIRONMENT = {
     "model": "OPENAI_MODEL",
     "base_url": "OPENAI_BASE_URL",
     "api_key": "OPENAI_API_KEY",
 }
-"""Variables that say a model's fields where the file has no `llms`."""
+"""Variables for a model's fields, used if the file has no `llms`."""
 
 _DEFAULT = "default"
 
@@ -29,7 +29,7 @@ _ENVIRONMENTS = (
 
 
 def model_of(configuration: Configuration, section: ModelAgent) -> Model | None:
-    """Return the agent's model; None: the environment's."""
+    """Return the agent's model, or None if the environment defines it."""
     if section.model is not None:
         return section.model
     name = section.llm or _default(configuration)
@@ -42,10 +42,9 @@ def _default(configuration: Configuration) -> str | None:
 
 
 def broken(configuration: Configuration) -> Iterator[Finding]:
-    """Yield what names something that the file does not have.
+    """Yield the references to names that the file does not define.
 
-    A file without any `llms` or `tools` was written for another place that has them: what it names
-    of those is `without_effect`.
+    In a file without any `llms` or `tools`, such references are not errors: see `without_effect`.
     """
     llms, tools = configuration.llms, configuration.tools
     for name, agent in configuration.agents.items():
@@ -69,7 +68,7 @@ def broken(configuration: Configuration) -> Iterator[Finding]:
 
 
 def without_effect(configuration: Configuration) -> Iterator[Finding]:
-    """Yield what is read and has no effect here, and what to do about it."""
+    """Yield the fields that have no effect here, each with a remedy."""
     for name, agent in configuration.agents.items():
         if not isinstance(agent, ModelAgent):
             continue

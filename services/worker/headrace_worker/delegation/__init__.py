@@ -1,1 +1,1 @@
-"""Asking other agents: children started, followed, relayed, and never left without a parent."""
+"""Delegation to other agents: child tasks are started, followed, relayed and canceled."""

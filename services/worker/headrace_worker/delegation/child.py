@@ -1,8 +1,7 @@
-"""One child of an attempt: started, followed to the end of its run, and relayed meanwhile.
+"""One child task of an attempt: started, followed to the end of its run, and relayed.
 
-A child's events as events of its parent's log: what it said, never what it is.
-All of it comes as statuses at work, so that the parent's own artifacts are its result and nothing
-else is. A child's state and its messages as a whole stay its own.
+Relayed events go into the parent's log as WORKING statuses, so the parent's artifacts contain only
+its own results. They contain the child's output, but not its state or its messages as a whole.
 """
 
 import asyncio
@@ -60,26 +59,27 @@ from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
 
 SETTLE = 0.2
-"""Seconds for which a child must have waited: one whose log is read again may be long past it."""
+"""Seconds that a child must wait before its user is asked: in a replayed log, the wait may be
+over."""
 
 _PAUSE = 0.3
 
 
 class ChildCredentials:
-    """Looks after one child's requests."""
+    """Forwarding of one child's credential requests to the user."""
 
     def __init__(self, parent: Parent, child: TaskKey) -> None:
-        """Ask the user of `parent` for `child`."""
+        """Ask the user of `parent` on behalf of `child`."""
         self._parent, self._child = parent, child
         self._asking: asyncio.Task[None] | None = None
 
     def needed(self, prompt: Json | None, generation: int) -> None:
-        """The child waits for credentials since its event `generation`, which says `prompt`."""
+        """Ask the user: since event `generation` with `prompt`, the child waits for credentials."""
         self.settled()
         self._asking = asyncio.create_task(self._ask(prompt, generation))
 
     def settled(self) -> None:
-        """The child waits no more."""
+        """Stop asking: the child no longer waits."""
         if self._asking is not None:
             self._asking.cancel()
             self._asking = None
@@ -93,7 +93,7 @@ class ChildCredentials:
             await self._hand_in(answer, f"{self._parent.key.task}-{generation}")
 
     async def _hand_in(self, answer: Json, name: str) -> None:
-        """Give the answer, once, to whoever holds the child; another follows one that dies."""
+        """Send the answer to the child's holder, retrying until a holder accepts it, once."""
         parent = self._parent.key
         told = TellChild(
             tenant=self._child.tenant,
@@ -114,27 +114,27 @@ class ChildCredentials:
 
 
 def _own(prompt: Json) -> Json:
-    """Return the child's prompt without what binds it to the child's task."""
+    """Return the child's prompt without the ids of the child's task."""
     return {key: value for key, value in prompt.items() if key not in {"taskId", "contextId"}}
 
 
 _PAUSES = (0.05, 0.2, 0.5, 1.0)
 
 _BESIDE = 16 * 1024
-"""Bytes that stand beside the message in the child's log, at most."""
+"""Maximum bytes of the child's first entry in addition to the message."""
 
 _RUN_OVER = "run_over"
 
 
 async def start_child(parent: Parent, key: TaskKey, question: Question, name: str) -> TaskStarted:
-    """Have the child started, or find it started; task state's absence is waited out.
+    """Start the child, or find it started; waits while task state is unavailable.
 
-    Large files of the message go to the store first, as the parent's: where NATS tells agents'
-    workers apart, they write no other agent's files. They are gone with the parent's log.
+    Large files of the message are first stored as the parent's: where NATS permissions are per
+    agent, workers can't write another agent's files. The files are deleted with the parent's log.
 
     Raises:
         DelegationRefused: a rule forbids it.
-        RunOver: the parent's run is over, or somebody else's.
+        RunOver: the parent's run is over, or another worker has taken it over.
     """
     message, links = await _offloaded(parent, question)
     query, tries = _query(parent, key, replace(question, message=message), name), 0
@@ -147,8 +147,8 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
         await parent.offload.drop(links)
         raise
     if started.again and not tries:
-        # Its log has the files of the attempt that asked first. After an answer that did not come,
-        # it may well have these.
+        # The child's log refers to the files of the attempt that started it. After a retry, these
+        # files may be the ones in the log.
         await parent.offload.drop(links)
     return started
 
@@ -168,7 +168,7 @@ def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
 
 
 async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> TaskStarted | None:
-    """Return what was started; None: task state does not answer now."""
+    """Return the started task, or None if task state does not answer now."""
     try:
         return await parent.state.start(query)
     except StartRefused as refusal:
@@ -206,25 +206,25 @@ _ITS_OWN = frozenset({STATE_SNAPSHOT, STATE_DELTA, MESSAGES_SNAPSHOT})
 
 
 class Relay:
-    """Renders one child's events for its parent's log."""
+    """Renderer of one child's events for its parent's log."""
 
     def __init__(self, parent: tuple[str, str], child: str, *, speech: bool) -> None:
-        """Relay the task `child` to `parent` (task and context); without `speech`, its end only."""
+        """Relay the task `child` to `parent` (task and context); without `speech`, only its end."""
         self._parent, self._child, self._speech = parent, child, speech
         self._attempt = 1
 
     def asked(self, agent: str, name: str) -> Draft:
-        """Return the event that says who is asked."""
+        """Return the event that records which agent was asked."""
         return self._marked({"generation": 0, "agent": agent, "name": name})
 
     def given_up(self, generation: int) -> Draft:
-        """Return the event that says that nobody waits for the child any more."""
+        """Return the event that records that the parent no longer waits for the child."""
         return self._marked({"generation": generation, "givenUp": True})
 
     def draft(self, event: Json, generation: int) -> Draft | None:
-        """Return the child's event for the parent's log; None: it says nothing there.
+        """Return the child's event for the parent's log, or None if nothing is relayed.
 
-        To be called for each event in order, also for one that has been relayed before.
+        Must be called for each event in order, including events that were relayed before.
         """
         if (update := event.get("artifactUpdate")) is not None:
             return self._artifact(update, generation)
@@ -276,7 +276,7 @@ class Relay:
         return {**part, "metadata": metadata}
 
     def _renamed(self, name: str, *, is_nested: bool) -> str:
-        """Tell what a later attempt of the child says from what it said before under that name."""
+        """Return a name that distinguishes this attempt's output from that of earlier attempts."""
         if is_nested or self._attempt == 1 or not name:
             return name
         return f"{name}~{self._attempt}"
@@ -295,20 +295,20 @@ _ENDS = {FAILED: "failed", REJECTED: "rejected it", CANCELED: "was canceled"}
 _LONGEST_REASON = 300
 
 type Events = asyncio.Queue[Json | None]
-"""A child's events as they come; None: there are no more."""
+"""A child's events as they arrive; None marks the end."""
 
 
 class Child:
-    """A task that this attempt has asked for, or has met again."""
+    """A child task that this attempt has started, or found started."""
 
     def __init__(self, parent: Parent, key: TaskKey, question: Question, name: str) -> None:
-        """Ask `question` under `name`; nothing happens before `begin`."""
+        """Prepare `question` under `name`; `begin` sends it."""
         loop = asyncio.get_running_loop()
         self.key, self.question = key, question
         self.waits = 0
-        """How many wait for its result."""
+        """Number of waits for its result."""
         self.over: asyncio.Future[Result] = loop.create_future()
-        """Its result, or the `DelegationFailed` or RunOver that stands for it."""
+        """Its result, or the `DelegationFailed` or `RunOver` error."""
         self.started: asyncio.Future[TaskStarted] = loop.create_future()
         self._parent, self._name = parent, name
         self._fold, self._run, self._relayed = TaskFold(), 1, 0
@@ -318,17 +318,17 @@ class Child:
         self._work: asyncio.Task[None] | None = None
         self._is_over = False
         for future in (self.over, self.started):
-            # Whoever waits hears of it; nobody waiting is no complaint.
+            # Retrieved, or asyncio would warn about an error that nothing awaits.
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     @property
     def generation(self) -> int:
-        """Generation of the last event seen."""
+        """Generation of the last event received."""
         return self._fold.generation
 
     @property
     def has_ended(self) -> bool:
-        """Whether its task is seen to be over, so that there is nothing to cancel."""
+        """Whether its task has ended, so that it need not be canceled."""
         return self._fold.state in TERMINAL or self._fold.state == ANSWERED
 
     @property
@@ -337,14 +337,14 @@ class Child:
         return self._fold.state == INPUT_REQUIRED and self.over.done()
 
     def begin(self, known: Known | None) -> None:
-        """Start it; one that the parent's log knows already is met again, where it is there."""
+        """Start the child; a `known` one is relayed from the last relayed event on."""
         if known is None or self.question.into is not None:
             self._parent.appender.offer(self.relay.asked(self.key.agent, self._name))
         self._relayed = known.relayed if known is not None else 0
         self._work = asyncio.create_task(self._ask(), name=f"child {self.key.task}")
 
     def listen(self) -> Events:
-        """Return where its events come; what it has come to already is one: the Task as it is."""
+        """Return a queue of its events; past events are one item, the current Task."""
         events: Events = asyncio.Queue()
         if self._fold.generation:
             events.put_nowait({"task": self._fold.task()})
@@ -354,7 +354,7 @@ class Child:
         return events
 
     async def let_go(self) -> None:
-        """Follow it no more; it goes on by itself."""
+        """Stop following the child without canceling it."""
         if self._work is not None and not self._work.done():
             self._work.cancel()
             await asyncio.wait([self._work])
@@ -397,7 +397,7 @@ class Child:
         return self._result()
 
     async def _meet(self, follower: Follower, started: TaskStarted) -> None:
-        """Follow the child's log: from its beginning, as far as that has not come along."""
+        """Follow the child's log from its start; the input may have come with `started`."""
         if started.input is not None:
             stamp = Stamp(started.log, 1, "", SUBMITTED, 1)
             await self._take(Entry(stamp, [started.input.encode()], started.sequence, ""))
@@ -420,7 +420,7 @@ class Child:
 
     async def _pass_on(self, event: Json, generation: int) -> None:
         appender, draft = self._parent.appender, None
-        # Any language can be a worker: an event may be of another shape than it should.
+        # Workers may be written in any language: an event may be malformed.
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             draft = self.relay.draft(event, generation)
         if draft is None or generation <= self._relayed:
@@ -454,6 +454,6 @@ class Child:
 
 
 def _words(message: Json) -> str:
-    """Return a message's text, whatever it is about."""
+    """Return a message's text, of any event type."""
     texts = [part.get("text") for part in message.get("parts", ())]
     return "".join(text for text in texts if isinstance(text, str))

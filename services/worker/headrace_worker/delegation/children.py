@@ -1,4 +1,4 @@
-"""All that one attempt of a run asks other agents, and what becomes of those that it does not."""
+"""The child tasks of one attempt, including those that it must cancel."""
 
 import asyncio
 import hashlib
@@ -27,22 +27,21 @@ from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
 
 _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
-"""What a message carries that says nothing of the question."""
+"""Message fields that do not distinguish questions."""
 
 
 class ChildNames:
-    """Names the children of one attempt."""
+    """Names for the children of one attempt."""
 
     def __init__(self, parent: str, run: int, spent: AbstractSet[str]) -> None:
-        """Name children of `run` of `parent`; the `spent` task ids are not to be met again."""
+        """Name children of `run` of `parent`; the task ids in `spent` are not used again."""
         self._parent, self._run, self._spent = parent, run, spent
         self._asked: Counter[tuple[str, str]] = Counter()
 
     def of(self, agent: str, message: Json, key: str | None) -> tuple[str, str]:
         """Return the child's name and its task id.
 
-        With a `key` that is the question's name; without one the same question asked n times is n
-        children.
+        With a `key`, that is the name; without one, the same question asked n times has n children.
 
         Raises:
             DelegationRefused: the key is too long, or empty.
@@ -63,7 +62,7 @@ class ChildNames:
 
 
 def fingerprint(message: Json) -> str:
-    """Return a digest of what the message asks."""
+    """Return a digest of the message's content."""
     said = {key: value for key, value in message.items() if key not in _NOT_COMPARED}
     canonical = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()[:32]
@@ -72,8 +71,8 @@ def fingerprint(message: Json) -> str:
 _log = logging.getLogger(__name__)
 
 CONFIRMATION = 3.0
-"""Seconds for which a run's end waits until the logs of its children say that they are canceled.
-Those that take longer end by themselves, or task state sees to it."""
+"""Maximum seconds that a run's end waits until its children's logs confirm that they are canceled.
+Children that take longer end by themselves, or task state cancels them."""
 
 _LATE = 1.0
 """Seconds after its deadline within which a child should have ended by itself."""
@@ -82,10 +81,10 @@ _LAST_WORDS = 0.3
 
 
 class Children:
-    """The children of one attempt, and those that former attempts of the run have asked."""
+    """The children of one attempt, and those that earlier attempts of the run started."""
 
     def __init__(self, parent: Parent, known_children: KnownChildren) -> None:
-        """Begin for `parent` with what its log says."""
+        """Start for `parent`, with the children in its log."""
         self._parent, self._known_children = parent, known_children
         self._names = ChildNames(parent.key.task, parent.run, known_children.spent)
         self._claimed: dict[str, Child] = {}
@@ -93,10 +92,10 @@ class Children:
         self._canceling: set[asyncio.Task[None]] = set()
 
     def ask(self, question: Question, key: str | None) -> Child:
-        """Return the child that answers: a new one, or the one that was asked so before.
+        """Return the child for the question: a new one, or the one that was asked this before.
 
         Raises:
-            DelegationRefused: the key can't be one, or the run has asked for too many.
+            DelegationRefused: the key is invalid, or the run has too many children.
             RunOver: the run has ended.
         """
         name, task = self._names.of(question.agent, question.message, key)
@@ -110,7 +109,7 @@ class Children:
         """
         task = question.into or ""
         number = self._answers[task] = self._answers[task] + 1
-        # It has told its question; what it says now is heard by another.
+        # The child's earlier run has its result; a new `Child` follows the next run.
         self._claimed.pop(task, None)
         return self._claim(task, question, f"answer:{task}:{number}")
 
@@ -131,28 +130,28 @@ class Children:
             raise DelegationRefused(question.agent, "too_many", why)
 
     async def result(self, child: Child) -> Result:
-        """Return what the child has come to; its parent's place is others' meanwhile.
+        """Return the child's result; the parent's permit is released while it waits.
 
         Raises:
-            DelegationFailed: it has failed, or did not end in time.
+            DelegationFailed: the child failed, or did not end in time.
             RunOver: the parent's run is over.
         """
         self.leave(child)
         try:
-            # The child goes on also if who waits for it is cancelled.
+            # Shielded: the child continues if the waiting task is cancelled.
             return await in_time(child, asyncio.shield(child.over))
         finally:
             await self.come_back(child)
 
     def leave(self, child: Child) -> None:
-        """Begin to wait for the child; the parent's place is others' meanwhile."""
+        """Start a wait for the child, and release the parent's permit."""
         child.waits += 1
         self._parent.permit.leave()
 
     async def come_back(self, child: Child) -> None:
-        """Wait no more; a child that is not over then, and that nobody else waits for, is given up.
+        """End a wait for the child; without other waits, an unfinished child is given up.
 
-        Returns when the parent has a place again, unless its agent is being stopped.
+        Returns when the parent has a permit again, unless its agent is being stopped.
         """
         child.waits -= 1
         if self._parent.interrupt() is not Interrupt.NONE:
@@ -162,7 +161,7 @@ class Children:
         await self._parent.permit.come_back()
 
     def give_up(self, child: Child) -> None:
-        """Cancel the child, unless it is over or somebody waits for it."""
+        """Cancel the child, unless it has ended or is still waited for."""
         if child.over.done() or child.waits or self._parent.interrupt() is not Interrupt.NONE:
             return
         self._known_children.spent.add(child.key.task)
@@ -177,18 +176,18 @@ class Children:
 
     @property
     def are_at_work(self) -> bool:
-        """Whether there are any that are not over."""
+        """Whether any child is still running."""
         live = any(not child.has_ended for child in self._claimed.values())
         return live or bool(self._unclaimed(asks=False))
 
     async def let_go(self) -> None:
-        """Follow no child any more; all go on, for the attempt that takes over."""
+        """Stop following all children; they continue, for the attempt that takes over."""
         await asyncio.gather(*(child.let_go() for child in self._claimed.values()))
 
     async def end(self, state: str) -> None:
-        """Cancel all that are not over, as the run ends in `state`; at most `CONFIRMATION` long.
+        """Cancel all running children as the run ends in `state`, within `CONFIRMATION` seconds.
 
-        At the end of a run that asks its user, a child that waits for input too is left to wait.
+        If the run ends with a question to the user, children that also wait for input are kept.
         """
         asks = state == INPUT_REQUIRED
         live = [c for c in self._claimed.values() if not c.has_ended and not (asks and c.rests)]
@@ -211,7 +210,7 @@ class Children:
         ]
 
     async def _drop(self, child: Child, told: Receipt) -> None:
-        """End a child once the log has the event `told`: else another attempt may want it."""
+        """Cancel a child once `told` is stored: until then, another attempt may need it."""
         try:
             await told.stored()
         except RunOver:
@@ -220,7 +219,7 @@ class Children:
             await self._end(child)
 
     async def _end(self, child: Child) -> None:
-        """Cancel a child and give its parent's log the time to say so."""
+        """Cancel a child and wait briefly, so that its end is relayed to the parent's log."""
         await asyncio.wait([child.started], timeout=CONFIRMATION)
         await self._cancel(child.key)
         await asyncio.wait([child.over], timeout=_LAST_WORDS)
@@ -244,10 +243,10 @@ class Children:
 
 
 async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
-    """Return the answer, if it comes before the child's time has passed.
+    """Return the answer if it arrives before the child's deadline.
 
     Raises:
-        DelegationFailed: it does not.
+        DelegationFailed: the deadline has passed.
     """
     deadline = child.question.deadline
     seconds = None if deadline is None else (deadline - datetime.now(UTC)).total_seconds()
@@ -259,7 +258,7 @@ async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
 
 
 class ChildStream:
-    """What `RunContext.delegate_stream` returns."""
+    """The stream that `RunContext.delegate_stream` returns."""
 
     def __init__(self, children: Children, child: Child) -> None:
         """Stream `child`, one of `children`."""
@@ -270,14 +269,14 @@ class ChildStream:
 
     @property
     def task(self) -> str:
-        """The child's task id."""
+        """Task id of the child."""
         return self._child.key.task
 
     async def result(self) -> Result:
-        """Return what it has come to, waiting for it.
+        """Wait for the child's result and return it.
 
         Raises:
-            DelegationFailed, RunOver: as `RunContext.delegate`.
+            DelegationFailed, RunOver: as for `RunContext.delegate`.
         """
         if self._result is None:
             self._result = await self._children.result(self._child)
@@ -290,7 +289,7 @@ class ChildStream:
         """Return the next event.
 
         Raises:
-            DelegationFailed, RunOver: it has not come to a good end.
+            DelegationFailed, RunOver: as for `RunContext.delegate`.
         """
         if not self._waits:
             self._waits = True

@@ -1,4 +1,4 @@
-"""What a run's log says of the children that its attempts have asked."""
+"""The children of a run, as recorded in its log."""
 
 from dataclasses import dataclass, field
 
@@ -9,14 +9,14 @@ from headrace.model.task import COMPLETED, TERMINAL
 
 @dataclass(slots=True)
 class Known:
-    """A child, as far as the parent's log tells."""
+    """A child, as recorded in the parent's log."""
 
     agent: str
     name: str
     relayed: int = 0
     """Generation, in the child's log, of the last event relayed."""
     state: str | None = None
-    """What it has come to; None: it is at work, as far as is known."""
+    """State in which its run ended; None while it is running, as far as known."""
 
     @property
     def is_over(self) -> bool:
@@ -31,11 +31,11 @@ class KnownChildren:
     known: dict[str, Known] = field(default_factory=dict)
     """By task id."""
     spent: set[str] = field(default_factory=set)
-    """Task ids of children that are not asked again: a new question of the same name is a new
+    """Task ids of children that are not used again: a new question of the same name gets a new
     child. Their parent gave them up, or they failed and the parent tries again."""
 
     def note(self, event: Json) -> None:
-        """Take what one event of the parent's log says."""
+        """Add the information from one event of the parent's log."""
         metadata = event.get("statusUpdate", {}).get("metadata") or {}
         if isinstance(told := metadata.get(CHILD), dict):
             self._note_child(told)

@@ -1,4 +1,4 @@
-"""The attempt that asks: all that its children need of it."""
+"""The attempt that delegates, as its children need it."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,20 +36,20 @@ class Parent:
     """Why its agent is being stopped."""
     deadline: datetime | None = None
     budget: int | None = None
-    """Tokens that it may use in all; None: nobody counts."""
+    """Maximum tokens for the run and its children; None: no limit."""
     priority: str = "normal"
     traceparent: str | None = None
     most_children: int = 1000
-    """Children that its run may ask for, over all attempts."""
+    """Maximum number of children of its run, over all attempts."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the user is asked for a child: one question at a time."""
+    """Held while the user answers a child's question: one question at a time."""
 
     @property
     def state(self) -> StateClient:
-        """Task state."""
+        """Client of task state."""
         return StateClient(self.bus)
 
     @property
     def tokens_left(self) -> int | None:
-        """Tokens that it may still use; None: nobody counts."""
+        """Tokens left of the budget; None: no limit."""
         return None if self.budget is None else max(self.budget - self.usage_totals.tokens, 0)

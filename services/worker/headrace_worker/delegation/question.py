@@ -1,4 +1,4 @@
-"""What an agent asks another one."""
+"""The question that an agent asks another agent."""
 
 import re
 import secrets
@@ -22,25 +22,25 @@ _BY_URL = (
     " in headrace.yaml"
 )
 _SHOWN = 200
-"""Characters of what is no agent's name that an error shows."""
+"""Maximum characters of an invalid agent name in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A message to an agent, and the bounds of its answer."""
+    """A message to an agent, with the limits for its answer."""
 
     agent: str
     message: Json
     """An A2A v1.0 Message."""
     relay: bool = True
-    """Whether what the child says goes into the parent's log."""
+    """Whether the child's output is relayed to the parent's log."""
     deadline: datetime | None = None
     budget: int | None = None
     into: str | None = None
-    """The waiting child that this answers."""
+    """Task id of the waiting child that this answers."""
 
     def within(self, parent: Parent, timeout: float | None) -> "Question":
-        """Return it with the deadline and the budget that its parent leaves it.
+        """Return the question with its deadline and budget limited to the parent's.
 
         Raises:
             DelegationRefused: the parent's budget is used up.
@@ -55,10 +55,10 @@ class Question:
 
 
 def name_of(asked: Any) -> str:  # noqa: ANN401  # whatever an agent writes there
-    """Return the name of the agent that is asked.
+    """Return the name of the agent to ask.
 
     Raises:
-        DelegationRefused: it is neither a name nor has one, or is a URL.
+        DelegationRefused: `asked` is not a valid name and has none, or is a URL.
     """
     name = asked if isinstance(asked, str) else getattr(asked, "name", None)
     if not isinstance(name, str):
@@ -73,10 +73,10 @@ def name_of(asked: Any) -> str:  # noqa: ANN401  # whatever an agent writes ther
 
 
 def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # whatever an agent writes there
-    """Return the A2A Message that asks it: `asked`, or one with that text.
+    """Return `asked` as an A2A Message; a string becomes its text.
 
     Raises:
-        DelegationRefused: it is neither a text nor a Message with parts.
+        DelegationRefused: it is neither a string nor a Message with parts.
     """
     said: Json = {"parts": [{"text": asked}]} if isinstance(asked, str) else asked
     if not isinstance(said, dict):
@@ -91,5 +91,5 @@ def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # whatever an a
 
 
 def with_id(message: Json) -> Json:
-    """Return the message with an id, if it has none."""
+    """Return the message with an id; an existing one is kept."""
     return {"messageId": f"msg-{secrets.token_hex(8)}", **message}
