@@ -1,1 +1,1 @@
-"""The protocols that clients speak, each a folder of its own."""
+"""The client protocols of the gateway, one package each."""

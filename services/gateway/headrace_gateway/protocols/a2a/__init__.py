@@ -1,1 +1,1 @@
-"""A2A v1.0 in and out: JSON-RPC and REST over the same operations, and the cards."""
+"""A2A 1.0: JSON-RPC, REST, gRPC and WebSocket bindings of the same operations, and cards."""

@@ -1,8 +1,8 @@
-"""Agents that may answer with a bare Message: what a client sees while it is not yet clear.
+"""Agents that may answer with a bare Message, and what clients see until this is decided.
 
-Either it sees exactly one Message, or the Task first and then its updates. So generation 1 is held
-back until the agent's first output. Once a client has been shown the Task, a Message that comes
-after all reads as the Task's completion.
+A client gets either exactly one Message, or the Task and then its updates. Generation 1 is
+therefore withheld until the agent's first output. For a client that has received the Task, a later
+Message is converted to the Task's completion.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from headrace.model.task import COMPLETED
 from headrace_gateway.feeds import EntryRenderer, Feed
 
 SHOWN_AFTER = 2.0
-"""Seconds after which the Task is shown though nobody knows yet what it will be."""
+"""Seconds after which the Task is sent although the kind of answer is still undecided."""
 
 
 async def bare_answer(feed: Feed) -> int | None:
-    """Return the generation of the Message that a new log answers with; None: it is a task.
+    """Return the generation of the Message that answers a new log; None if the answer is a task.
 
     Raises:
         LogLost, BusUnavailable: as `FeedReader.read`.
@@ -39,20 +39,20 @@ async def bare_answer(feed: Feed) -> int | None:
 
 
 def _is_output(event: Json) -> bool:
-    """Whether the agent said `event`: neither the input nor the beginning of an attempt."""
+    """Return whether `event` is output of the agent: neither the input nor an attempt's start."""
     update = event.get("statusUpdate")
     return "task" not in event and (update is None or ATTEMPT not in update.get("metadata", {}))
 
 
 @dataclass(frozen=True, slots=True)
 class AfterTask:
-    """Events for those who have been shown the task: a bare Message completes it."""
+    """Events for clients that have received the task: a bare Message completes it."""
 
     inner: EntryRenderer
     task: str
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
-        """Render the entry as `inner` does, its bare Message as the status that it amounts to."""
+        """Render the entry with `inner`, a bare Message as the equivalent status update."""
         if entry.stamp.state == ANSWERED:
             lines = [
                 orjson.dumps(completion(self.task, entry, event)) if "message" in event else line
@@ -63,7 +63,7 @@ class AfterTask:
 
 
 def completion(task: str, entry: Entry, event: Json) -> Json:
-    """Return the status update that the bare Message `event` amounts to."""
+    """Return the status update that is equivalent to the bare Message `event`."""
     said = event["message"]
     update = {
         "taskId": task,

@@ -1,4 +1,4 @@
-"""Agent cards: what an agent says of itself, with the fleet's URLs and capabilities."""
+"""Agent cards: an agent's own description, with the fleet's URLs and capabilities."""
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 from a2a.utils.errors import ExtendedAgentCardNotConfiguredError, UnsupportedOperationError
@@ -13,13 +13,13 @@ from headrace_gateway.server.auth.schemes import security_of
 from headrace_gateway.services import Services
 
 GET_CARD = "GetAgentCard"
-"""What reading a card is called where it is a call; A2A has only a page for it."""
+"""Operation name for reading a card in a call; A2A only has a page for it."""
 
 _BINDINGS = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
 
 
 def agent_path(agent: str) -> str:
-    """Return the base of the agent's URLs, behind the host."""
+    """Return the base path of the agent's URLs."""
     return f"/v1/agents/{agent}"
 
 
@@ -28,8 +28,11 @@ def agent_card(
 ) -> Json:
     """Return the A2A AgentCard of an agent.
 
-    It is reached under `base`, scheme and host, and over gRPC at `grpc`, host and port, if any.
-    `known` says which credentials callers need.
+    Args:
+        card: the agent's own description.
+        base: scheme and host of its URLs.
+        grpc: host and port of the gRPC server, if any.
+        known: the credentials that callers need.
     """
     return {
         "name": card.title,
@@ -51,7 +54,7 @@ def agent_card(
 
 
 def shown(card: AgentCard) -> Json:
-    """Return what interfaces show beside the agent's name."""
+    """Return the fields that user interfaces show besides the agent's name."""
     said: Json = {"iconUrl": card.icon_url, "documentationUrl": card.documentation_url}
     if card.provider is not None:
         said["provider"] = card.provider.model_dump()
@@ -59,7 +62,7 @@ def shown(card: AgentCard) -> Json:
 
 
 def _interfaces(agent: str, base: str, grpc: str | None) -> list[Json]:
-    """Return where the agent is; gRPC's one address tells agents apart by the tenant."""
+    """Return the agent's interfaces; all agents share one gRPC address and differ by tenant."""
     interfaces = [_interface(base + agent_path(agent), binding) for binding in _BINDINGS]
     if grpc is not None:
         interfaces.append(_interface(grpc, TransportProtocol.GRPC) | {"tenant": agent})
@@ -75,17 +78,17 @@ def _interface(url: str, binding: TransportProtocol) -> Json:
 
 
 def _description(card: AgentCard) -> str:
-    # Required by the specification, and clients check.
+    # The specification requires a description, and clients check it.
     return card.description or f"The agent {card.title}."
 
 
 def _output_modes(card: AgentCard) -> list[str]:
-    """Return what the agent makes; data, and the form in which a gateway streams it on request."""
+    """Return the agent's output modes, plus JSON and the AG-UI stream that gateways offer."""
     return list(dict.fromkeys([*card.output_modes, "application/json", AGUI_MEDIA_TYPES[0]]))
 
 
 def _skill(card: AgentCard) -> Json:
-    """Return the one skill of an agent that names none; a card needs one."""
+    """Return the default skill of an agent without skills; a card needs at least one."""
     return {
         "id": card.name,
         "name": card.title,
@@ -101,9 +104,9 @@ async def extended_card(services: Services, call: Call, params: object) -> Json:
     """Return the agent's extended card, signed.
 
     Raises:
-        UnsupportedOperationError: the agent does not say that it has one.
-        ExtendedAgentCardNotConfiguredError: it says so, but there is nothing in it, or nobody can
-            be known: there is no HEADRACE_CREDENTIALS.
+        UnsupportedOperationError: the agent does not declare an extended card.
+        ExtendedAgentCardNotConfiguredError: the extended card is empty, or callers cannot be
+            identified because HEADRACE_CREDENTIALS is not set.
         CredentialsMissing: the caller is anonymous.
     """
     extended = call.card.extended
@@ -119,7 +122,7 @@ async def extended_card(services: Services, call: Call, params: object) -> Json:
 
 
 def _extended(card: Json, extended: Json) -> Json:
-    """Return `card` with what `extended` says more: skills of the same id give way."""
+    """Return `card` with the additions of `extended`, which replace skills of the same id."""
     skills = {skill.get("id"): skill for skill in [*card["skills"], *extended.get("skills", [])]}
     replaced = {name: extended[name] for name in _REPLACED if name in extended}
     return card | replaced | {"skills": list(skills.values())}

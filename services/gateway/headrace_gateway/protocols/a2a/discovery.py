@@ -1,4 +1,4 @@
-"""Which agents there are: the list, the well-known pages, the cards."""
+"""Agent discovery: the list of agents, the well-known pages and the cards."""
 
 from email.utils import formatdate
 
@@ -24,16 +24,16 @@ from headrace_gateway.services import Services
 from headrace_gateway.signed_cards import JWKS_PATH, SignedCard
 
 CARD_MAX_AGE = 60
-"""Seconds that a card may be kept."""
+"""Seconds for which a card may be cached."""
 
 
 class Discovery:
-    """The pages by which agents are found."""
+    """The discovery pages."""
 
     def __init__(
         self, services: Services, versions: Versions, variant: Variant, errors: RestErrors
     ) -> None:
-        """Show the agents in the directory to clients of all `versions`, or in that `variant`."""
+        """Serve the agents in the directory to clients of all `versions`, or in that `variant`."""
         self._versions, self._variant, self._errors = versions, variant, errors
         self._settings, self._directory = services.settings, services.directory
         self._services = services
@@ -66,7 +66,7 @@ class Discovery:
         ]
 
     def _guarded(self, page: Endpoint) -> Endpoint:
-        """Return `page` for those who may read it."""
+        """Return `page` with a check that the caller may read it."""
 
         async def guarded(request: Request) -> ASGIApp:
             self._callers.reader_of(request.headers)
@@ -75,7 +75,7 @@ class Discovery:
         return guarded
 
     async def _list(self, request: Request) -> Response:
-        """Tell of every agent, and whether a worker runs it now."""
+        """Return every agent, and whether a worker runs it now."""
         base = public_url(request, self._settings)
         agents = [self._entry(card, base) for card in self._directory.cards()]
         return json_response({"agents": agents}, headers={"Cache-Control": "no-store"})
@@ -111,7 +111,7 @@ class Discovery:
         return self._versions.card(card, self._services.default_agent)
 
     def _kept(self, request: Request, signed: SignedCard, content: Json) -> Response:
-        """Return what a client may keep for a while, and then ask whether it has changed."""
+        """Return a response that clients may cache and then revalidate."""
         known = self._callers.known
         whose = "public" if known is None or known.public_cards else "private"
         headers = {

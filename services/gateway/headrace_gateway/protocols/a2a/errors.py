@@ -1,4 +1,4 @@
-"""Errors in the shape of each JSON binding, and REST's answers to whatever goes wrong."""
+"""Errors in the format of each JSON binding, and REST's error responses."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def details(problem: Problem) -> list[Json]:
-    """Return the typed details: an ErrorInfo, the fields at fault, when to try again."""
+    """Return the typed details: an ErrorInfo, the invalid fields, the retry delay."""
     found: list[Json] = [
         {
             "@type": ERROR_INFO_TYPE,
@@ -38,7 +38,7 @@ def details(problem: Problem) -> list[Json]:
 
 
 def rest_body(problem: Problem, *, named: bool = False) -> bytes:
-    """Return the REST binding's body; 0.3's clients want the error `named` beside it."""
+    """Return the REST binding's body; `named` adds the error's name, which 0.3's clients need."""
     error = {
         "code": problem.http_status,
         "status": problem.grpc_status,
@@ -52,7 +52,7 @@ def rest_body(problem: Problem, *, named: bool = False) -> bytes:
 
 
 def rpc_body(request_id: object, problem: Problem, data: Json | None = None) -> bytes:
-    """Return the JSON-RPC error response to the request with that id; `data` if not A2A's own."""
+    """Return the JSON-RPC error response to a request; `data` replaces A2A's own error data."""
     error = rpc_error(problem) | ({} if data is None else {"data": data})
     return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
 
@@ -66,19 +66,19 @@ A2A_JSON = "application/a2a+json"
 
 
 def media_type(request: Request) -> str:
-    """Return the JSON media type to answer in: A2A's own where the client names it."""
+    """Return the JSON media type of the response: A2A's own if the client accepts it by name."""
     return A2A_JSON if A2A_JSON in request.headers.get("accept", "") else JSON
 
 
 class RestErrors:
-    """Answers what is refused, in the shapes of a variant where the client asks for them."""
+    """Error responses, in the shapes of a variant if the client requests them."""
 
     def __init__(self, variant: Variant) -> None:
-        """Know that variant."""
+        """Use that variant's shapes."""
         self._variant = variant
 
     def answering(self, endpoint: Endpoint, *, named: bool = False) -> Endpoint:
-        """Return `endpoint` with an answer to everything that it raises, as 0.3's if `named`."""
+        """Return `endpoint` with a response for each error it raises; `named` as in `rest_body`."""
 
         def answer(request: Request, error: Exception) -> Response:
             return self._response(request, problem_of(error), named=named)
@@ -86,7 +86,7 @@ class RestErrors:
         return answering(endpoint, answer)
 
     async def no_such_route(self, request: Request, error: Exception) -> Response:
-        """Answer where the routes end: no such path, or not with that method."""
+        """Return the response for an unknown path or method."""
         problem = problem_of(MethodNotFoundError(f"no {request.method} {request.url.path}"))
         if not isinstance(error, HTTPException):
             return self._response(request, problem)
@@ -95,7 +95,7 @@ class RestErrors:
         return response
 
     def forbidden(self, request: Request, refused: PageRefused) -> Response:
-        """Answer a page that may not call."""
+        """Return the response for a web page that may not call."""
         return self._response(request, problem_of(refused))
 
     def _response(self, request: Request, problem: Problem, *, named: bool = False) -> Response:

@@ -1,4 +1,4 @@
-"""A2A's events as server-sent events, framed once however many clients read them."""
+"""A2A's events as server-sent events, framed once for all clients."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ _RPC_TAIL = b',"result":%b}\n\n'
 
 
 class JsonRpcFrames:
-    """``data:`` is a JSON-RPC result; each client's request id is spliced in."""
+    """Frames whose ``data:`` is a JSON-RPC result; each client's request id is spliced in."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
-        """Cut in every frame where the client's id goes."""
+        """Return the frames, split where the client's id is inserted."""
         log, first, lines = entry.stamp.log.encode(), entry.generation, entry.lines
         pieces = [_rpc_head(log, first + skip)]
         pieces += [
@@ -26,16 +26,16 @@ class JsonRpcFrames:
 
 @dataclass(frozen=True, slots=True)
 class OfTask:
-    """Another renderer's frames; whose task they are of is spliced in before each cursor."""
+    """Another renderer's frames, with the task's id spliced in before each cursor."""
 
     inner: EntryRenderer
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
-        """Cut every frame where the task goes."""
+        """Return the frames, split where the task's id is inserted."""
         frames = b"".join(self.inner.render(entry, skip))
         if not frames:
             return (b"",)
-        # In JSON no line can end: this is where frames begin and nothing else.
+        # JSON contains no line breaks, so this separator only occurs between frames.
         *ended, last = frames.removeprefix(_ID).split(b"\n\n" + _ID)
         return (_ID, *(one + b"\n\n" + _ID for one in ended), last)
 

@@ -47,7 +47,7 @@ from headrace_gateway.tasks.subscribe import NothingFollows
 
 
 def get_card(services: Services, call: Call, versions: Versions) -> Json:
-    """Return the asked agent's signed card as its page does: for clients of all `versions`."""
+    """Return the agent's signed card as on its page, for clients of all `versions`."""
     base = call.base or services.settings.public_url or ""
     card = agent_card(call.card, base, call.grpc, services.callers.known)
     signed = services.cards.sign(call.agent, base, card).card
@@ -55,12 +55,16 @@ def get_card(services: Services, call: Call, versions: Versions) -> Json:
 
 
 class Adapt(Protocol):
-    """Turns another protocol's call into one of A2A's."""
+    """Converts another protocol's call to an A2A call."""
 
     def __call__(
         self, request: Request, method: str, params: Json, *, is_short: bool
     ) -> tuple[Request, str, Json]:
-        """Return the request, the method and the parameters; raises Malformed."""
+        """Return the request, the method and the parameters.
+
+        Raises:
+            Malformed: the call is invalid.
+        """
 
 
 type _Id = str | int | float | None
@@ -81,7 +85,7 @@ class JsonRpcBinding:
         return [Route(path, endpoint, methods=["POST"]) for path in paths]
 
     def endpoint(self, adapt: Adapt | None = None) -> Endpoint:
-        """Return what answers calls, after `adapt` has turned them into A2A's."""
+        """Return the endpoint for calls, which `adapt` converts to A2A's."""
 
         async def answer(request: Request) -> ASGIApp:
             return await self._serve(request, adapt)
@@ -93,7 +97,7 @@ class JsonRpcBinding:
         wording, is_stream = self._wording(request, RPC), False
         try:
             async with requests_of(request.scope).one():
-                # Nothing is read from whom nobody knows.
+                # Authenticate the caller before the body is read.
                 caller_of(self._services, request)
                 check_content_type(request, form=adapt is not None)
                 body = await read_body(request, self._services.body_limits)
@@ -186,19 +190,19 @@ class _RpcCall:
 
 
 def _id_of(parsed: object, body: bytes) -> _Id:
-    """Return the id that an answer to `parsed` carries: null, if it has none that can be one."""
+    """Return the id for the response to `parsed`; None if it has no valid one."""
     given = parsed.get("id") if isinstance(parsed, dict) else None
     if isinstance(given, float) and isinstance(json.loads(body)["id"], int):
-        return None  # A whole number beyond 64 bits, of which the parser keeps about 16 digits.
+        return None  # The parser keeps only about 16 digits of an integer beyond 64 bits.
     return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
 
 
 def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
-    """Return method and parameters of a JSON-RPC request.
+    """Return the method and parameters of a JSON-RPC request.
 
     Raises:
-        InvalidRequestError: it is none.
-        Malformed: its parameters are not by name.
+        InvalidRequestError: it is not a valid JSON-RPC request.
+        Malformed: its parameters are not an object.
     """
     if not isinstance(parsed, dict):
         raise InvalidRequestError("a request is one JSON object; batches are not served")

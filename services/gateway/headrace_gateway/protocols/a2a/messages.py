@@ -1,4 +1,4 @@
-"""SendMessage and SendStreamingMessage: the message into the log, and what comes of it."""
+"""SendMessage and SendStreamingMessage: append the message to a log and return the outcome."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,13 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 async def accept(services: Services, call: Call, asked: SendMessageParams) -> Accepted:
-    """Put the message into a log and return where; the caller releases its feed.
+    """Append the message to a log and return its place; the caller releases its feed.
 
     Raises:
-        ContentTypeNotSupportedError: the agent does not take a part of it.
-        PushNotificationNotSupportedError: it names a webhook, and the agent tells none.
-        Malformed: it is sent under a key that can't be one, on terms that it can't have, or its
-            webhook can't be called.
-        HeadraceError: as `Submissions` and, under a key, `Idempotency`.
+        ContentTypeNotSupportedError: the agent does not accept a part of it.
+        PushNotificationNotSupportedError: it has a webhook, and the agent sends no notifications.
+        Malformed: its idempotency key, its terms or its webhook are invalid.
+        HeadraceError: as `Submissions` and, with a key, `Idempotency`.
     """
     check_parts(asked.message, call.card)
     keyed = _keyed(call, asked)
@@ -59,12 +58,12 @@ async def accept(services: Services, call: Call, asked: SendMessageParams) -> Ac
 
 @contextmanager
 def answering(call: Call, accepted: Accepted) -> Iterator[None]:
-    """Read what came of a message in a block whose failures do not ask for it to be sent again.
+    """Convert read failures in the block to one that does not suggest sending the message again.
 
-    Under an Idempotency-Key it may be: then what is raised stays as it is.
+    With an Idempotency-Key it may be sent again, so the errors stay unchanged.
 
     Raises:
-        AnswerLost: it can't be read now.
+        AnswerLost: the outcome cannot be read now.
     """
     try:
         yield
@@ -81,7 +80,7 @@ async def _start(
     keyed: Keyed | None,
     webhook: Webhook | None,
 ) -> Accepted:
-    """Make a task; its webhook is kept before its log begins, so it is told everything."""
+    """Create a task; its webhook is stored before its log starts, so it receives every event."""
     metadata = _metadata(call, asked)
     if keyed is None:
 
@@ -100,7 +99,7 @@ async def _start(
     accepted = await services.idempotency.start(keyed, asked.message, asked.context, metadata)
     if webhook is not None:
         async with services.feeds.handed_on(accepted.feed):
-            # Who is refused here sends the same under the same key again, and gets both.
+            # A client that is refused here can retry with the same key, and gets task and webhook.
             await services.webhooks.put(accepted.key, webhook)
     return accepted
 
@@ -112,16 +111,16 @@ def _webhook(
     if config is None:
         return None
     if keyed is not None:
-        # However often it is sent, it is one webhook.
+        # Repeated requests must result in one webhook.
         config = {"id": f"key-{keyed.name[:32]}"} | config
     return webhook_of(services, call, config)
 
 
 def _keyed(call: Call, asked: SendMessageParams) -> Keyed | None:
-    """Return the key under which the message is sent; None: under none.
+    """Return the idempotency key of the message, or None.
 
     Raises:
-        Malformed: what the header says can't be a key.
+        Malformed: the header is not a valid key.
     """
     key = call.idempotency_key
     if key is None:
@@ -132,10 +131,10 @@ def _keyed(call: Call, asked: SendMessageParams) -> Keyed | None:
 
 
 def _metadata(call: Call, asked: SendMessageParams) -> Json:
-    """Return what the client says beside its message, without what only we may say.
+    """Return the request's metadata, without the keys that are reserved for the fleet.
 
     Raises:
-        Malformed: it wishes for terms that it can't have.
+        Malformed: it requests terms that are not allowed.
     """
     given = asked.metadata or {}
     metadata = {key: value for key, value in given.items() if not key.startswith(OWN)}
@@ -156,12 +155,12 @@ _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
 async def send_message(services: Services, call: Call, params: object) -> Json:
     """Accept the message and return a SendMessageResponse: a Task, or a bare Message.
 
-    Unless it is to return immediately it waits until the task is over or waits for its user.
+    Unless the request says to return immediately, wait until the task ends or waits for its user.
 
     Raises:
-        Malformed: the parameters are not the operation's.
-        ClientDisconnect, Unanswered: nobody waits any more, or nothing more can be read; the task
-            goes on.
+        Malformed: the parameters do not fit the operation.
+        ClientDisconnect, Unanswered: the client has disconnected, or the log cannot be read; the
+            task continues.
         A2AError, HeadraceError: as `accept`.
     """
     asked = SendMessageParams.read(params)
@@ -173,20 +172,20 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
 
 
 class _Rest(Renderer):
-    """Shows nothing, and is over when the task waits for somebody or is over."""
+    """Renders nothing, and is over when the task has ended or waits for input."""
 
     def __init__(self, feed: Feed, *, at_once: bool = False) -> None:
-        """Wait until the task rests or, `at_once`, for what `feed` has now."""
+        """Wait until the task rests or, if `at_once`, for the current end of `feed`."""
         self.newest: Entry | None = None
         self._feed, self._at_once = feed, at_once
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - shows none
-        """Note how far the log goes."""
+        """Record the newest entry."""
         self.newest = blocks[-1].entry
         return ()
 
     def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED answers, too
-        """Tell whether the task rests, as far as anybody knows."""
+        """Return whether the task rests, as of the newest known entry."""
         newest = self.newest
         if newest is None or newest.last_generation < self._feed.head:
             return False
@@ -194,7 +193,7 @@ class _Rest(Renderer):
 
 
 class _Answer(_Rest):
-    """Collects the task as it is then."""
+    """Also folds the task."""
 
     def __init__(self, feed: Feed, *, at_once: bool) -> None:
         """See `_Rest`."""
@@ -211,7 +210,7 @@ class _Answer(_Rest):
 async def _begun(
     services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
 ) -> Json:
-    """Fold a new task from its log, all of which passes here: no need to ask for it."""
+    """Return a new task, folded from its whole log without a request to task state."""
     answer = _Answer(accepted.feed, at_once=asked.return_immediately)
     await _wait(services, call, accepted, answer, 0)
     if answer.fold.state == ANSWERED and answer.newest and not asked.return_immediately:
@@ -222,7 +221,7 @@ async def _begun(
 async def _continued(
     services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
 ) -> Json:
-    """Ask for a task whose past is not known here."""
+    """Request the task from task state, because its earlier log has not been read here."""
     if asked.return_immediately:
         await services.feeds.release(accepted.feed)
     else:
@@ -241,12 +240,12 @@ async def _continued(
 async def _wait(
     services: Services, call: Call, accepted: Accepted, rest: _Rest, after: int
 ) -> None:
-    """Wait for what comes behind generation `after`; releases the feed.
+    """Wait for what follows generation `after`; releases the feed.
 
     Raises:
-        ClientDisconnect: the client went away.
+        ClientDisconnect: the client has disconnected.
         Stopping: the gateway stops, or the log is full.
-        LogLost, BusUnavailable: nothing more can be read.
+        LogLost, BusUnavailable: the log cannot be read further.
     """
     is_full = partial(services.full_streams.has, accepted.key)
     wait = Wait(services.subscriptions, accepted.feed, after, rest, is_full)
@@ -256,7 +255,7 @@ async def _wait(
 
 
 def with_history(task: Json, length: int | None) -> Json:
-    """Return `task` with the `length` latest messages of its history; None: all, 0: no history."""
+    """Return `task` with its `length` latest history messages; None for all, 0 for no history."""
     if length is None or len(task.get("history", ())) <= length:
         return task
     rest = {key: value for key, value in task.items() if key != "history"}
@@ -264,11 +263,11 @@ def with_history(task: Json, length: int | None) -> Json:
 
 
 async def send_streaming(services: Services, call: Call, params: object) -> TaskStream:
-    """Accept the message and return the stream of what comes of it.
+    """Accept the message and return the stream of the outcome.
 
     Raises:
-        Malformed: the parameters are not the operation's.
-        NothingFollows: it was sent before, and the client's cursor is at its end.
+        Malformed: the parameters do not fit the operation.
+        NothingFollows: it was sent before, and the client's cursor is at the end.
         A2AError, HeadraceError: as `accept`.
     """
     asked = SendMessageParams.read(params)
@@ -293,7 +292,7 @@ async def _streamed(
 
 
 async def _resumed(services: Services, call: Call, accepted: Accepted) -> TaskStream:
-    """What was sent before goes on behind the client's cursor."""
+    """Return the stream of a message sent before, after the client's cursor."""
     streaming = await services.task_streams.open(call.caller, accepted.key, call.cursor)
     await services.feeds.release(accepted.feed)
     return streaming
@@ -302,14 +301,14 @@ async def _resumed(services: Services, call: Call, accepted: Accepted) -> TaskSt
 def _continued_stream(
     accepted: Accepted, snapshot: TaskFound, history_length: int | None
 ) -> TaskStream:
-    """A follow-up's stream begins with the Task as it was just before."""
+    """Return a follow-up's stream, which starts with the Task as it was just before."""
     task = with_history(snapshot.task, history_length)
     first = Snapshot(snapshot.generation, {"task": task})
     return TaskStream(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
 
 
 async def _started(accepted: Accepted, history_length: int | None) -> TaskStream:
-    """A new task's stream is its log from generation 1, unless the history is not wanted."""
+    """Return a new task's stream: its log from generation 1, unless history is excluded."""
     if history_length != 0:
         return TaskStream(accepted.feed, 0, accepted.log, task_shown=True)
     (block, *_) = await accepted.feed.reader(0).read()

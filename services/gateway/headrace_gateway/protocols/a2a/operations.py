@@ -1,4 +1,4 @@
-"""A2A's operations by name: what the JSON-RPC binding calls them, and gRPC too."""
+"""A2A's operations by the names that JSON-RPC and gRPC use."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -31,13 +31,13 @@ from headrace_gateway.tasks.subscribe import TaskStream
 
 
 async def get_task(services: Services, call: Call, params: object) -> Json:
-    """Return the A2A Task; if the client knows it as it is, wait until it changes, for a while.
+    """Return the A2A Task; if the client has its current generation, wait for a change (long poll).
 
     Raises:
-        Malformed: the parameters are not the operation's.
-        TaskUnknown: no such task of this caller and agent.
-        ClientDisconnect: nobody waits any more.
-        StateUnavailable: try again; it may not be known yet whether there is such a task.
+        Malformed: the parameters do not fit the operation.
+        TaskUnknown: the caller has no such task with this agent.
+        ClientDisconnect: the client has disconnected.
+        StateUnavailable: try again; the task may not be known yet.
     """
     asked = GetTaskParams.read(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
@@ -60,7 +60,8 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
 async def _newer(services: Services, call: Call, found: messages.TaskFound, known: int) -> None:
     """Return when the task's generation exceeds `known`, its log ends, or the time is up.
 
-    Also when the gateway stops: the client gets the Task as it is, and asks another gateway.
+    It also returns when the gateway stops: the client gets the current Task and can ask another
+    gateway.
     """
     key = TaskKey(call.caller.tenant, found.agent, found.task["id"])
     feed = await services.feeds.acquire(key)
@@ -73,19 +74,19 @@ async def _newer(services: Services, call: Call, found: messages.TaskFound, know
 
 
 class _Newer(Renderer):
-    """Shows nothing, and is over as soon as there is an event behind a generation."""
+    """Renders nothing, and is over at the first event after a generation."""
 
     def __init__(self, known: int) -> None:
-        """Wait for what comes behind generation `known`."""
+        """Wait for an event after generation `known`."""
         self._known = self._newest = known
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - any event counts
-        """Note how far the log goes."""
+        """Record the newest generation."""
         self._newest = blocks[-1].entry.last_generation
         return ()
 
     def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - any event counts
-        """Tell whether there is a newer event."""
+        """Return whether a newer event exists."""
         return self._newest > self._known
 
 
@@ -93,8 +94,8 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
     """Return an A2A ListTasksResponse.
 
     Raises:
-        Malformed: the parameters are not the operation's.
-        InvalidName: the page token is none.
+        Malformed: the parameters do not fit the operation.
+        InvalidName: the page token is invalid.
         StateUnavailable: try again.
     """
     asked = ListTasksParams.read(params)
@@ -121,12 +122,12 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
 
 
 async def cancel_task(services: Services, call: Call, params: object) -> Json:
-    """Cancel the task and return it as its log then says it is.
+    """Cancel the task and return it in its state after that.
 
     Raises:
-        Malformed: the parameters are not the operation's.
-        TaskUnknown: no such task of this caller and agent.
-        TaskNotCancelableError: it was over before.
+        Malformed: the parameters do not fit the operation.
+        TaskUnknown: the caller has no such task with this agent.
+        TaskNotCancelableError: the task had already ended.
         BusUnavailable, StateUnavailable: try again.
     """
     asked = OneTaskParams.of_cancel(params)
@@ -138,13 +139,13 @@ async def cancel_task(services: Services, call: Call, params: object) -> Json:
 
 
 async def delete_task(services: Services, call: Call, params: object) -> Json:
-    """Cancel the task if it has not ended, erase all that is kept of it, and return an Empty.
+    """Cancel the task if it has not ended, erase all its data, and return an Empty.
 
-    This is no operation of A2A's but an extension's (`DELETION`).
+    This operation is not part of A2A but of an extension (`DELETION`).
 
     Raises:
-        Malformed: the parameters are not the operation's.
-        TaskUnknown: no such task of this caller and agent.
+        Malformed: the parameters do not fit the operation.
+        TaskUnknown: the caller has no such task with this agent.
         BusUnavailable, StateUnavailable: try again.
     """
     asked = OneTaskParams.of_cancel(params)
@@ -154,21 +155,21 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
 
 
 async def subscribe(services: Services, call: Call, params: object) -> TaskStream:
-    """Return the caller's stream of the task, behind the call's cursor if it has one.
+    """Return the stream of the caller's task, after the call's cursor if it has one.
 
     Raises:
-        Malformed: the parameters are not the operation's.
+        Malformed: the parameters do not fit the operation.
         NothingFollows, HeadraceError: as `TaskStreams.open`.
     """
     asked = OneTaskParams.of_subscribe(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
-    # Streams whose message stood in a URL say in their cursors whose task it is.
+    # Cursors of streams whose message came in a URL start with the task's id.
     cursor = call.cursor.removeprefix(f"{key.task}/")
     return await services.task_streams.open(call.caller, key, cursor)
 
 
 type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
-"""From raw parameters to a result; raises what `problems` has a code for."""
+"""Turns raw parameters into a result; raises errors that `problems` has codes for."""
 
 type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, TaskStream]]
 
@@ -207,7 +208,7 @@ def _timed[Result](
 
 
 def _offered(operation: ServerStreaming) -> ServerStreaming:
-    """Return `operation` for agents whose cards offer streams."""
+    """Return `operation` with a check that the agent's card offers streams."""
 
     async def streaming(services: Services, call: Call, params: object) -> TaskStream:
         if not call.card.streaming:

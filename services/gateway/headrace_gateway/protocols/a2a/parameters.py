@@ -1,4 +1,4 @@
-"""The parameters of A2A's operations, read from JSON and checked beyond what the schema says."""
+"""The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,14 +24,15 @@ class SendMessageParams:
     """Parameters of SendMessage and SendStreamingMessage."""
 
     message: Json
-    """An A2A Message in canonical ProtoJSON; its contextId and taskId are below instead."""
+    """An A2A Message in canonical ProtoJSON, without contextId and taskId, which are fields here.
+    """
     context: str | None
     task: str | None
     history_length: int | None
-    """None: all; 0: none; n: the n latest."""
+    """None for all messages, 0 for none, n for the n latest."""
     return_immediately: bool
     if_generation: int | None
-    """Generation that the task must be at; None: any. Only with `task`."""
+    """Generation that the task must have; None for any. Only with `task`."""
     accepted_output_modes: list[str]
     push_config: Json | None
     metadata: Json | None
@@ -41,7 +42,7 @@ class SendMessageParams:
         """Read a SendMessageRequest.
 
         Raises:
-            Malformed: it is none.
+            Malformed: the request is invalid.
         """
         request = read(a2a_pb2.SendMessageRequest, params)
         message = request["message"]
@@ -77,7 +78,7 @@ class SendMessageParams:
         )
 
     def fingerprint(self) -> str:
-        """Return a hash of all that it says, however it was written."""
+        """Return a hash of the content, independent of its formatting."""
         return sha256(orjson.dumps(self, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -88,14 +89,14 @@ class GetTaskParams:
     task: str
     history_length: int | None
     current_generation: int | None
-    """The generation that the client knows: it waits for a newer one. None: it does not wait."""
+    """Generation that the client has: wait for a newer one. None to return at once."""
 
     @classmethod
     def read(cls, params: object) -> Self:
         """Read a GetTaskRequest.
 
         Raises:
-            Malformed: it is none.
+            Malformed: the request is invalid.
         """
         request = read(a2a_pb2.GetTaskRequest, params)
         length = _history_length(request, "historyLength")
@@ -104,7 +105,7 @@ class GetTaskParams:
 
 @dataclass(frozen=True, slots=True)
 class OneTaskParams:
-    """Parameters of CancelTask and SubscribeToTask: which task."""
+    """Parameters of CancelTask and SubscribeToTask: the task's id."""
 
     task: str
 
@@ -113,7 +114,7 @@ class OneTaskParams:
         """Read a CancelTaskRequest.
 
         Raises:
-            Malformed: it is none.
+            Malformed: the request is invalid.
         """
         return cls._read(a2a_pb2.CancelTaskRequest, params)
 
@@ -122,7 +123,7 @@ class OneTaskParams:
         """Read a SubscribeToTaskRequest.
 
         Raises:
-            Malformed: it is none.
+            Malformed: the request is invalid.
         """
         return cls._read(a2a_pb2.SubscribeToTaskRequest, params)
 
@@ -133,7 +134,7 @@ class OneTaskParams:
 
 @dataclass(frozen=True, slots=True)
 class ListTasksParams:
-    """Parameters of ListTasks; None and empty do not filter."""
+    """Parameters of ListTasks; None and empty values do not filter."""
 
     context: str | None
     status: str | None
@@ -148,7 +149,7 @@ class ListTasksParams:
         """Read a ListTasksRequest.
 
         Raises:
-            Malformed: it is none.
+            Malformed: the request is invalid.
         """
         request = read(a2a_pb2.ListTasksRequest, params)
         page_size = request.get("pageSize", DEFAULT_PAGE_SIZE)
@@ -166,11 +167,11 @@ class ListTasksParams:
 
 
 def _drop_reserved(said: Json) -> None:
-    """Take from a message's or part's metadata what only the fleet may say."""
+    """Remove the keys reserved for the fleet from a message's or part's metadata."""
     given = said.get("metadata")
     if not given or not any(key.startswith(OWN) for key in given):
         return
-    # A copy: what came may be read again.
+    # Copy, because the original request may be read again.
     if kept := {key: value for key, value in given.items() if not key.startswith(OWN)}:
         said["metadata"] = kept
     else:

@@ -1,10 +1,10 @@
-"""Reading ProtoJSON by its schema, into plain JSON that says the same.
+"""Reading ProtoJSON by its schema into equivalent plain JSON.
 
-The SDK's parser would do, but for two things: a ``google.protobuf.Struct`` turns 0 into 0.0, and
-its errors do not say in which part of which field the fault lies. So this walks the raw JSON along
-the message's schema: it checks what the parser checks and that nothing required is missing, names
-fields canonically (snake_case is read too), writes enums by name and leaves out what says nothing,
-while ``data`` and ``metadata`` stay as they came. Unknown fields are passed over.
+The SDK's parser has two flaws: a ``google.protobuf.Struct`` turns 0 into 0.0, and its errors do not
+name the part of the field that is invalid. This module therefore walks the raw JSON along the
+message's schema. It makes the parser's checks and also checks that required fields are present. It
+uses canonical field names (snake_case is also read), writes enums by name and omits default values.
+``data`` and ``metadata`` stay unchanged. Unknown fields are ignored.
 """
 
 from binascii import Error as NotBase64
@@ -31,25 +31,25 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 class NotReadable(Exception):
-    """The value can't be of that type; the message is the rule that it breaks."""
+    """The value does not fit the type; the message is the rule that it breaks."""
 
 
 def string(value: object) -> str:
-    """Return a string as it is."""
+    """Check a string."""
     if not isinstance(value, str):
         raise NotReadable("must be a string")
     return value
 
 
 def boolean(value: object) -> bool:
-    """Return a boolean as it is."""
+    """Check a boolean."""
     if not isinstance(value, bool):
         raise NotReadable("must be true or false")
     return value
 
 
 def int32(value: object) -> int:
-    """Return an integer, which may be written as a string or with a zero fraction."""
+    """Read an integer, which may be written as a string or with a zero fraction."""
     number = _whole(value)
     if number is None or number not in _INT32:
         raise NotReadable("must be a whole number of 32 bits")
@@ -57,7 +57,7 @@ def int32(value: object) -> int:
 
 
 def generation(value: object) -> int:
-    """Return a generation, or 0 for before the first; it may be written as a string."""
+    """Read a generation, or 0 for before the first; it may be written as a string."""
     number = _whole(value)
     if number is None or number not in _GENERATIONS:
         raise NotReadable("must be a whole number that is not negative")
@@ -75,7 +75,7 @@ def _whole(value: object) -> int | None:
 
 
 def base64(value: object) -> str:
-    """Return base64 in the standard alphabet, padded; either alphabet is read, padded or not."""
+    """Return base64 in the standard alphabet, padded; reads either alphabet, padded or not."""
     try:
         text = string(value).translate(_URL_SAFE).rstrip("=")
         decoded = a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
@@ -95,7 +95,7 @@ def timestamp(value: object) -> str:
 
 
 def enum(descriptor: EnumDescriptor) -> Callable[[object], str]:
-    """Return what reads the enum's names, or its numbers, as names."""
+    """Return a reader that converts the enum's names or numbers to names."""
     by_name = {value.name: value.name for value in descriptor.values}
     by_number = {value.number: value.name for value in descriptor.values}
     rule = "must be one of " + ", ".join(name for number, name in by_number.items() if number)
@@ -117,14 +117,14 @@ SCALARS: Mapping[int, Callable[[object], Any]] = {
     FieldDescriptor.TYPE_INT32: int32,
     FieldDescriptor.TYPE_BYTES: base64,
 }
-"""By field type: those that A2A's requests use."""
+"""Readers by field type, for the types in A2A's requests."""
 
 
 class FreeForm(Enum):
     """JSON without a schema."""
 
     VALUE = auto()
-    """Anything, null too."""
+    """Any value, including null."""
     STRUCT = auto()
     """An object."""
 
@@ -140,12 +140,12 @@ class Nested:
 
     @property
     def schema(self) -> "Schema":
-        """Its schema."""
+        """Schema of the message."""
         return _schema(self.descriptor)
 
 
 type Kind = Callable[[object], Any] | FreeForm | Nested
-"""How one value is read: by a scalar's reader, as free JSON, or as a message."""
+"""Reader of one value: a scalar's reader, free-form JSON, or a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ class SchemaField:
     """One field of a message."""
 
     name: str
-    """Its canonical name, in lowerCamelCase."""
+    """Canonical name, in lowerCamelCase."""
     kind: Kind
     repeated: bool
     required: bool
     oneof: str
-    """The oneof that it is a member of; empty: none."""
+    """The oneof that contains the field; empty if none."""
     default: object
-    """What a field without presence holds when it says nothing; a field with presence has None."""
+    """Default value of a field without presence; None for a field with presence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Schema:
     """By each name that a field may be written with."""
     required: tuple[SchemaField, ...]
     oneofs: tuple[tuple[str, ...], ...]
-    """The names of each oneof's members; exactly one must be there."""
+    """The names of each oneof's members, of which exactly one is required."""
 
 
 def _extension(name: str) -> SchemaField:
@@ -182,7 +182,7 @@ _EXTENSIONS: Mapping[str, tuple[SchemaField, ...]] = {
     "lf.a2a.v1.GetTaskRequest": (_extension("currentGeneration"),),
     "lf.a2a.v1.SendMessageConfiguration": (_extension("ifGenerationMatch"),),
 }
-"""Fields that A2A v1.1 will have, offered as an extension (`extensions.GENERATIONS`)."""
+"""Fields planned for A2A 1.1, offered as an extension (`extensions.GENERATIONS`)."""
 
 
 def schema(message: type[Message]) -> Schema:
@@ -247,7 +247,7 @@ def read(message: type[Message], value: object) -> Json:
     """Return `value` as canonical ProtoJSON of that kind of message.
 
     Raises:
-        Malformed: it is not such a message; every field at fault is named.
+        Malformed: it is not such a message; names every invalid field.
     """
     walk = _Walk()
     result = walk.message(schema(message), value, "")
@@ -257,7 +257,7 @@ def read(message: type[Message], value: object) -> Json:
 
 
 class _Walk:
-    """One reading; it goes on after a violation, so that all are told at once."""
+    """One reading; it continues after a violation, to report all of them."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
@@ -336,9 +336,9 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def from_query(message: type[Message], query: QueryParams) -> Json:
-    """Return the fields of the message that `query` names; an empty value says nothing.
+    """Return the fields of the message that `query` names; empty values are ignored.
 
-    Numbers, enums and times may stand as strings in ProtoJSON too; only booleans need turning.
+    Only booleans need conversion: numbers, enums and times may be strings in ProtoJSON.
     """
     fields, found = schema(message).fields, dict[str, object]()
     for name, value in query.items():

@@ -1,4 +1,4 @@
-"""The four operations on push notification configs, and the config that comes with a message."""
+"""The four operations on push notification configs, and configs sent with a message."""
 
 from a2a.types import a2a_pb2
 from a2a.utils.errors import PushNotificationNotSupportedError
@@ -23,15 +23,15 @@ _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
 
 
 async def create_config(services: Services, call: Call, params: object) -> Json:
-    """Keep a webhook for the task and return its TaskPushNotificationConfig, secrets included.
+    """Store a webhook for the task and return its TaskPushNotificationConfig, including secrets.
 
-    It is told what comes from now on; of a task that rests, also that it does.
+    The webhook receives the events from now on and, if the task rests, the event that says so.
 
     Raises:
-        PushNotificationNotSupportedError: the agent tells no webhooks.
-        Malformed: the parameters are not the operation's, or no such webhook can be called.
-        TaskUnknown: no such task of this caller and agent.
-        TooManyWebhooks: the task has enough of them.
+        PushNotificationNotSupportedError: the agent sends no push notifications.
+        Malformed: the parameters do not fit the operation, or the webhook's address is invalid.
+        TaskUnknown: the caller has no such task with this agent.
+        TooManyWebhooks: the task has the maximum number of webhooks.
         BusUnavailable, StateUnavailable: try again.
     """
     check_push(services, call)
@@ -51,7 +51,7 @@ async def get_config(services: Services, call: Call, params: object) -> Json:
     Raises:
         PushNotificationNotSupportedError, Malformed, BusUnavailable, StateUnavailable: as
             `create_config`.
-        TaskUnknown: no such task of this caller and agent, or the task has no such config.
+        TaskUnknown: the caller has no such task with this agent, or the task has no such config.
     """
     check_push(services, call)
     asked = read(a2a_pb2.GetTaskPushNotificationConfigRequest, params)
@@ -59,7 +59,7 @@ async def get_config(services: Services, call: Call, params: object) -> Json:
     kept = await services.webhooks.get(key, encode_token(asked["id"]))
     found = None if kept is None else kept.webhook
     if found is None and call.version == OLD and asked["id"] == asked["taskId"]:
-        # In 0.3 the id may be left out, which stands for any of them.
+        # In 0.3 the id may be omitted, which means any config.
         found = next(iter(await services.webhooks.list(key)), None)
     if found is None:
         raise TaskUnknown(f"push config not found: task {key.task} has no {asked['id']!r}")
@@ -70,8 +70,9 @@ async def list_configs(services: Services, call: Call, params: object) -> Json:
     """Return the task's configs, without secrets, as a ListTaskPushNotificationConfigsResponse.
 
     Raises:
-        PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable,
-            StateUnavailable: as `create_config`.
+        PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable, StateUnavailable:
+        as
+            `create_config`.
     """
     check_push(services, call)
     asked = read(a2a_pb2.ListTaskPushNotificationConfigsRequest, params)
@@ -84,11 +85,12 @@ async def list_configs(services: Services, call: Call, params: object) -> Json:
 
 
 async def delete_config(services: Services, call: Call, params: object) -> Json:
-    """Delete the config if it is there, and return an Empty.
+    """Delete the config if it exists, and return an Empty.
 
     Raises:
-        PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable,
-            StateUnavailable: as `create_config`.
+        PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable, StateUnavailable:
+        as
+            `create_config`.
     """
     check_push(services, call)
     asked = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)
@@ -98,7 +100,7 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
 
 
 def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
-    """Return the webhook that comes with a message, which is told everything of a new task.
+    """Return the webhook sent with a message; for a new task it receives every event.
 
     Raises:
         PushNotificationNotSupportedError, Malformed: as `create_config`.
@@ -120,7 +122,7 @@ def _webhook(call: Call, config: Json, address: Address, progress: WebhookProgre
 
 
 async def attach(services: Services, call: Call, task: str, webhook: Webhook) -> None:
-    """Keep a webhook for what comes of a message to a task that exists.
+    """Store a webhook for the events after a message to an existing task.
 
     Raises:
         TaskUnknown, TooManyWebhooks, BusUnavailable, StateUnavailable: as `create_config`.
@@ -132,7 +134,7 @@ async def attach(services: Services, call: Call, task: str, webhook: Webhook) ->
 
 
 def check_push(services: Services, call: Call) -> None:
-    """Return if the agent's tasks may have webhooks.
+    """Check that the agent's tasks may have webhooks.
 
     Raises:
         PushNotificationNotSupportedError: they may not.

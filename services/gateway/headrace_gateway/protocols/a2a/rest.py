@@ -45,21 +45,21 @@ from headrace_gateway.streaming.sse import HEADERS
 from headrace_gateway.tasks.subscribe import NothingFollows
 
 _IDS = ("contextId", "messageId", "taskId")
-"""Of the message, for those who send its text alone."""
+"""Message ids as query parameters, for clients that send only the message's text."""
 
 
 def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, Json]:
-    """Return what a message in a URL asks: the call with its cursor, and the parameters.
+    """Return the call and the parameters of a message in a URL.
 
-    ``EventSource`` can only GET, and asks again whenever it reconnects. So the cursors of such a
-    stream say whose task it is, ``<task>/<cursor>``. A request with one goes on with that task,
-    whatever message its URL repeats: nothing is asked twice.
+    ``EventSource`` can only send GET requests, and repeats them whenever it reconnects. The cursors
+    of such a stream therefore include the task: ``<task>/<cursor>``. A request with such a cursor
+    resumes that task and ignores the message in its URL, so that nothing runs twice.
 
-    What a text alone leaves out of a message, `variant` adds.
+    `variant` adds what a message needs besides its text.
 
     Raises:
-        Malformed: the query holds no message, or the cursor is none of such a stream's.
-        JSONParseError: the message begins as an object, but is no JSON.
+        Malformed: the query has no message, or the cursor is not one of such a stream.
+        JSONParseError: the message starts as an object, but is not JSON.
     """
     if call.cursor:
         task, _, cursor = call.cursor.rpartition("/")
@@ -73,7 +73,7 @@ def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call
 
 
 def _message(query: QueryParams) -> Json:
-    """Return the message: JSON as it would stand in a body, or its text."""
+    """Return the message in the query: JSON as in a body, or its text."""
     said = query.get("message", "")
     if not said:
         raise Malformed([Violation("message", "is required in the query: its text, or JSON")])
@@ -102,17 +102,17 @@ _ROUTES = (
 """Method, path and operation, the most used first."""
 
 _FROM_QUERY = "/message:stream"
-"""Where a message is sent by GET too."""
+"""Path on which GET requests may also send a message."""
 
 _ROUTES_03 = (
     *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[:6]),
     *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[7:11]),
     ("GET", "/v1/card", "GetExtendedAgentCard"),
 )
-"""The same in 0.3, which has no list of tasks."""
+"""The routes of 0.3, which has no list of tasks."""
 
 _ROUTING = ("agent", "tenant")
-"""Names in paths that say where to go and are no parameters."""
+"""Path parameters for routing, which are not operation parameters."""
 
 _REQUESTS: Mapping[str, type[Message]] = {
     method.name: getattr(a2a_pb2, method.input_type.name)
@@ -132,7 +132,7 @@ class RestBinding:
         self._in_variant = http_wording(variant)
 
     def routes(self, prefix: str) -> list[Route]:
-        """Return the routes under `prefix`, the path of an agent or nothing."""
+        """Return the routes under `prefix`, the path of an agent or empty."""
         answering = self._errors.answering
         return [
             *(
@@ -143,7 +143,7 @@ class RestBinding:
         ]
 
     def other_routes(self, prefix: str) -> list[Route]:
-        """Return the same routes as 0.3 has them, and with a tenant, which a card may ask for."""
+        """Return the routes of 0.3, and those with a tenant, which a card may require."""
         old = [
             Route(
                 prefix + path,
@@ -155,9 +155,9 @@ class RestBinding:
         return old + self.routes(f"{prefix}/{{tenant}}")
 
     def endpoint(self, operation: str, served: Sequence[str] = BOTH) -> Endpoint:
-        """Return what carries out the operation that a request asks for.
+        """Return the endpoint of an operation.
 
-        In one of the versions `served`; in the first one if the request does not say.
+        It accepts the versions in `served`; a sole version applies without being stated.
         """
         answer = self._stream if operation in STREAMING else self._answer
 
@@ -181,14 +181,14 @@ class RestBinding:
         return endpoint
 
     async def _asked_by_get(self, request: Request) -> ASGIApp:
-        """Send the message in the query, or go on with the task in the client's cursor.
+        """Send the message in the query, or resume the task in the client's cursor.
 
         Raises:
-            PageRefused: a page asks that may not start work.
+            PageRefused: the request comes from a web page that may not start work.
             A2AError, HeadraceError: as the operation.
         """
         if request.method == "HEAD":
-            return Response(headers=HEADERS)  # Nothing is started for nobody.
+            return Response(headers=HEADERS)  # HEAD must not start a task.
         if refusal := self._origins.refusal_of_effect(request.headers):
             raise PageRefused(refusal)
         cursor = cursor_of(request)
@@ -203,7 +203,7 @@ class RestBinding:
         )
 
     def _whole(self, request: Request, params: Json) -> Json:
-        """Return a message's parameters with what a short one leaves out."""
+        """Return a message's parameters, with the omissions of a short form filled in."""
         is_short = reads_short(self._variant, request, params)
         return self._variant.complete(params) if is_short else params
 
@@ -211,7 +211,7 @@ class RestBinding:
         return self._in_variant if self._variant.wants_shapes(request) else usual
 
     async def _params(self, request: Request, operation: str) -> Json:
-        """Return the operation's parameters: those in the path beat body and query."""
+        """Return the operation's parameters; those in the path override body and query."""
         given = request.path_params
         in_path = {name: value for name, value in given.items() if name not in _ROUTING}
         if request.method == "POST":
@@ -240,7 +240,7 @@ class RestBinding:
                     )
                 streaming = await STREAMING[operation](services, call, asked.params)
             except NothingFollows:
-                # EventSource reconnects after anything else.
+                # EventSource reconnects after any other response.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
             return rest_stream(services.subscriptions, call, streaming, asked.wording, manner)
 
@@ -256,9 +256,9 @@ class _RestRequest:
     operation: str
     params: Json
     of_task: bool = False
-    """Whether its stream's cursors are to say whose task it is."""
+    """Whether the cursors of its stream include the task's id."""
 
 
 def _tenant(request: Request) -> str:
-    """Return the tenant, which stands in the path or in the query; empty: there is none."""
+    """Return the tenant in the path or the query; empty if there is none."""
     return request.path_params.get("tenant") or request.query_params.get("tenant") or ""

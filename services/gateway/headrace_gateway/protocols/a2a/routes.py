@@ -1,4 +1,4 @@
-"""Where A2A's clients come in: under each agent's base, and at the root for the default agent."""
+"""A2A's routes: under each agent's base, and at the root for the default agent."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ from headrace_gateway.services import Services
 
 
 class A2ARoutes:
-    """The routes of the bindings over HTTP and WebSockets, and the pages of agents' cards."""
+    """The routes of the HTTP and WebSocket bindings, and the pages of agent cards."""
 
     def __init__(self, versions: Versions, variant: Variant) -> None:
         """Serve those versions, and that variant on request."""
         self._versions, self._variant = versions, variant
         self.errors = RestErrors(variant)
-        """How REST's routes refuse, and whatever is no protocol's."""
+        """Error responses of REST's routes, and of requests that belong to no protocol."""
 
     def routes(self, services: Services) -> Sequence[BaseRoute]:
         """Return the routes, the most used first."""
@@ -39,17 +39,17 @@ class A2ARoutes:
         ]
 
     def other_routes(self, services: Services) -> Sequence[BaseRoute]:
-        """Return cards, and the routes as 0.3 has them, and with a tenant, as a card may ask."""
+        """Return the card pages, the routes of 0.3, and routes with a tenant, as in cards."""
         cards = Discovery(services, self._versions, self._variant, self.errors)
         rest = self._rest(services)
         return [*cards.routes(), *rest.other_routes(AGENT), *rest.other_routes("")]
 
     def rpc_endpoint(self, services: Services, adapt: Adapt) -> Endpoint:
-        """Return what answers JSON-RPC calls that `adapt` turns into A2A's."""
+        """Return the endpoint for JSON-RPC calls that `adapt` converts to A2A's."""
         return self._rpc(services).endpoint(adapt)
 
     def rest_endpoint(self, services: Services, operation: str) -> Endpoint:
-        """Return what answers REST's requests for `operation`."""
+        """Return the endpoint for REST's requests for `operation`."""
         return self._rest(services).endpoint(operation)
 
     def _rpc(self, services: Services) -> JsonRpcBinding:

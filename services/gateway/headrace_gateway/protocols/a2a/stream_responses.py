@@ -1,4 +1,4 @@
-"""A streaming operation's answer as server-sent events, in each JSON binding."""
+"""Responses of streaming operations as server-sent events, in each JSON binding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from headrace_gateway.tasks.subscribe import TaskStream
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """What a client wants of its stream beside A2A's own."""
+    """A client's options for its stream, beyond A2A's own."""
 
     ending: bytes = b""
-    """What says that the stream is over."""
+    """Bytes sent when the stream is over."""
     of_task: bool = False
-    """Whether each cursor says whose task it is."""
+    """Whether each cursor includes the task's id."""
     reconnects: bool = False
-    """Whether the client comes back until it hears that nothing is left, as EventSource does."""
+    """Whether the client reconnects until it learns that nothing is left, like EventSource."""
 
 
 PLAIN = Manner()
@@ -36,12 +36,12 @@ PLAIN = Manner()
 
 @dataclass(frozen=True, slots=True)
 class _Envelope:
-    """What goes around each event."""
+    """The envelope of each event."""
 
     around: Callable[[Json], bytes]
-    """Puts it around an event that is none of the log's."""
+    """Wraps an event that does not come from the log."""
     splice: bytes = b""
-    """What of it the entry renderer leaves room for."""
+    """The part of the envelope that the entry renderer leaves out."""
     before_cursor: str = ""
 
 
@@ -74,24 +74,24 @@ def rpc_stream(  # noqa: PLR0917 - as _stream
     def around(event: Json) -> bytes:
         return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": event})
 
-    # A copy: orjson's own takes 4 KB of memory, for as long as the stream is open.
+    # Copy, because orjson's own bytes hold 4 KB of memory as long as the stream is open.
     envelope = _Envelope(around, b"%b" % orjson.dumps(request_id))
     return _stream(shared, call, streaming, wording, envelope, Manner(ending))
 
 
 def empty_stream(call: Call) -> Response:
-    """Return a stream that ends at once: nothing is left to tell, now or ever."""
+    """Return a stream that ends at once, because no events remain."""
     return Response(b"", 200, HEADERS | call.headers)
 
 
 def as_event(response: Response) -> Response:
-    """Return a JSON response as a stream of one event: 0.3's clients read nothing else there."""
+    """Return a JSON response as a stream of one event; 0.3's clients read nothing else there."""
     framed = b"data: %b\n\n" % bytes(response.body)
     return Response(framed, response.status_code, HEADERS)
 
 
 def entry_renderer_for(usual: EntryRenderer, call: Call, streaming: TaskStream) -> EntryRenderer:
-    """Return `usual` as it is to be used for this stream."""
+    """Return the entry renderer for this stream, based on `usual`."""
     if call.card.bare_message and streaming.task_shown:
         return AfterTask(usual, streaming.key.task)
     return usual
@@ -122,9 +122,9 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
 
 
 def run_begins(call: Call, streaming: TaskStream) -> int:
-    """Return behind which generation a stream is read whose renderer needs its run from the start.
+    """Return the generation after which to read a stream whose renderer needs its whole run.
 
-    A message's stream begins with its run; of a past that is lost nothing can be read.
+    A message's stream starts with its run; a lost log cannot be read back.
     """
     is_new = call.operation == "SendStreamingMessage" and not call.cursor
     return streaming.after if is_new or not streaming.recovered else 0

@@ -1,6 +1,6 @@
-"""What a client of A2A's routes may be answered with instead of A2A's own events and shapes.
+"""Variants: other events and shapes that clients of A2A's routes may request.
 
-A variant is another protocol's: the table of protocols says which one A2A's routes serve.
+A variant belongs to another protocol; the table of protocols defines which one A2A's routes serve.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from headrace_gateway.streaming.sse import EventStream
 from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 
 SENDS = ("SendMessage", "SendStreamingMessage")
-"""Operations whose parameters are a message."""
+"""Operations whose parameters contain a message."""
 
 
 class VariantShapes(Protocol):
@@ -39,42 +39,42 @@ class VariantShapes(Protocol):
 
     @property
     def entry_renderer(self) -> EntryRenderer:
-        """What renders events as server-sent events."""
+        """Renders events as server-sent events."""
 
     @property
     def event_name(self) -> str:
-        """What those are called; empty: they have no name."""
+        """Name of those server-sent events; empty for none."""
 
     @property
     def empty(self) -> Json:
-        """What every message of a WebSocket has, if it says nothing else."""
+        """Members that every WebSocket message has by default."""
 
     def answer(self, operation: str, result: Json) -> Json:
-        """Return an operation's result."""
+        """Convert an operation's result."""
 
     def event(self, event: Json) -> Json:
-        """Return a StreamResponse."""
+        """Convert a StreamResponse."""
 
     def renderer(self, inner: Renderer, shown: int) -> Renderer:
-        """Return what has `inner` show a stream behind generation `shown`, read from its run on."""
+        """Wrap `inner` to render after generation `shown`; the log is read from the run's start."""
 
     def error(self, problem: Problem) -> tuple[int, Json]:
         """Return the HTTP status and the body of a problem."""
 
 
 class FoldedEvents(Protocol):
-    """Events that are folded from a task's log, with cursors of their own."""
+    """Events that are folded from a task's log, with their own cursors."""
 
     def read_from(self, cursor: str) -> str:
-        """Return the cursor of A2A behind which the log is to be read for a client at `cursor`."""
+        """Return the A2A cursor after which the log must be read for a client at `cursor`."""
 
     async def nothing_left(self, feed: Feed, start: int, cursor: str) -> bool:
-        """Tell whether `cursor` is the last of a log that has ended."""
+        """Return whether `cursor` is the end of a log that has ended."""
 
     def frames(self, log: str, start: int, cursor: str, ending: bytes) -> Renderer:
-        """Return what renders the events behind `cursor` as server-sent events.
+        """Return a renderer of the events after `cursor` as server-sent events.
 
-        The fold begins behind generation `start`; `log` stands in front of cursors.
+        The fold starts after generation `start`; cursors start with `log`.
         """
 
     def messages(
@@ -87,35 +87,35 @@ class FoldedEvents(Protocol):
         ending: Messages,
         interrupted: Callable[[Interruption], Messages],
     ) -> Renderer:
-        """Return what renders each event as the `message` of its cursor and itself."""
+        """Return a renderer that passes each event's cursor and content to `message`."""
 
 
 class Variant(Protocol):
-    """Another protocol's forms on A2A's routes, asked for request by request."""
+    """Another protocol's forms on A2A's routes, selected per request."""
 
     @property
     def shapes(self) -> VariantShapes:
-        """Its answers."""
+        """Shapes of its answers."""
 
     @property
     def events(self) -> FoldedEvents:
-        """Its events."""
+        """Events of its streams."""
 
     def wants_shapes(self, request: HTTPConnection) -> bool:
-        """Tell whether the client wants answers in the variant's shapes."""
+        """Return whether the client requests answers in the variant's shapes."""
 
     def wants_events(self, request: HTTPConnection) -> bool:
-        """Tell whether the client wants streams of the variant's events."""
+        """Return whether the client requests streams of the variant's events."""
 
     def ending(self, request: HTTPConnection) -> bytes:
-        """Return what a stream of server-sent events ends with, if the client wants anything."""
+        """Return the end of a stream of server-sent events; empty unless the client requests it."""
 
     def complete(self, params: Json) -> Json:
-        """Return SendMessage's parameters with what the variant's clients leave out."""
+        """Return SendMessage's parameters with the omissions of the variant's clients filled in."""
 
 
 def http_wording(variant: Variant) -> Wording:
-    """Return how REST requests are read and answered in the variant's shapes."""
+    """Return the wording of REST requests in the variant's shapes."""
     shapes = variant.shapes
     return replace(
         HTTP,
@@ -129,7 +129,7 @@ def http_wording(variant: Variant) -> Wording:
 
 
 def rpc_wording(variant: Variant) -> Wording:
-    """Return the same for JSON-RPC, whose envelope goes around."""
+    """Return the wording of JSON-RPC requests in the variant's shapes."""
     shapes = variant.shapes
     return replace(
         RPC,
@@ -149,12 +149,13 @@ def _completing(variant: Variant) -> Callable[[str, Json], Json]:
 
 
 def reads_short(variant: Variant, request: HTTPConnection, params: Json) -> bool:
-    """Tell whether a message is read as the variant's clients send it, shorter than A2A's.
+    """Return whether to read a message in the short form of the variant's clients.
 
-    It is where the client asks for the variant, or says nothing and sends no message of 0.3.
+    This applies if the client requests the variant, or if it states no version and sends no message
+    of 0.3.
 
     Raises:
-        VersionNotSupportedError: it states what is no version.
+        VersionNotSupportedError: the stated version is invalid.
     """
     if variant.wants_events(request) or variant.wants_shapes(request):
         return True
@@ -164,22 +165,22 @@ def reads_short(variant: Variant, request: HTTPConnection, params: Json) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """A task whose events are about to be folded. Who does not render it releases its feed."""
+    """A task's stream before its events are folded. The holder renders it or releases its feed."""
 
     streaming: TaskStream
     start: int
-    """Generation behind which the fold begins."""
+    """Generation after which the fold starts."""
     cursor: str
-    """Behind which event the client wants to go on; empty: it wants all."""
+    """Cursor after which the client resumes; empty for all events."""
 
 
 async def open_folding(
     services: Services, variant: Variant, call: Call, operation: str, params: object
 ) -> Folding:
-    """Carry out the operation.
+    """Run the operation and return its stream for folding.
 
-    A message's stream begins with its task or, for a follow-up, with its run. A subscriber's is
-    folded from the task's beginning: without a cursor it gets all of it.
+    A message's stream starts with its task or, for a follow-up, with its run. A subscriber's stream
+    is folded from the task's start; without a cursor, the client gets all of it.
 
     Raises:
         NothingFollows, A2AError, HeadraceError: as the operation.
@@ -201,7 +202,7 @@ async def folded_stream(  # noqa: PLR0917 - as `open_folding`
     params: Json,
     manner: Manner = PLAIN,
 ) -> EventStream:
-    """Carry out the operation and return its stream of the variant's server-sent events.
+    """Run the operation and return its stream of the variant's server-sent events.
 
     Raises:
         NothingFollows, A2AError, HeadraceError: as `open_folding`.

@@ -1,4 +1,4 @@
-"""Which version of A2A a request speaks, and how each is read and answered."""
+"""A2A versions: detection of a request's version, and the wording of each version."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -19,24 +19,24 @@ from headrace_gateway.streaming.renderer import Renderer
 from headrace_gateway.streaming.sse import LOG_LINES
 
 SERVED = (PROTOCOL_VERSION_1_0,)
-"""Versions by major and minor number, the best one first, where nothing else is said."""
+"""Default versions by major and minor number, the preferred one first."""
 
 BOTH = (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
-"""Those of the JSON bindings."""
+"""Versions of the JSON bindings."""
 
 OLD = (PROTOCOL_VERSION_0_3,)
-"""Those of routes and services that are 0.3's own."""
+"""Versions of routes and services that exist only in 0.3."""
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(\.\d{1,9})?")
 
 
 def requested_version(request: HTTPConnection) -> str | None:
-    """Return the version that the request states, in a header or the query; None: it states none.
+    """Return the version stated in a header or the query; None if the request states none.
 
-    One that is empty is 0.3, as A2A says.
+    An empty version means 0.3, as A2A specifies.
 
     Raises:
-        VersionNotSupportedError: it is no version.
+        VersionNotSupportedError: the stated version is not a version number.
     """
     places = (request.headers, request.query_params)
     said = [place[VERSION_HEADER] for place in places if VERSION_HEADER in place]
@@ -52,10 +52,10 @@ def requested_version(request: HTTPConnection) -> str | None:
 def check_version(
     request: HTTPConnection, *, looks_like: str, served: Collection[str] = SERVED
 ) -> str:
-    """Return the request's version if it is `served`; `looks_like` is the version of its shape.
+    """Return the request's version; `looks_like` is the version of its shape.
 
     Raises:
-        VersionNotSupportedError: it is not; names the versions that are.
+        VersionNotSupportedError: it is not in `served`; names the versions that are.
     """
     version = requested_version(request) or looks_like
     if version not in served:
@@ -76,7 +76,7 @@ def shape_of_message(params: Json) -> str:
 
 
 def shape_of_call(method: str) -> str:
-    """Return the version that a JSON-RPC call looks like: 0.3's methods are ``message/send``."""
+    """Return the version of a JSON-RPC method name: 0.3's are like ``message/send``."""
     return PROTOCOL_VERSION_0_3 if "/" in method else PROTOCOL_VERSION_1_0
 
 
@@ -85,46 +85,45 @@ class Wording:
     """One version in one binding."""
 
     version: str
-    """Of A2A, by major and minor number."""
+    """A2A version, major and minor number."""
     operations: Mapping[str, str]
-    """What each of its methods is called among our operations."""
+    """Operation names by method."""
     params: Callable[[str, Json], Json]
-    """Returns an operation's 1.0 parameters; raises Malformed."""
+    """Converts parameters to those of 1.0; raises Malformed."""
     answer: Callable[[str, Json], Any]
-    """Returns an operation's 1.0 result as this version has it."""
+    """Converts an operation's 1.0 result to this version."""
     event: Callable[[Json], Json]
-    """Returns a 1.0 StreamResponse as this version has it."""
+    """Converts a 1.0 StreamResponse to this version."""
     entry_renderer: EntryRenderer
-    """Its events, framed."""
+    """Renders its events as frames."""
     renderer: Callable[[Renderer, int], Renderer] | None = None
-    """Returns what has another renderer show a stream behind a generation, where what it shows
-    depends on what came before it in its run."""
+    """Wraps a renderer to start after a generation, if its output depends on the earlier run."""
     event_name: str = ""
-    """What server-sent events of its own are called; empty: they have no name."""
+    """Name of its server-sent events; empty for none."""
     unknown_codes: frozenset[int] = frozenset()
-    """JSON-RPC codes that it does not have; they become `INTERNAL`."""
+    """JSON-RPC codes that this version does not have; they become `INTERNAL`."""
     streams_errors: bool = False
-    """Whether a streaming operation that fails is answered with an event stream of one event."""
+    """Whether a failed streaming operation is answered with an event stream of one event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """How requests of every version that is served are read and answered."""
+    """The wordings of all served versions."""
 
     rpc: Mapping[str, Wording]
     """Over JSON-RPC, by version."""
     old_rest: Callable[[str, Json], Wording]
-    """Returns that of a REST request in 0.3: the operation, its parameters as they came."""
+    """Returns the wording of a 0.3 REST request from its operation and unconverted parameters."""
     card: Callable[[Json, str], Json]
-    """Returns a signed card of 1.0 with what the others need beside it.
+    """Returns a signed 1.0 card with the fields that other versions need.
 
-    Its second argument names the default agent, which is where a request without a name goes.
+    The second argument is the default agent's name; requests that name no agent go to it.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Reworded:
-    """Another version's events: they are turned, then rendered as ever."""
+    """Renders another version's events: converts them, then renders with `inner`."""
 
     event: Callable[[Json], Json]
     inner: EntryRenderer
@@ -153,7 +152,7 @@ def _current(renderer: EntryRenderer) -> Wording:
 
 
 INTERNAL = -32603
-"""JSON-RPC's code for what a version has no code for."""
+"""JSON-RPC code for errors that a version has no code for."""
 
 RPC = _current(JSON_RPC)
 """1.0 over JSON-RPC."""

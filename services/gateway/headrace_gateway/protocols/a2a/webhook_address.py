@@ -1,4 +1,4 @@
-"""Reading a push notification config: an address that can be called, headers that can be sent."""
+"""Validation of push notification configs: the address and the headers."""
 
 import re
 from ipaddress import IPv6Address
@@ -21,12 +21,12 @@ _SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 def read_address(config: Json, path: str = "") -> Address:
-    """Return where a TaskPushNotificationConfig (canonical ProtoJSON) leads.
+    """Return the address in a TaskPushNotificationConfig (canonical ProtoJSON).
 
-    Whether the host may be called is seen when it is connected to.
+    Whether the host may be called is checked when the connection is made.
 
     Raises:
-        Malformed: it can't be called; `path` is where the config stands in its request.
+        Malformed: the address is invalid; `path` is the config's path in its request.
     """
     authentication = config.get("authentication") or {}
     violations = [
@@ -51,7 +51,7 @@ def read_address(config: Json, path: str = "") -> Address:
 
 
 def shown(task: str, webhook: Webhook, *, secrets: bool = False) -> Json:
-    """Return the TaskPushNotificationConfig; without `secrets` only what is none."""
+    """Return the TaskPushNotificationConfig, with or without `secrets`."""
     address = webhook.address
     config: Json = {"id": webhook.id, "taskId": task, "url": address.url}
     authentication = {} if address.scheme is None else {"scheme": address.scheme}
@@ -83,7 +83,7 @@ def _fault_of_url(url: str) -> str:
 
 
 def _is_host(host: str, *, is_address: bool) -> bool:
-    """Tell whether `host` can be looked up: a name of DNS, or an address without a zone."""
+    """Return whether `host` can be resolved: a DNS name, or an address without a zone."""
     if not is_address:
         return len(host) <= _LONGEST_NAME and _NAME.fullmatch(host) is not None
     try:

@@ -1,1 +1,1 @@
-"""A2A v0.3 for old clients: its requests and answers, through the official SDK's conversions."""
+"""A2A 0.3 for older clients, through the conversions of the official SDK."""

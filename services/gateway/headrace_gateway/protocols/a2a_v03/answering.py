@@ -1,4 +1,4 @@
-"""Results and events as 0.3 has them: with ``kind`` (JSON-RPC), or as its protobuf."""
+"""Results and events of A2A 0.3: as JSON-RPC JSON (with ``kind``) or as its protobuf."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,33 +15,33 @@ from headrace.model.events import Json
 from headrace.model.whole_numbers import whole
 
 type Said = types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
-"""An event of 0.3."""
+"""An event of A2A 0.3."""
 
 
 def event_of(event: Json) -> Said:
-    """Return a StreamResponse, or a SendMessageResponse, of 1.0 as an event of 0.3.
+    """Convert a 1.0 StreamResponse or SendMessageResponse to an event of 0.3.
 
     Raises:
-        InvalidAgentResponseError: it can't be said in 0.3.
+        InvalidAgentResponseError: 0.3 cannot represent the event.
     """
     core = _core(a2a_pb2.StreamResponse, event)
     said: Said = _turned(conversions.to_compat_stream_response, core).result
-    # The stream ends there too, which is what the field is for.
+    # 0.3 sets `final` on the last event of a stream, and the stream ends in this state too.
     if isinstance(said, types.TaskStatusUpdateEvent):
         said.final = said.final or said.status.state == types.TaskState.input_required
     return said
 
 
 def rpc_event(event: Json) -> Json:
-    """Return the result of a JSON-RPC response that is one event of a stream."""
+    """Convert one stream event to the result of a JSON-RPC response."""
     return dumped(event_of(event))
 
 
 def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
-    """Return the result of a JSON-RPC response.
+    """Convert an operation's result to the result of a JSON-RPC response.
 
     Raises:
-        InvalidAgentResponseError: it can't be said in 0.3.
+        InvalidAgentResponseError: 0.3 cannot represent the result.
     """
     if operation == "SendMessage":
         return rpc_event(result)
@@ -50,21 +50,21 @@ def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
     if operation == "ListTaskPushNotificationConfigs":
         return [dumped(config) for config in _configs(result)]
     if operation not in _MODELS:
-        # A card: it says the same to clients of every version.
+        # An agent card is the same for clients of all versions.
         return result
     return dumped(_model(operation, result))
 
 
 def rest_event(event: Json) -> Json:
-    """Return a StreamResponse in the JSON of 0.3's protobuf."""
+    """Convert a StreamResponse to the JSON form of 0.3's protobuf."""
     return as_json(proto_utils.ToProto.stream_response(event_of(event)))
 
 
 def rest_answer(operation: str, result: Json) -> Json:
-    """Return a result in the JSON of 0.3's protobuf; an agent's card is as it always was.
+    """Convert a result to the JSON form of 0.3's protobuf; agent cards use plain 0.3 JSON.
 
     Raises:
-        InvalidAgentResponseError: it can't be said in 0.3.
+        InvalidAgentResponseError: 0.3 cannot represent the result.
     """
     if operation == "GetExtendedAgentCard":
         return dumped(_model(operation, result))
@@ -72,10 +72,10 @@ def rest_answer(operation: str, result: Json) -> Json:
 
 
 def proto_answer(operation: str, result: Json) -> Message:
-    """Return a result as 0.3's protobuf.
+    """Convert a result to 0.3's protobuf.
 
     Raises:
-        InvalidAgentResponseError: it can't be said in 0.3.
+        InvalidAgentResponseError: 0.3 cannot represent the result.
     """
     if operation == "SendMessage":
         answer: Any = event_of(result)
@@ -90,13 +90,13 @@ def proto_answer(operation: str, result: Json) -> Message:
 
 
 def dumped(model: BaseModel) -> Json:
-    """Return a model of 0.3 as the JSON that goes over the wire."""
+    """Return a 0.3 model as wire JSON."""
     content: Json = whole(model.model_dump(mode="json", by_alias=True, exclude_none=True))
     return content
 
 
 def as_json(message: Message) -> Json:
-    """Return a protobuf of 0.3 as JSON."""
+    """Return a 0.3 protobuf message as JSON."""
     content: Json = whole(MessageToDict(message))
     return content
 

@@ -1,4 +1,4 @@
-"""A2A 0.3 over gRPC, ``a2a.v1.A2AService``, through the official SDK's conversions."""
+"""A2A 0.3 over gRPC (``a2a.v1.A2AService``), through the conversions of the official SDK."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,12 +43,12 @@ _READ: Mapping[str, Callable[[Any], BaseModel]] = {
 
 
 class OldForm:
-    """The service as 0.3 has it: tasks and configurations go by resource names."""
+    """The 0.3 service, which addresses tasks and push configurations by resource names."""
 
     version = PROTOCOL_VERSION_0_3
 
     def __init__(self) -> None:
-        """Read the service's descriptor."""
+        """Read the service descriptor."""
         service = a2a_v0_3_pb2.DESCRIPTOR.services_by_name["A2AService"]
         self.service = service.full_name
         self.operations: Mapping[str, str] = _OPERATIONS
@@ -59,7 +59,7 @@ class OldForm:
         """See `Form.read`.
 
         Raises:
-            Malformed: a name is no resource's, or the parameters are not the operation's.
+            Malformed: a resource name is invalid, or the parameters do not fit the operation.
         """
         message: Any = parsed(self._inputs[method], request)
         if self.operations[method] in SENDS:
@@ -93,7 +93,7 @@ class OldForm:
 
 
 def _complete(message: Any) -> None:  # noqa: ANN401 - as generated
-    """Add what Hector's clients leave out: an id, and the role, whose 0 is the user's to them."""
+    """Fill in what Hector's clients omit: a message id, and the user role in place of role 0."""
     message.message_id = message.message_id or mint_message_id()
     message.role = message.role or a2a_v0_3_pb2.ROLE_USER
 

@@ -1,4 +1,4 @@
-"""Requests of 0.3 as the 1.0 parameters of operations."""
+"""Conversion of 0.3 requests to the 1.0 parameters of operations."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,10 +26,10 @@ METHODS: Mapping[str, str] = {
     "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
     "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
 }
-"""JSON-RPC methods, and what the operation is called now."""
+"""1.0 operation names by 0.3 JSON-RPC method."""
 
 type _Turn = Callable[[Any], Message]
-"""The SDK's conversion of a request."""
+"""The SDK's conversion of one request type."""
 
 _REQUESTS: Mapping[str, tuple[type[BaseModel], _Turn]] = {
     "SendMessage": (types.SendMessageRequest, conversions.to_core_send_message_request),
@@ -59,7 +59,7 @@ _REQUESTS: Mapping[str, tuple[type[BaseModel], _Turn]] = {
 }
 
 SENDS = ("SendMessage", "SendStreamingMessage")
-"""Operations whose parameters are a message."""
+"""Operations whose parameters contain a message."""
 _CONFIGURED = ("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig")
 _SETS = "CreateTaskPushNotificationConfig"
 
@@ -68,7 +68,7 @@ def rpc_params(operation: str, params: Json) -> Json:
     """Return the 1.0 parameters of a JSON-RPC call.
 
     Raises:
-        Malformed: they are not the operation's in 0.3 either.
+        Malformed: the parameters are not valid in 0.3.
     """
     if operation not in _REQUESTS:
         return {}
@@ -83,20 +83,20 @@ def rpc_params(operation: str, params: Json) -> Json:
 
 
 def _with_config_id(operation: str, params: Json) -> Json:
-    """Return `params` with the id of a push configuration that goes without: the task's."""
+    """Return `params`; a push configuration without an id gets the task's id."""
     if operation in _CONFIGURED and not params.get("id"):
         return params | {"id": params.get("taskId", "")}
     return params
 
 
 def rest_params(operation: str, params: Json) -> Json:
-    """Return the 1.0 parameters of a REST request: its body with what the path says.
+    """Return the 1.0 parameters of a REST request: its body, and the parameters in its path.
 
-    0.3's REST body is its protobuf's JSON. Clients also send what JSON-RPC has as params; both are
-    read.
+    The REST body of 0.3 is the JSON form of its protobuf. Some clients send JSON-RPC params
+    instead; both are read.
 
     Raises:
-        Malformed: they are not the operation's in 0.3 either.
+        Malformed: the parameters are not valid in 0.3.
     """
     if operation in SENDS:
         if not is_protobufs(params):
@@ -117,10 +117,10 @@ def rest_params(operation: str, params: Json) -> Json:
 
 
 def config_to_set(asked: Any) -> BaseModel:  # noqa: ANN401 - as generated
-    """Return the config of a CreateTaskPushNotificationConfigRequest, with the id beside it.
+    """Return the configuration of a CreateTaskPushNotificationConfigRequest, including its id.
 
     Raises:
-        InvalidParamsError: it names no task.
+        InvalidParamsError: the request names no task.
     """
     if not asked.config.push_notification_config.id:
         asked.config.push_notification_config.id = asked.config_id
@@ -129,9 +129,10 @@ def config_to_set(asked: Any) -> BaseModel:  # noqa: ANN401 - as generated
 
 
 def is_protobufs(params: Json) -> bool:
-    """Tell whether a message is sent in the JSON of 0.3's protobuf: with ``content`` for parts.
+    """Return whether the params are the JSON form of 0.3's protobuf.
 
-    Its field is called ``request``, and ``message`` in JSON; the SDK's clients send the former.
+    That form has ``content`` instead of ``parts``. It calls the message ``request``, and
+    ``message`` in JSON; the SDK's clients send ``request``.
     """
     message = params.get("message")
     is_other = isinstance(message, dict) and "content" in message and "parts" not in message
@@ -145,7 +146,7 @@ def as_params(request: Message) -> Json:
 
 
 def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], BaseModel]) -> Json:
-    """Return the JSON of 0.3's protobuf as JSON-RPC has it."""
+    """Convert the JSON form of 0.3's protobuf to JSON-RPC params."""
     try:
         model = turn(ParseDict(params, kind(), ignore_unknown_fields=True))
     except ValidationError as invalid:
@@ -157,7 +158,7 @@ def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], Base
 
 
 def _unread(params: Json, field: str, trouble: str) -> list[Violation]:
-    """Return why `params` can't be converted: the SDK does not name what nests too deep."""
+    """Return why `params` cannot be converted; the SDK does not name fields nested too deeply."""
     deep = [Violation(name, RULE) for name, value in params.items() if is_too_deep(value)]
     return deep or [Violation(field, trouble[:300])]
 
@@ -170,5 +171,5 @@ def _violations(invalid: ValidationError) -> list[Violation]:
 
 
 def _path(place: tuple[int | str, ...]) -> str:
-    """Return where the fault is, without the envelope that was put around the parameters."""
+    """Return the path of an error without the envelope added around the parameters."""
     return ".".join(str(step) for step in place if step not in ("params", "root")) or "params"

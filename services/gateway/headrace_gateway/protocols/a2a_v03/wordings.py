@@ -1,4 +1,4 @@
-"""0.3 in each JSON binding, and on the pages of cards."""
+"""A2A 0.3 in the JSON bindings and in agent cards."""
 
 from a2a.compat.v0_3.conversions import to_compat_agent_card
 from a2a.types import a2a_pb2
@@ -51,7 +51,7 @@ RPC_03 = Wording(
     unknown_codes=frozenset({-32008, -32009, -32010}),
     streams_errors=True,
 )
-"""Over JSON-RPC."""
+"""0.3 over JSON-RPC."""
 
 _REST = {name: name for name in HTTP.operations if name != "ListTasks"}
 
@@ -63,7 +63,7 @@ HTTP_03 = Wording(
     answering.rest_event,
     Reworded(answering.rest_event, LOG_LINES),
 )
-"""Over REST."""
+"""0.3 over REST."""
 
 HTTP_03_KINDED = Wording(
     PROTOCOL_VERSION_0_3,
@@ -73,14 +73,14 @@ HTTP_03_KINDED = Wording(
     answering.rpc_event,
     Reworded(answering.rpc_event, LOG_LINES),
 )
-"""Over REST, for clients that send and expect what JSON-RPC has as params and result."""
+"""0.3 over REST, for clients that send JSON-RPC params and expect JSON-RPC results."""
 
 
 def rest_wording(operation: str, params: Json) -> Wording:
-    """Return how a REST request with these parameters, as they came, is read and answered."""
+    """Return the wording for a REST request with these unconverted parameters."""
     is_kinded = operation in reading.SENDS and not reading.is_protobufs(params)
     return HTTP_03_KINDED if is_kinded else HTTP_03
 
 
 VERSIONS = Versions({each.version: each for each in (RPC, RPC_03)}, rest_wording, readable_by_old)
-"""1.0 and 0.3."""
+"""Versions 1.0 and 0.3."""

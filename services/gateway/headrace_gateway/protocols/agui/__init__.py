@@ -1,1 +1,1 @@
-"""AG-UI: run inputs in, folds of task logs out."""
+"""The AG-UI protocol: run inputs become tasks, task logs become event streams."""

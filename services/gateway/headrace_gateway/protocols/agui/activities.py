@@ -1,4 +1,4 @@
-"""Activities: files, data and notices of the agent, and structured content of its own kinds."""
+"""Activities: the agent's files, data and notices, and structured content of custom types."""
 
 from typing import Any
 
@@ -9,22 +9,22 @@ from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import HeldActivity, View
 
 ARTIFACT = "artifact"
-"""Activity type of a result that is no answer text; content: an A2A Artifact."""
+"""Activity type of a result that is not answer text; its content is an A2A Artifact."""
 STATUS = "status"
-"""Activity type of a word on how the work goes; content: ``text``."""
+"""Activity type of a progress message; its content is ``text``."""
 
 _USE = "activity"
 
 
 class Activities:
-    """Says ACTIVITY events, and keeps what they say."""
+    """Emits ACTIVITY events and keeps the resulting activities in the view."""
 
     def __init__(self, output: Output, view: View) -> None:
-        """Say them to `output`."""
+        """Emit to `output`."""
         self._output, self._view = output, view
 
     def artifact(self, artifact: Json, *, append: bool) -> None:
-        """Show an artifact, or what a chunk appends to it."""
+        """Emit an artifact, or the parts that a chunk appends to it."""
         held = self._held(artifact["artifactId"])
         if held is not None and append:
             added = [{"op": "add", "path": "/parts/-", "value": p} for p in artifact["parts"]]
@@ -33,14 +33,14 @@ class Activities:
             self._show(self._id(artifact["artifactId"]), ARTIFACT, artifact)
 
     def status(self, message: str, text: str) -> None:
-        """Show a word on how the work goes."""
+        """Emit a progress message."""
         self._show(self._id(message), STATUS, {"text": text})
 
     def snapshot(self, part: Json, name: str) -> None:
-        """Show the activity that a part holds.
+        """Emit the activity in a part.
 
         Raises:
-            ValueError: its content is no object.
+            ValueError: the content is not an object.
         """
         content = part["data"]
         if not isinstance(content, dict):
@@ -48,12 +48,13 @@ class Activities:
         self._show(self._id(name), _type(part), content)
 
     def delta(self, part: Json, name: str) -> None:
-        """Change the activity that a part's patch is for.
+        """Apply a part's patch to its activity and emit it.
 
-        A client that cannot apply a patch is left behind, so one that does not fit is not said.
+        A client that cannot apply a patch loses track of the content, so a patch that does not fit
+        is not emitted.
 
         Raises:
-            ValueError: the patch does not fit, or there is no such activity.
+            ValueError: the patch does not fit, or the activity does not exist.
         """
         held = self._held(name)
         if held is None:
@@ -61,7 +62,7 @@ class Activities:
         self._change(held, part["data"])
 
     def blank(self, activity: HeldActivity) -> HeldActivity:
-        """Leave nothing of an activity, for a client can't be told that it is gone."""
+        """Empty an activity, because AG-UI has no event that removes one."""
         artifact = {**activity.content, "parts": []} if activity.type == ARTIFACT else {}
         return self._show(activity.id, activity.type, artifact)
 

@@ -1,4 +1,4 @@
-"""A conversation that the agent says as a whole: what the client holds becomes this."""
+"""Snapshots in which the agent replaces the conversation that the client holds."""
 
 from ag_ui.core import Message
 from pydantic import TypeAdapter, ValidationError
@@ -15,29 +15,30 @@ _HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})
 
 
 class AgentsMessages:
-    """Says the agent's MESSAGES_SNAPSHOT, and keeps what the client then holds."""
+    """Emits the agent's MESSAGES_SNAPSHOT and updates the view."""
 
     def __init__(self, output: Output, view: View) -> None:
-        """Say them to `output`."""
+        """Emit to `output`."""
         self._output, self._view = output, view
 
     def snapshot(self, part: Json, _message: str) -> None:
-        """Say the conversation, which a data part holds as AG-UI Messages.
+        """Emit the conversation, a data part with AG-UI Messages.
 
         Raises:
-            ValueError: it does not, or two of them have one id.
+            ValueError: the data is not AG-UI messages, or two messages have the same id.
         """
         if self._output.subagent:
-            # A subagent's conversation is its own, and the event has no place for whose it is.
+            # A subagent's conversation is separate, and the event has no field for the subagent
+            # run.
             return
         messages = _validated(part["data"])
         for key in reversed([*self._output.open]):
             if key[0] in _HELD_BY_MESSAGES:
-                # What is said of it from here on begins anew.
+                # Output after the snapshot starts a new item.
                 self._output.end(key)
         new = {message["id"]: _held(message) for message in messages}
         held = self._view.messages
-        # What children said is no part of their parent's conversation, and stays.
+        # Messages of children are not part of their parent's conversation and are kept.
         childrens = {k: m for k, m in held.items() if m.subagent and k not in new}
         self._view.messages = self._merged(new, childrens)
         shown = [message.shown() for message in childrens.values()]
@@ -46,7 +47,7 @@ class AgentsMessages:
     def _merged(self, own: dict[str, Held], childrens: dict[str, Held]) -> dict[str, Held]:
         """Return the messages as the official client merges them: in its own order, new ones last.
 
-        It keeps activities, and reasoning if the snapshot has none.
+        The client keeps activities, and reasoning if the snapshot has none.
         """
         new = own | childrens
         has_reasoning = any(held.shown()["role"] == "reasoning" for held in new.values())

@@ -1,4 +1,4 @@
-"""A new attempt: what the one before had not saved is taken back."""
+"""New attempts: they retract what the previous attempt emitted after its last checkpoint."""
 
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, Json
 from headrace_gateway.protocols.agui.activities import Activities
@@ -8,11 +8,11 @@ from headrace_gateway.protocols.agui.view import Held, HeldActivity, Spoken, Vie
 
 
 def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
-    """Leave only `rest` of the messages that `output` has said, and what of them a client keeps.
+    """Reduce the messages of `output` to `rest`, and to what a client keeps anyway.
 
-    The official client keeps each activity that a snapshot omits, and reasoning if the snapshot
-    has none at all: these are emptied. What others said holds: children outlive the attempts of
-    their parent, whoever relays them. The caller says the snapshot.
+    The official client keeps each activity that a snapshot omits, and reasoning if the snapshot has
+    none at all; these are emptied. Messages of other outputs stay, because children outlive the
+    attempts of their parent. The caller emits the snapshot.
     """
     before, view.messages = view.messages, rest
     has_reasoning = any(_is_reasoning(held) for held in _staying(output, before, rest))
@@ -27,7 +27,7 @@ def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
         elif _is_reasoning(held) and not has_reasoning:
             kept[key] = Spoken(key, "reasoning", subagent=held.subagent)
             has_reasoning = True
-    # `rest` may hold what was saved of children, who have said more since.
+    # `rest` may hold an older state of children, which may have produced more output since.
     view.messages = kept | {key: held for key, held in rest.items() if key not in kept}
 
 
@@ -41,24 +41,24 @@ def _is_reasoning(held: Held) -> bool:
 
 
 NAME = "headrace.attempt"
-"""Name of the CUSTOM event that tells a client of a new attempt."""
+"""Name of the CUSTOM event that announces a new attempt."""
 
 
 class AttemptEvents:
-    """Remembers what was saved, and goes back to it."""
+    """Keeps saved views and restores them when an attempt starts."""
 
     def __init__(self, output: Output, view: View, number: int) -> None:
-        """Begin with `view` as saved at the run's input."""
+        """Start with `view` as the one saved at the run's input."""
         self._output, self._view = output, view
         self._saved = {number: view.saved()}
 
     def save(self, generation: int) -> None:
-        """Remember the view as of `generation`, with which the agent made a checkpoint."""
+        """Save the view as of `generation`, where the agent made a checkpoint."""
         first = min(self._saved)
         self._saved = {first: self._saved[first], generation: self._view.saved()}
 
     def begin(self, metadata: Json) -> None:
-        """Say that an attempt begins; from the second on, take back what it replaces."""
+        """Emit the start of an attempt; from the second on, retract what it replaces."""
         after = metadata.get(DISCARDED_AFTER)
         if after is None:
             return

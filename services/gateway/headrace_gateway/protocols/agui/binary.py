@@ -1,11 +1,11 @@
-"""The binary form: each event a protobuf message behind its length (4 bytes, big-endian).
+"""The binary form: each event is a protobuf message after its length (4 bytes, big-endian).
 
-Written by hand, for the bytes are to be those of the official encoder: fields in order of their
-numbers, JSON objects in the order of their keys.
+This encoder is written by hand because its bytes must equal those of the official encoder: fields
+in the order of their numbers, JSON objects in the order of their keys.
 
-The messages' fields are numbered as in @ag-ui/proto 1.0.0. A field reads ``name:number kind``, with
-``?`` if it may be missing (null is missing), ``!`` if null is a value of it, ``*`` if it repeats.
-Strings need no kind. `value` is any JSON, `object` a JSON object.
+Field numbers are those of @ag-ui/proto 1.0.0. A field is written ``name:number kind``, with ``?``
+if it is optional (null means missing), ``!`` if null is a valid value, ``*`` if it repeats. Strings
+have no kind. `value` is any JSON, `object` a JSON object.
 """
 
 import re
@@ -37,7 +37,7 @@ MESSAGES = {
         contentParts:8 Content*, metadata:9 object?, subagentRunId:10?, encryptedValue:11?,
         activityType:12?, activityContent:13 object?""",
 }
-"""Everything that events are made of."""
+"""Messages that events contain."""
 
 EVENTS = (
     ("TEXT_MESSAGE_START", 0, 1, "messageId:2, role:3?, name:4?, subagentRunId:5?"),
@@ -101,14 +101,14 @@ EVENTS = (
         "subagentRunId:2?, subtype:3, entityId:4, encryptedValue:5",
     ),
 )
-"""Type, number as an EventType, field number in the envelope, and fields beside the base event."""
+"""Type, EventType number, field number in the envelope, and fields besides the base event's."""
 
 OPERATIONS = {"add": 0, "remove": 1, "replace": 2, "move": 3, "copy": 4, "test": 5}
 """JSON Patch operations by name."""
 
 
 type Write = Callable[[Any], bytes]
-"""From a value to its bytes, with neither field number nor length."""
+"""Encodes a value, without field number and length."""
 
 _VARINT, _FIXED_64, _BYTES = 0, 1, 2
 _MOST_INDEX = 2**32 - 2
@@ -116,7 +116,7 @@ _INDEX_DIGITS = 10
 
 
 def varint(number: int) -> bytes:
-    """Return `number` in base 128, the least significant digit first; negative ones as 64 bits."""
+    """Encode `number` in base 128, least significant digit first; negative numbers as 64 bits."""
     number &= 2**64 - 1
     digits = bytearray()
     while number > 0x7F:  # noqa: PLR2004 - seven bits
@@ -127,19 +127,19 @@ def varint(number: int) -> bytes:
 
 
 def tagged(number: int, content: bytes, *, is_varint: bool = False) -> bytes:
-    """Return a field: its number, and its content with its length or as the number that it is."""
+    """Encode a field: its number, and its content as a varint or with its length."""
     if is_varint:
         return varint(number << 3 | _VARINT) + content
     return varint(number << 3 | _BYTES) + varint(len(content)) + content
 
 
 def text(value: str) -> bytes:
-    """Return a string's bytes."""
+    """Encode a string."""
     return value.encode()
 
 
 def value_bytes(value: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """Return a google.protobuf.Value."""
+    """Encode a google.protobuf.Value."""
     match value:
         case None:
             return tagged(1, b"\0", is_varint=True)
@@ -157,7 +157,7 @@ def value_bytes(value: Any) -> bytes:  # noqa: ANN401 - any JSON
 
 
 def object_bytes(value: Mapping[str, Any]) -> bytes:
-    """Return a google.protobuf.Struct, its fields in the order in which JavaScript has them."""
+    """Encode a google.protobuf.Struct, with the fields in JavaScript's order."""
     return b"".join([tagged(1, _entry(key, value[key])) for key in _in_order(value)])
 
 
@@ -166,7 +166,7 @@ def _entry(key: str, value: Any) -> bytes:  # noqa: ANN401 - any JSON
 
 
 def _in_order(value: Mapping[str, Any]) -> Iterable[str]:
-    """Return the keys: those that are array indices first, by number."""
+    """Return the keys in JavaScript's order: array indices first, by number."""
     if not any(key[:1].isdecimal() for key in value):
         return value
     indices = sorted((key for key in value if _is_index(key)), key=int)
@@ -180,11 +180,11 @@ def _is_index(key: str) -> bool:
 
 
 type Field = tuple[str, int, Write, str]
-"""Name, number, what writes a value, and ``?``, ``!`` or ``*`` as the schema has it."""
+"""Name, number, encoder, and ``?``, ``!`` or ``*`` as in the schema."""
 
 
 def message(fields: list[Field], numbers: frozenset[int], body: Json) -> bytes:
-    """Return `body` as a message of these fields, of which those in `numbers` are numbers."""
+    """Encode `body` as a message of these fields; `numbers` are the varint fields."""
     pieces: list[bytes] = []
     for name, number, write, presence in fields:
         value = body.get(name)
@@ -212,15 +212,15 @@ _NUMBERS = {"int", "enum", "bool"}
 
 
 def encoded(log: str, frames: list[AguiFrame]) -> bytes:  # noqa: ARG001 - an `Encoding`: no place for ids
-    """Return `told` as binary frames; events that the binary form does not know are left out."""
+    """Encode `frames` in the binary form; event types that it does not have are omitted."""
     return b"".join([_framed(frame.event) for frame in frames if frame.event["type"] in _EVENTS])
 
 
 def event_bytes(event: Json) -> bytes:
-    """Return one event as a protobuf message.
+    """Encode one event as a protobuf message.
 
     Raises:
-        KeyError: the binary form does not know its type.
+        KeyError: the binary form does not have the event's type.
     """
     kind, number, write = _EVENTS[event["type"]]
     base = {"type": kind, **{key: event[key] for key in _BASE if key in event}}
@@ -253,7 +253,7 @@ _BASE = ("timestamp", "rawEvent", "metadata")
 
 
 def _flat(event: Json) -> Json:
-    """Return the event with its unions spread over fields, as the binary form has them."""
+    """Return the event with its unions flattened into fields, as in the binary form."""
     match event["type"]:
         case "RUN_FINISHED" | "SUBAGENT_FINISHED":
             outcome = event.get("outcome") or {"type": ""}

@@ -1,4 +1,4 @@
-"""Blocks of text and of thinking as messages: one block, one message; blocks may interleave."""
+"""Blocks of text and of thinking: each block is one message, and blocks may interleave."""
 
 from typing import NamedTuple
 
@@ -10,19 +10,19 @@ from headrace_gateway.protocols.agui.view import Spoken, View
 
 
 class Voice(NamedTuple):
-    """How one kind of block sounds in AG-UI."""
+    """The AG-UI events of one kind of block."""
 
     use: str
-    """What its ids are claimed for."""
+    """Use under which message ids are claimed (see `View.claim`)."""
     role: str
     start: str
     content: str
     end: str
     span: tuple[str, str] | None = None
-    """Events around the message, if its kind has them."""
+    """Events around the message, if the kind has them."""
 
     def opening(self, message: str, title: str) -> tuple[Event, ...]:
-        """Return what begins the message."""
+        """Return the events that open the message."""
         start = (self.start, {"messageId": message, "role": self.role})
         if self.span is None:
             return (start,)
@@ -30,7 +30,7 @@ class Voice(NamedTuple):
         return (self.span[0], {"messageId": message, **titled}), start
 
     def closing(self, message: str) -> tuple[Event, ...]:
-        """Return what ends it."""
+        """Return the events that close the message."""
         end = (self.end, {"messageId": message})
         return (end,) if self.span is None else (end, (self.span[1], {"messageId": message}))
 
@@ -47,17 +47,17 @@ REASONING = Voice(
 
 
 class BlockMessages:
-    """Turns the pieces of one kind of block into events."""
+    """Converts the pieces of one kind of block to events."""
 
     def __init__(self, voice: Voice, output: Output, view: View) -> None:
-        """Speak with `voice`."""
+        """Emit the events of `voice`."""
         self._voice, self._output, self._view = voice, output, view
 
     def piece(self, part: Json, block: str) -> None:
-        """Say a text part of `block`, and the block's end where the part says so."""
+        """Emit a text part of `block`, and the block's end if the part marks it."""
         text, value = part["text"], parts.encrypted_value(part)
         if text or value:
-            # A piece that says nothing may end a block, but begins none.
+            # An empty piece may end a block but does not start one.
             self.say(block, text, _title(part))
         if value:
             self._seal(block, value)
@@ -65,10 +65,10 @@ class BlockMessages:
             self.end(block)
 
     def say(self, block: str, text: str, title: str = "") -> None:
-        """Append `text` to the block's message, which begins with its first piece.
+        """Append `text` to the block's message, which starts with its first piece.
 
         Raises:
-            TypeError: `text` is none.
+            TypeError: `text` is not a string.
         """
         if not isinstance(text, str):
             raise TypeError("text is a string")
@@ -78,7 +78,7 @@ class BlockMessages:
             self._output.emit(self._voice.content, messageId=item.id, delta=text)
 
     def begin(self, block: str, title: str = "") -> OpenItem:
-        """Begin the block's message, or go on with one that has ended."""
+        """Start the block's message, or continue one that has ended."""
         voice, view = self._voice, self._view
         message = view.claim(self._output.use(voice.use), block)
         held = view.messages.get(message)
@@ -94,7 +94,7 @@ class BlockMessages:
         self._output.end((self._voice.use, block))
 
     def retract(self, block: str) -> bool:
-        """Take back what the block said; return whether it had said anything."""
+        """Retract the block's output; return whether there was any."""
         message = self._view.find(self._output.use(self._voice.use), block)
         held = self._view.messages.get(message)
         if not isinstance(held, Spoken) or not any(held.chunks):

@@ -1,4 +1,4 @@
-"""What an agent can do, in AG-UI's words: what it declares, over what every agent here has."""
+"""An agent's capabilities in AG-UI's format: its own declarations over the gateway's defaults."""
 
 import logging
 
@@ -23,7 +23,7 @@ _KINDS = {
 def capabilities(card: AgentCard) -> Json:
     """Return the agent's AgentCapabilities.
 
-    Its card may come from any worker: a category that is not as the protocol has it is left out.
+    The card comes from a worker, so a category that is invalid in the protocol is omitted.
     """
     found = _of_every_agent(card)
     for category, said in card.capabilities.items():
@@ -47,7 +47,7 @@ def _of_every_agent(card: AgentCard) -> Json:
 
 
 def _identity(card: AgentCard) -> Json:
-    """Return who it is: AG-UI has no fields for an id and an icon, they are metadata."""
+    """Return the agent's identity; AG-UI has no fields for id and icon, so these are metadata."""
     shown = {
         "documentationUrl": card.documentation_url,
         "provider": card.provider.organization if card.provider else "",
@@ -64,6 +64,6 @@ def _identity(card: AgentCard) -> Json:
 
 
 def _takes(card: AgentCard, wanted: str) -> bool:
-    """Tell whether one of the agent's input modes is, or has, the `wanted` media type."""
+    """Return whether one of the agent's input modes covers the `wanted` media type."""
     main = wanted.partition("/")[0]
     return any(mode in {"*/*", f"{main}/*"} or mode.startswith(wanted) for mode in card.input_modes)

@@ -1,4 +1,4 @@
-"""In which media type a run goes: as server-sent events, or in the protocol's binary form."""
+"""The media types of a run's stream: server-sent events, or the protocol's binary form."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,14 +15,14 @@ class Encoding(NamedTuple):
     """One form of a stream."""
 
     encode: Callable[[str, list[AguiFrame]], bytes]
-    """From the log id and frames to bytes."""
+    """Encodes frames, given the log id."""
     body: Body
 
 
 SSE = Encoding(sse, EVENTS)
 
 BINARY = "application/vnd.ag-ui.event+proto"
-"""Media type of the binary form; clients compare it letter by letter."""
+"""Media type of the binary form; clients compare it exactly."""
 
 PROTO = Encoding(encoded, Body({**HEADERS, "content-type": BINARY}))
 
@@ -31,10 +31,10 @@ _RANGES = ("*/*", "text/*", EVENT_STREAM)
 
 
 def encoding_for(request: Request) -> Encoding:
-    """Return how the client is to be answered; one that says nothing gets server-sent events.
+    """Return the encoding that the client accepts; without an Accept header, server-sent events.
 
     Raises:
-        NotAcceptable: it accepts other media types only.
+        NotAcceptable: the client accepts only other media types.
     """
     accept = ",".join(request.headers.getlist("accept"))
     accepted = [_accepted(entry) for entry in accept.split(",") if entry.strip()]
@@ -46,7 +46,7 @@ def encoding_for(request: Request) -> Encoding:
 
 
 def _accepted(entry: str) -> str:
-    """Return an Accept entry's media range; nothing if its quality says "not that"."""
+    """Return an Accept entry's media range; empty if its quality is 0."""
     media_range, *parameters = (piece.strip().lower() for piece in entry.split(";"))
     return "" if any(_is_zero(parameter) for parameter in parameters) else media_range
 

@@ -1,4 +1,4 @@
-"""Where AG-UI clients start runs and come back to them."""
+"""The AG-UI routes, on which clients start runs and reconnect to them."""
 
 from typing import NamedTuple
 
@@ -34,15 +34,15 @@ from headrace_gateway.websocket_opening import open_socket
 
 
 class Stopped(NamedTuple):
-    """A run that goes on no more."""
+    """A run after a stop request."""
 
     run: str
     was_going_on: bool
-    """False: it was over before."""
+    """False if the run had already ended."""
 
 
 async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
-    """Cancel the task of the run that is named, or of the thread's newest.
+    """Cancel the task of the given run, or of the thread's newest run.
 
     Raises:
         RunUnknown: the caller has no such run.
@@ -58,7 +58,7 @@ async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
 
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
-"""Where an agent's AG-UI routes are; the last is the default agent's."""
+"""Base paths of an agent's AG-UI routes; the last one is the default agent's."""
 
 _NO_STORE = {"Cache-Control": "no-store"}
 
@@ -84,19 +84,19 @@ def routes(services: Services) -> list[BaseRoute]:
 
 
 class RunEndpoint:
-    """Starts runs, and attaches clients to those that there are."""
+    """Starts runs and attaches clients to existing ones."""
 
     def __init__(self, services: Services) -> None:
         """Serve over `services`."""
         self._services = services
 
     async def run(self, request: Request) -> ASGIApp:
-        """Start the run that the request asks for and return its stream.
+        """Start the run in the request and return its stream.
 
-        With a cursor the client has been in it before: the stream goes on behind it.
+        With a cursor, resume the stream of a run that the client has read before.
 
         Raises:
-            CodedError: the request is none for a run.
+            CodedError: the request is not a valid run request.
             A2AError, HeadraceError: as `call_of`, `read_body` and `open_run`.
         """
         call = call_of(self._services, request, "SendStreamingMessage")
@@ -113,7 +113,7 @@ class RunEndpoint:
         return await self._services.stream_limits.with_permit(call.caller, opening)
 
     async def attach(self, request: Request) -> ASGIApp:
-        """Return the stream of a run that has been started: behind a cursor, or as of now.
+        """Return the stream of an existing run: after a cursor, or from its current state.
 
         Raises:
             RunUnknown: the caller has no such run.
@@ -130,7 +130,7 @@ class RunEndpoint:
             opened = await open_again(self._services, call, named)
             cursor = FrameCursor.parse(call.cursor) if request.method == "GET" else None
             async with self._services.feeds.handed_on(opened.feed):
-                # An EventSource comes back after every stream that ends, until it is told this.
+                # An EventSource reconnects after every stream that ends, until it receives 204.
                 if not await is_at_end(opened, cursor):
                     return run_stream(self._services.subscriptions, opened, encoding)
             await self._services.feeds.release(opened.feed)
@@ -139,9 +139,9 @@ class RunEndpoint:
         return await self._services.stream_limits.with_permit(call.caller, opening)
 
     async def connect(self, request: Request) -> ASGIApp:
-        """Return the stream of the newest run of the body's thread, whichever run the body names.
+        """Return the stream of the newest run in the body's thread, whichever run the body names.
 
-        The official client gives each request a new run's id, also where it comes back.
+        The official client gives each request a new run id, even when it reconnects.
 
         Raises:
             RunUnknown: the caller has no such thread.
@@ -152,7 +152,7 @@ class RunEndpoint:
         return await self._attached(request, call, NamedRun(thread, None))
 
     async def resumed(self, request: Request) -> ASGIApp | None:
-        """Return the stream of the newest run of the body's thread; None: there is no run of it.
+        """Return the stream of the newest run in the body's thread, or None if it has no runs.
 
         Raises:
             CodedError, HeadraceError: as `connect`.
@@ -163,7 +163,7 @@ class RunEndpoint:
             return None
 
     async def stopped(self, request: Request, thread: str, run: str | None) -> bool:
-        """Stop a thread's run, or its newest; return False if none went on.
+        """Stop the given run, or the thread's newest; return False if it was not running.
 
         Raises:
             CodedError, HeadraceError: as `stop`.
@@ -175,11 +175,11 @@ class RunEndpoint:
             return False
 
     def capabilities_of(self, card: AgentCard) -> Json:
-        """Return what an agent can do, in AG-UI's words."""
+        """Return an agent's capabilities in AG-UI's format."""
         return capabilities(card)
 
     async def stop(self, request: Request) -> ASGIApp:
-        """Stop the run that the request names, or the thread's newest, for all who watch it.
+        """Stop the run in the request, or the thread's newest, for all its clients.
 
         Raises:
             RunUnknown: the caller has no such run.
@@ -192,7 +192,7 @@ class RunEndpoint:
         return json_response(content, headers=_NO_STORE)
 
     async def capabilities(self, request: Request) -> ASGIApp:
-        """Return what the agent can do.
+        """Return the agent's capabilities.
 
         Raises:
             A2AError, HeadraceError: as `call_of`.
@@ -205,7 +205,7 @@ class RunEndpoint:
         return json_response(capabilities(card), headers=_NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
-        """Return what a thread has come to: its messages, its state, its runs.
+        """Return a thread's messages, state and runs.
 
         Raises:
             RunUnknown: the caller has no such thread.

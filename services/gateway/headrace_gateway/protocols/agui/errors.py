@@ -1,4 +1,4 @@
-"""Why a run is refused before its stream starts."""
+"""Errors that refuse a run before its stream starts."""
 
 from http import HTTPStatus
 
@@ -6,35 +6,35 @@ from headrace_gateway.json_errors import CodedError
 
 
 class NotAcceptable(CodedError):
-    """The client accepts nothing that a run can be streamed as."""
+    """The client accepts none of the media types of a run's stream."""
 
     code = "not_acceptable"
     status = HTTPStatus.NOT_ACCEPTABLE
 
 
 class ResumeMismatch(CodedError):
-    """The run resumes what does not wait for it, or only a part of what does."""
+    """The run resumes interrupts that are not open, or not all that are."""
 
     code = "resume_mismatch"
     status = HTTPStatus.CONFLICT
 
 
 class ThreadBusy(CodedError):
-    """The agent is at work in the thread and takes no other run meanwhile."""
+    """The agent is running in the thread and accepts no other run until it ends."""
 
     code = "thread_busy"
     status = HTTPStatus.CONFLICT
 
 
 class RunUnknown(CodedError):
-    """The caller has no such thread, or the thread no such run (any more)."""
+    """The caller has no such thread, or the thread has no such run (any more)."""
 
     code = "run_unknown"
     status = HTTPStatus.NOT_FOUND
 
 
 class RunIdReused(CodedError):
-    """The thread has a run of that id that was asked for in other words."""
+    """The thread has a run with the same id and other content."""
 
     code = "run_id_reused"
     status = HTTPStatus.CONFLICT

@@ -1,4 +1,4 @@
-"""What a client may ask for beyond the protocol: ``forwardedProps.headrace``, or the query."""
+"""Options beyond the protocol, from ``forwardedProps.headrace`` or the query."""
 
 from collections.abc import Mapping
 
@@ -6,9 +6,9 @@ from headrace.model.events import Json
 from headrace_gateway.json_errors import InputInvalid
 
 RAW = "raw"
-"""Each A2A event of the run's log, as RAW."""
+"""Send each A2A event of the run's log as a RAW event."""
 THINKING = "thinking"
-"""THINKING events instead of REASONING ones, for clients older than these."""
+"""Send THINKING events instead of REASONING events, for clients that predate the latter."""
 
 EXTRAS = (RAW, THINKING)
 
@@ -16,25 +16,25 @@ _YES, _NO = ("true", "1", ""), ("false", "0")
 
 
 def asked_for(forwarded_props: object, extra: str) -> bool:
-    """Tell whether a run's forwardedProps ask for `extra`."""
+    """Return whether a run's forwardedProps request `extra`."""
     ours = forwarded_props.get("headrace") if isinstance(forwarded_props, dict) else None
     return isinstance(ours, dict) and ours.get(extra) is True
 
 
 def in_query(query: Mapping[str, str]) -> frozenset[str]:
-    """Return which extras a request's query asks for.
+    """Return the extras that a request's query names.
 
     Raises:
-        InputInvalid: it says neither yes nor no.
+        InputInvalid: a value is neither true nor false.
     """
     return frozenset(extra for extra in EXTRAS if says_yes(query, extra))
 
 
 def says_yes(query: Mapping[str, str], name: str) -> bool:
-    """Tell whether a request's query says `name`; a name alone is a yes.
+    """Return whether a request's query sets the flag `name`; a name without a value is true.
 
     Raises:
-        InputInvalid: it says neither yes nor no.
+        InputInvalid: the value is neither true nor false.
     """
     said = query.get(name, "false").lower()
     if said not in _YES + _NO:
@@ -43,10 +43,10 @@ def says_yes(query: Mapping[str, str], name: str) -> bool:
 
 
 def with_extras(forwarded_props: object, extras: frozenset[str]) -> object:
-    """Return a run's forwardedProps as they would be if they asked for `extras` too.
+    """Return a run's forwardedProps with `extras` added.
 
     Raises:
-        InputInvalid: they are no object, or hold none where ours stands.
+        InputInvalid: forwardedProps, or ``headrace`` in it, is not an object.
     """
     if not extras:
         return forwarded_props

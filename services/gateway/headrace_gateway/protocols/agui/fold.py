@@ -1,4 +1,4 @@
-"""The fold of one run's log into AG-UI events: the same log gives the same frames, anywhere."""
+"""The fold of one run's log into AG-UI events; deterministic for a given log."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,21 +19,21 @@ from headrace_gateway.protocols.agui.subagents import Subagents
 from headrace_gateway.protocols.agui.view import View
 
 _PLAIN_ARTIFACT = 2
-"""Number of its fields: id and parts."""
+"""Number of fields: id and parts."""
 _PLAIN_PART = 2
-"""Number of its fields: text and metadata."""
+"""Number of fields: text and metadata."""
 
 
 class PlainChunks:
-    """Recognises chunks that differ from an earlier one in nothing but their text."""
+    """A fast path for chunks that differ from an earlier chunk only in their text."""
 
     def __init__(self, output: Output) -> None:
-        """Say them to `output`."""
+        """Emit to `output`."""
         self._output = output
         self._known: dict[str, tuple[Json, OpenItem]] = {}
 
     def learn(self, artifact: Json) -> None:
-        """Remember an artifact's chunk that the long way has said."""
+        """Remember an artifact's chunk that the general path has emitted."""
         if len(artifact["parts"]) != 1:
             return
         part = artifact["parts"][0]
@@ -43,7 +43,7 @@ class PlainChunks:
             self._known[artifact["artifactId"]] = part["metadata"], item
 
     def say(self, event: Json) -> bool:
-        """Say the event if it is such a chunk; return whether it was."""
+        """Emit the event if it is such a chunk; return whether it is."""
         update = event.get("artifactUpdate")
         if update is None or "lastChunk" in update or not update.get("append"):
             return False
@@ -62,7 +62,7 @@ class PlainChunks:
 
 
 UNREADABLE = "headrace.unreadable"
-"""Name of the CUSTOM event in place of what is not of the shape that it claims."""
+"""Name of the CUSTOM event that replaces a malformed event."""
 
 _NO_METADATA: Json = {}
 
@@ -85,14 +85,14 @@ class EventFold:
     def read(self, event: Json, generation: int) -> None:
         """Read one event of the log.
 
-        Any language can be a worker, so an event may be of another shape than it should: the
-        client learns that there was one, and the run goes on.
+        Workers may be written in any language, so an event may be malformed. The client then gets a
+        CUSTOM event in its place, and the run continues.
         """
         try:
             if not self._chunks.say(event):
                 self._read(event, generation)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            # Python's own words differ between versions, and frames must not.
+            # Python's error messages differ between versions; frames must be deterministic.
             reason = str(error) if isinstance(error, ValueError) else "not of the shape it claims"
             value = {"generation": generation, "reason": reason}
             self._output.emit("CUSTOM", name=UNREADABLE, value=value)
@@ -109,7 +109,8 @@ class EventFold:
 
     def _artifact(self, update: Json) -> None:
         if (update.get("metadata") or _NO_METADATA).get(RETRACTED):
-            # For clients that hold what a new attempt discarded; here it is gone already.
+            # This update is for clients that hold discarded output; the fold has removed it
+            # already.
             return
         artifact, append = update["artifact"], bool(update.get("append"))
         name, chunk = artifact["artifactId"], artifact.get("parts", [])
@@ -125,7 +126,7 @@ class EventFold:
             self._chunks.learn(artifact)
 
     def _retract(self, name: str, chunk: list[Json]) -> None:
-        """Take back what the artifact said before: a chunk without `append` replaces it."""
+        """Retract the artifact's earlier output: a chunk without `append` replaces it."""
         retracted = [self._parts.text.retract(block) for block in _blocks(name, chunk)]
         if any(retracted):
             say_messages(self._output, self.view)
@@ -139,7 +140,7 @@ class EventFold:
         if ATTEMPT in metadata:
             self.attempts.begin(metadata)
         if TAKEN in metadata:
-            # The user's own words; an AG-UI client knows what it sent.
+            # This is the user's own message, which an AG-UI client already has.
             return
         if "message" in status and state not in {FAILED, REJECTED}:
             self._utter(status["message"], generation, final=state != WORKING)
@@ -153,22 +154,22 @@ class EventFold:
 
 
 def _blocks(name: str, chunk: list[Json]) -> list[str]:
-    """Return the ids of the chunk's blocks, each once, in an order that never varies."""
+    """Return the ids of the chunk's blocks without duplicates, in a deterministic order."""
     return list(dict.fromkeys([name, *(parts.block_id(part) or name for part in chunk)]))
 
 
 RAW_SOURCE = "a2a"
-"""Source of RAW events that hold the log's own, for clients that asked for them."""
+"""Source of RAW events that hold the log's own events."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Fold:
-    """Reads the entries of a log from the run's input on, in order; returns frames.
+    """Reads the entries of a log in order, from the run's input on, and returns frames.
 
-    It is one AG-UI run: the first frame is RUN_STARTED, the last RUN_FINISHED or RUN_ERROR,
-    and whatever begins ends before.
+    The frames are one AG-UI run: the first is RUN_STARTED, the last RUN_FINISHED or RUN_ERROR, and
+    every item that starts also ends.
     """
 
     def __init__(self, number: int) -> None:
@@ -180,12 +181,12 @@ class Fold:
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended: nothing follows."""
+        """Whether the run has ended; no frames follow."""
         return self._over or (self._events is not None and self._events.over)
 
     @property
     def view(self) -> View | None:
-        """What a client that read all frames holds; None before the input."""
+        """The state of a client that has read all frames; None before the input."""
         return self._events.view if self._events else None
 
     def read(self, entry: Entry) -> list[AguiFrame]:
@@ -201,10 +202,10 @@ class Fold:
         return self._output.take()
 
     def broken(self, code: str, message: str) -> list[AguiFrame]:
-        """Return the frames that end a run whose log can be read no further.
+        """Return the frames that end a run whose log cannot be read further.
 
-        They are not in the log, and stand behind the last generation read: a client that returns
-        with their cursor goes on where the log does.
+        They are not in the log and come after the last generation read. A client that resumes with
+        their cursor continues with the log.
         """
         if self._events is None:
             self._output.emit("RUN_ERROR", message=message, code=code)
@@ -234,13 +235,13 @@ class Fold:
         self._raw(event)
 
     def _mind_stamp(self, entry: Entry) -> None:
-        """Note what only the entry's headers say."""
+        """Handle what only the entry's headers contain: checkpoints and the run's end."""
         if self._events is None:
             return
         if entry.stamp.checkpoint is not None:
             self._events.attempts.save(entry.last_generation)
         if entry.ends_run and not self.over:
-            # Whatever said so could not be read; a client must not wait for ever.
+            # The final event was unreadable; without this, the client would wait forever.
             self._events.lifecycle.broken("failed", "the run ended in a way that can't be read")
             self._over = True
 

@@ -1,4 +1,4 @@
-"""One AG-UI event of a folded log, its place in it, and the cursor that says where that is."""
+"""One AG-UI event of a folded log, its position, and the cursor for that position."""
 
 import re
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from headrace.model.events import Json
 
 
 class AguiFrame(NamedTuple):
-    """An AG-UI event; together with the log id, its place is the cursor that a client returns."""
+    """An AG-UI event; its position and the log id form the cursor."""
 
     generation: int
-    """Generation of the log's event that it comes from."""
+    """Generation of the log event that it comes from."""
     number: int
-    """Its number among the frames of that generation, from 0."""
+    """Index among the frames of that generation, from 0."""
     event: Json
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands; places order the frames of a log."""
+        """Position of the frame; positions order the frames of a log."""
         return self.generation, self.number
 
 
@@ -40,7 +40,7 @@ _CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})"
 
 @dataclass(frozen=True, slots=True)
 class FrameCursor:
-    """A place in one log's fold: behind that frame; ``<log>:<generation>.<frame>`` on the wire."""
+    """The position after a frame of one log's fold: ``<log>:<generation>.<frame>`` on the wire."""
 
     log: str
     generation: int
@@ -48,7 +48,7 @@ class FrameCursor:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return what `text` says; None: it is nothing that a run's stream ever handed out."""
+        """Parse `text`; return None if it is not a cursor of a run's stream."""
         found = _CURSOR.fullmatch(text)
         return cls(found[1], int(found[2]), int(found[3])) if found else None
 
@@ -57,9 +57,9 @@ class FrameCursor:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The frame's place (see `AguiFrame.place`)."""
+        """The frame's position (see `AguiFrame.place`)."""
         return self.generation, self.number
 
     def on(self, frame: AguiFrame) -> AguiFrame:
-        """Return `frame` under this cursor: it tells again what the client has been told."""
+        """Return `frame` with this cursor, for a repeated event."""
         return AguiFrame(self.generation, self.number, frame.event)

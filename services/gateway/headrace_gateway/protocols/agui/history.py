@@ -1,4 +1,4 @@
-"""What a thread has come to: the folds of all its runs, put together and compacted."""
+"""A thread's history: the folds of all its runs, merged and compacted."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +28,7 @@ _ENDS = {
 
 @dataclass(slots=True)
 class _Item:
-    """One message or call that is open."""
+    """One message or call."""
 
     start: Json
     deltas: list[Json] = field(default_factory=list)
@@ -36,14 +36,14 @@ class _Item:
     end: Json | None = None
 
     def events(self) -> list[Json]:
-        """Return what is left of it."""
+        """Return its events, with all deltas joined."""
         whole = "".join(delta["delta"] for delta in self.deltas)
         said = [{**self.deltas[0], "delta": whole}] if whole else []
         return [self.start, *said, *([] if self.end is None else [self.end])]
 
 
 def compacted(events: list[Json]) -> list[Json]:
-    """Return `events`, the stream of one run, with each item's deltas in one."""
+    """Return `events`, the stream of one run, with each item's deltas joined."""
     items: list[Json | _Item] = []
     is_open: dict[tuple[str, str], _Item] = {}
     for event in events:
@@ -66,7 +66,7 @@ def _key(kind: str, name: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class PastRun:
-    """One run, folded as far as its log goes."""
+    """One run, folded up to the end of its log."""
 
     found: ThreadRun
     over: bool
@@ -76,12 +76,12 @@ class PastRun:
 
 @dataclass(slots=True)
 class ThreadHistory:
-    """Runs of a thread in the order in which they began."""
+    """Runs of a thread, in the order in which they started."""
 
     messages: list[Json] = field(default_factory=list)
-    """Each once, as it was last."""
+    """Each message once, in its latest form."""
     state: Any = field(default_factory=dict)
-    """As the last of the runs left it."""
+    """State after the last run."""
     runs: list[PastRun] = field(default_factory=list)
 
     def take(self, found: ThreadRun, entries: list[Entry]) -> None:
@@ -98,7 +98,7 @@ class ThreadHistory:
         self.state = fold.view.state
 
     def run_list(self) -> list[Json]:
-        """Return the runs as clients get them."""
+        """Return the runs in the form that clients receive."""
         return [
             {
                 "runId": run.found.run.id,
@@ -112,7 +112,7 @@ class ThreadHistory:
 
 
 async def past_of(thread: RunThread, before: ThreadRun | None = None) -> ThreadHistory:
-    """Return what `thread` has come to, or had come to just before one of its runs.
+    """Return the history of `thread`, or its history just before one of its runs.
 
     Raises:
         StateUnavailable, BusUnavailable: try again.
@@ -124,5 +124,5 @@ async def past_of(thread: RunThread, before: ThreadRun | None = None) -> ThreadH
         try:
             past.take(found, await thread.entries(found))
         except LogLost:
-            continue  # past its retention while we looked
+            continue  # reached its retention during the read
     return past

@@ -1,4 +1,4 @@
-"""How a run begins and how it ends: always with one terminal event, and nothing left open."""
+"""How a run starts and ends: always with one terminal event, and with no open items."""
 
 from headrace.model import parts
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
@@ -17,14 +17,14 @@ _REASONS = {INPUT_REQUIRED: "input_required", AUTH_REQUIRED: "auth_required"}
 
 
 class RunLifecycle:
-    """Says RUN events."""
+    """Emits RUN events."""
 
     def __init__(self, output: Output, view: View, run: AguiRun) -> None:
-        """Say them of `run`."""
+        """Emit the events of `run`."""
         self._output, self._view, self._run = output, view, run
 
     def started(self) -> None:
-        """Begin the run."""
+        """Start the run."""
         parent = {"parentRunId": self._run.parent} if self._run.parent else {}
         self._output.emit(
             "RUN_STARTED",
@@ -35,9 +35,9 @@ class RunLifecycle:
         )
 
     def ended(self, state: str, event: Json, interrupt: str) -> None:
-        """End the run as `event`, a status update to `state`, says.
+        """End the run according to `event`, a status update to `state`.
 
-        `interrupt` is the id of the interrupt if the event asks for input without naming one.
+        `interrupt` is the id of the interrupt if the event asks for input without an id.
         """
         self._output.end_all()
         if state in _ERRORS:
@@ -51,16 +51,16 @@ class RunLifecycle:
             self._finished(None)
 
     def answered(self) -> None:
-        """End the run of which a bare message was the answer."""
+        """End a run that was answered with a bare message."""
         self._output.end_all()
         self._finished(None)
 
     def superseded(self) -> None:
-        """End the run because its task went on to another input."""
+        """End the run because its task continued with another input."""
         self.ended(CANCELED, {}, "")
 
     def broken(self, code: str, message: str) -> None:
-        """End the run because its log can be read no further."""
+        """End the run because its log cannot be read further."""
         self._output.end_all()
         self._error(code, message)
 
@@ -91,7 +91,7 @@ class RunLifecycle:
 
 
 def _asked(event: Json) -> Json:
-    """Return what an interrupt says of the question, in AG-UI's names."""
+    """Return the fields of an interrupt that describe the question."""
     asked: Json = {}
     if text := words(event):
         asked["message"] = text
@@ -107,7 +107,7 @@ def _message(event: Json) -> Json:
 
 
 def words(event: Json) -> str:
-    """Return the text of a status update's message, whatever it is about."""
+    """Return the text of a status update's message, without thinking and tool calls."""
     return "".join(
         part["text"]
         for part in _message(event).get("parts", ())

@@ -1,4 +1,4 @@
-"""Which run a request means that starts none: by query, or by the fields of a run input."""
+"""The run that a request refers to, from the query or from the fields of a run input."""
 
 from typing import NamedTuple
 
@@ -15,15 +15,15 @@ class NamedRun(NamedTuple):
 
     thread: str
     run: str | None
-    """None: the newest."""
+    """None means the newest run."""
 
 
 async def named_run(request: Request, limits: BodyLimits) -> NamedRun:
-    """Return which run the request means; a body within `limits` beats the query.
+    """Return the run that the request refers to; the body takes precedence over the query.
 
     Raises:
-        InputInvalid: it names no thread, or not as it should.
-        BodyNotJson, BodyTooLarge: the body can't be read.
+        InputInvalid: the thread or run is missing or invalid.
+        BodyNotJson, BodyTooLarge: the body cannot be read.
     """
     said: dict[str, object] = dict(request.query_params)
     if request.method == "POST" and (body := await read_body(request, limits)):
@@ -33,7 +33,7 @@ async def named_run(request: Request, limits: BodyLimits) -> NamedRun:
 
 
 def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
-    """Return which run a WebSocket's frame comes back to, and its cursor; None: to none.
+    """Return the run and the cursor of a WebSocket's attach frame; None if it is another frame.
 
     Raises:
         InputInvalid: as `named_run`.

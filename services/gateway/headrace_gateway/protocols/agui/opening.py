@@ -1,4 +1,4 @@
-"""Opening runs: new ones, those that go on, and those that a client comes back to."""
+"""Opening the streams of new, continued and existing runs."""
 
 from headrace.log import last_entry
 from headrace.model.events import Json
@@ -19,14 +19,13 @@ from headrace_gateway.services import Services
 async def attach(
     services: Services, call: Call, found: ThreadRun, earlier: list[Json] | None = None
 ) -> Opened:
-    """Return the run as its client is to read it: behind the call's cursor if it has one.
+    """Return the stream of an existing run, after the call's cursor if it has one.
 
-    AG-UI has no such thing; what comes is a stream that its clients read like any other.
-
-    `earlier` are messages of the thread's earlier runs, for a client that has none.
+    AG-UI defines no reconnection; its clients read the result like any other stream. `earlier` are
+    messages of the thread's earlier runs, for a client that has none.
 
     Raises:
-        TaskUnknown, BusUnavailable: the log is gone, or can't be read now.
+        TaskUnknown, BusUnavailable: the log is gone, or cannot be read now.
     """
     feed = await services.feeds.acquire(found.key)
     async with services.feeds.handed_on(feed):
@@ -37,12 +36,12 @@ async def attach(
 
 
 async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | None:
-    """Return the call's cursor; None: it has none, or one of a past that is lost."""
+    """Return the call's cursor; None if it has none, or if the cursor's log is lost."""
     cursor = FrameCursor.parse(call.cursor)
     if cursor is None or cursor.log != feed.log:
         return None
     if cursor.generation > feed.head:
-        # Another gateway's feed may have been ahead of ours.
+        # Another gateway's feed may have been ahead of this one.
         last = await last_entry(services.bus, feed.key)
         if last is None or cursor.generation > last.last_generation:
             return None
@@ -50,7 +49,7 @@ async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | N
 
 
 async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
-    """Tell whether the run is over and `cursor` is at its end.
+    """Return whether the run has ended and `cursor` is at its end.
 
     Raises:
         LogLost, BusUnavailable: as `FeedReader.read_now`.
@@ -68,10 +67,10 @@ async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
 
 
 async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
-    """Return the run that `asked` describes: begun or, with a cursor, come back to.
+    """Start the run that `asked` describes or, with a cursor, reconnect to it.
 
     Raises:
-        RunUnknown: the client has been in it, and it is not kept any more.
+        RunUnknown: the client has read the run, but it is no longer stored.
         CodedError, A2AError, HeadraceError: as `submit` and `attach`.
     """
     if call.cursor and (found := await _known(services, call, asked)) is not None:
@@ -81,7 +80,7 @@ async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
 
 
 async def open_again(services: Services, call: Call, named: NamedRun) -> Opened:
-    """Return a run that has been started; without a run's id, the thread's newest.
+    """Return the stream of an existing run; without a run id, of the thread's newest.
 
     Raises:
         RunUnknown: the caller has no such run.
@@ -96,10 +95,10 @@ async def open_again(services: Services, call: Call, named: NamedRun) -> Opened:
 
 
 async def _known(services: Services, call: Call, asked: RunInput) -> ThreadRun | None:
-    """Return the run that the client's cursor is of; None: it is an older run's, or none.
+    """Return the run if it exists; None if the cursor belongs to another run, or is invalid.
 
     Raises:
-        RunUnknown: the run has been erased. Begun again, its work would be done twice.
+        RunUnknown: the run has been erased. Starting it again would do its work twice.
     """
     thread = RunThread(services, call, asked.thread)
     try:

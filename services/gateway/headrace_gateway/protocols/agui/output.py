@@ -1,4 +1,4 @@
-"""Where the parts of a fold put their events: numbered, timed, and closed again."""
+"""The output of a fold: numbers and times events, and closes open items."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,99 +7,99 @@ from headrace.model.events import Json
 from headrace_gateway.protocols.agui.frame import AguiFrame
 
 type Event = tuple[str, Json]
-"""An AG-UI event's type and its fields."""
+"""Type and fields of an AG-UI event."""
 
 type Key = tuple[str, str]
-"""What kind of item it is and its id as the agent gave it."""
+"""Kind of an item, and its id as given by the agent."""
 
 
 @dataclass(slots=True)
 class OpenItem:
-    """Something that has begun and must end before the run does."""
+    """An item that has started and must end before the run does."""
 
     opening: tuple[Event, ...]
     closing: tuple[Event, ...]
     id: str = ""
-    """Under which the client knows it."""
+    """The id that the client receives."""
     pieces: list[str] = field(default_factory=list)
-    """What has been said in it; shared with the view."""
+    """Content so far; shared with the view."""
     ended: bool = False
 
 
 @dataclass(slots=True)
 class _Sink:
-    """Where the frames of all outputs of one stream go, in one order."""
+    """Collects the frames of all outputs of one stream, in one order."""
 
     frames: list[AguiFrame] = field(default_factory=list)
     generation: int = 0
     number: int = 0
     time: Json = field(default_factory=dict)
     alone: "tuple[Output, Key, OpenItem] | None" = None
-    """The last item begun of which the stream has one at a time, whoever speaks."""
+    """The last item started of which a stream may have only one open, across all outputs."""
 
 
 class Output:
-    """Collects the frames of one generation after the other."""
+    """Collects the frames of successive generations."""
 
     def __init__(self, subagent: str = "", sink: _Sink | None = None) -> None:
-        """Start with nothing said and nothing open; `branch` makes those of subagents."""
+        """Start with no frames and no open items; use `branch` for subagents."""
         self.open: dict[Key, OpenItem] = {}
-        """In the order in which they began."""
+        """Open items, in the order in which they started."""
         self.subagent = subagent
-        """The subagent run that speaks here; empty: the agent itself."""
+        """The subagent run that this output belongs to; empty for the agent itself."""
         self._sink = sink or _Sink()
         self._whose: Json = {"subagentRunId": subagent} if subagent else {}
         self._branches: list[Output] = []
 
     def branch(self, subagent: str) -> "Output":
-        """Return where the subagent run of that id speaks; all it opens is its own."""
+        """Return a separate output for the subagent run with that id."""
         branch = Output(subagent, self._sink)
         self._branches.append(branch)
         return branch
 
     def use(self, name: str) -> str:
-        """Return what ids are claimed for: a subagent's are its own, whatever they are."""
+        """Return the use for claiming ids; each subagent has its own."""
         return f"{name}@{self.subagent}" if self.subagent else name
 
     def at(self, time: int | None) -> None:
-        """Give what follows the time `time`, milliseconds since 1970; None: it has none."""
+        """Set the time of the following events, in milliseconds since 1970; None for no time."""
         self._sink.time = {} if time is None else {"timestamp": time}
 
     def turn_to(self, generation: int) -> None:
-        """Count frames from 0 again, as those of `generation`."""
+        """Number the following frames from 0, as those of `generation`."""
         self._sink.generation, self._sink.number = generation, 0
 
     def emit(self, kind: str, **fields: object) -> None:
-        """Say one event."""
+        """Emit one event."""
         sink = self._sink
-        # Whose an event is, it may say itself: a subagent's own subagent.
+        # Fields may override the subagent run, for events about a subagent's own subagent.
         event = {"type": kind, **sink.time, **self._whose, **fields}
         sink.frames.append(AguiFrame(sink.generation, sink.number, event))
         sink.number += 1
 
     def take(self) -> list[AguiFrame]:
-        """Return what was said since the last call."""
+        """Return the frames emitted since the last call."""
         frames, self._sink.frames = self._sink.frames, []
         return frames
 
     def begin(self, key: Key, item: OpenItem) -> OpenItem:
-        """Say that `item` begins."""
+        """Emit the start of `item`."""
         self.open[key] = item
         self._say(item.opening)
         return item
 
     def begin_alone(self, key: Key, item: OpenItem) -> None:
-        """Say that `item` begins, and before it that the one begun here before it ends.
+        """Emit the start of `item`, after the end of the last item started this way.
 
-        For events that carry no id: a client can tell only one such item at a time from another,
-        and it makes no difference to it which agent of the run speaks.
+        For events without an id, of which a client can track only one item at a time, whichever
+        agent of the run emits it.
         """
         if (before := self._sink.alone) is not None and not before[2].ended:
             before[0].end(before[1])
         self._sink.alone = self, key, self.begin(key, item)
 
     def end(self, key: Key) -> bool:
-        """Say that the item ends, if it is open; return whether it was."""
+        """Emit the end of an item if it is open; return whether it was."""
         item = self.open.pop(key, None)
         if item is None:
             return False
@@ -107,13 +107,13 @@ class Output:
         return True
 
     def end_all(self) -> None:
-        """End what is open, the youngest first, and before it what subagents have open."""
+        """End all open items, newest first; those of subagents come before the own ones."""
         for branch in reversed(self._branches):
             branch.end_all()
         self.end_own()
 
     def end_own(self, but: Key | None = None) -> None:
-        """End what is open here, the youngest first, except `but`; subagents go on."""
+        """End the open items of this output except `but`, newest first; subagents continue."""
         for key in reversed([*self.open]):
             if key != but:
                 self.end(key)

@@ -1,4 +1,4 @@
-"""Each part as AG-UI events, by what its metadata says it is."""
+"""Conversion of parts to AG-UI events, by the type in their metadata."""
 
 from collections.abc import Callable
 
@@ -18,17 +18,17 @@ _CLOSING: tuple[Event, ...] = (("THINKING_TEXT_MESSAGE_END", {}), ("THINKING_END
 
 
 class Thoughts:
-    """Turns the pieces of reasoning into THINKING events."""
+    """Converts pieces of reasoning to THINKING events."""
 
     def __init__(self, output: Output) -> None:
-        """Say them to `output`."""
+        """Emit to `output`."""
         self._output = output
 
     def piece(self, part: Json, block: str) -> None:
-        """Say a piece of `block`, and the block's end where the part says so.
+        """Emit a piece of `block`, and the block's end if the part marks it.
 
         Raises:
-            TypeError: its text is none.
+            TypeError: the text is not a string.
         """
         text = part["text"]
         if not isinstance(text, str):
@@ -60,13 +60,14 @@ _COUNTS = (
     "cacheWriteInputTokens",
 )
 _MOST = 2**53 - 1
-"""Counts above this do not survive JavaScript; a client would refuse the event."""
+"""Largest integer that JavaScript represents exactly; a client would refuse larger counts."""
 
 
 def add_usage(usage: list[Json], more: object) -> None:
     """Add `more`, an AG-UI TokenUsage, to the entry of its provider and model.
 
-    What is no label or count is left out: clients refuse an event with a count that is none.
+    Values that are not labels or counts are omitted, because clients refuse an event with an
+    invalid count.
     """
     if not isinstance(more, dict):
         return
@@ -92,12 +93,12 @@ _ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})
 
 
 class PartEvents:
-    """Says parts, whichever event of the log they come in."""
+    """Converts parts to events, independent of the log event that contains them."""
 
     def __init__(self, output: Output, view: View, *, modern: bool, thinking: bool = False) -> None:
-        """Say them to `output`, for a client that knows 1.0 if `modern`.
+        """Emit to `output`; `modern` means that the client supports AG-UI 1.0.
 
-        `thinking`: it wants THINKING events, and no reasoning.
+        `thinking` selects THINKING events instead of REASONING events.
         """
         self._output, self._view, self._modern = output, view, modern
         self.text = BlockMessages(TEXT, output, view)
@@ -124,12 +125,13 @@ class PartEvents:
         }
 
     def say(self, part: Json, name: str) -> bool:
-        """Say `part`, under `name` unless it names its own block.
+        """Emit `part`, under `name` unless it has its own block id.
 
-        Return False where it is none of these: a file, data, a notice.
+        Returns:
+            False if the part is of no known type: a file, data or a notice.
 
         Raises:
-            ValueError, KeyError, TypeError: it is not what its metadata says.
+            ValueError, KeyError, TypeError: the part does not match its metadata.
         """
         name = parts.block_id(part) or name
         if "text" in part and parts.is_thinking(part):
@@ -155,7 +157,7 @@ class PartEvents:
         self._output.end(("step", _named(part, parts.STEP_NAME, name)))
 
     def _subagent_started(self, part: Json, _name: str) -> None:
-        """Say who goes on: to clients of 0.x as a step."""
+        """Emit the start of a subagent; as a step for clients of 0.x."""
         subagent, name = part["data"]["id"], part["data"]["name"]
         if not self._modern:
             self._begin_step(name)
@@ -192,7 +194,7 @@ def _finished(subagent: str, outcome: str) -> tuple[str, Json]:
 
 
 def is_answer(part: Json) -> bool:
-    """Tell whether the part is answer text: no file, no reasoning, no notice."""
+    """Return whether the part is answer text, not a file, reasoning or a notice."""
     return "text" in part and not part.get("filename") and parts.event_type(part) in _ANSWER
 
 
@@ -202,17 +204,17 @@ def _named(part: Json, key: str, default: str) -> str:
 
 
 def utter(said: PartEvents, message: Json, name: str, *, final: bool) -> None:
-    """Say a message called `name`; where it is the `final` one, notices are answers.
+    """Emit a message called `name`; in the `final` message, notices are answers.
 
     Raises:
-        ValueError, KeyError, TypeError: a part is not what its metadata says.
+        ValueError, KeyError, TypeError: a part does not match its metadata.
     """
     rest = []
     for part in message.get("parts", []):
         if not said.say(part, name):
             rest.append(part)
         elif is_answer(part) and not parts.event_type(part):
-            # Said in one go by an agent that knows no blocks.
+            # The agent does not use blocks, so the part is complete.
             said.text.end(parts.block_id(part) or name)
     notice = "".join(part["text"] for part in rest if _is_notice(part))
     if notice and final:

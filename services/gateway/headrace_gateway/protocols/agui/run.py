@@ -1,4 +1,4 @@
-"""What a run is: the thread it belongs to and what its client sent along, kept in the log."""
+"""A run's thread and its client's input, as stored in the log."""
 
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -8,7 +8,7 @@ from headrace.model.user_content import from_parts
 from headrace_gateway.protocols.agui.extras import RAW, THINKING, asked_for
 
 _FOREIGN = "1.0"
-"""What a client that reads a run begun in another protocol is taken to know."""
+"""Protocol version assumed for a client that reads a run started in another protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,18 @@ class AguiRun:
     id: str
     parent: str | None = None
     version: str | None = None
-    """The protocol version that the client declared; None: it is a 0.x client."""
+    """The protocol version that the client declared; None for a 0.x client."""
     state: Any = None
     messages: list[Json] = field(default_factory=list)
     """The client's messages before the run."""
     raw: bool = False
-    """Whether the client asked for the log's events too."""
+    """Whether the client requested the log's events as RAW events."""
     thinking: bool = False
-    """Whether it asked for THINKING events."""
+    """Whether the client requested THINKING events."""
 
     @property
     def modern(self) -> bool:
-        """Whether the client knows what came with 1.0."""
+        """Whether the client supports the features of 1.0."""
         return self.version is not None and not self.version.startswith("0.")
 
     @classmethod
@@ -62,7 +62,7 @@ def _said(body: Json) -> Json:
 
 
 def _filled(messages: list[Json], said: Json) -> list[Json]:
-    """Return `messages` with the content of the one that is `said`, an A2A Message."""
+    """Return `messages`, with the content of `said`, an A2A Message, filled in."""
     return [
         {**message, "content": from_parts(said["parts"])}
         if message["id"] == said["messageId"] and "content" not in message

@@ -1,8 +1,8 @@
-"""One client's frames of one run, from where its stream begins: the start, a cursor, or now.
+"""One client's frames of one run, from the start of its stream: the run's start, a cursor or now.
 
-A run may be joined at any time, and by clients that have seen it before. What such a stream begins
-with stands under the cursor of the last frame that it accounts for, so whoever is cut off again
-goes on from there.
+Clients may join a run at any time, including clients that have read it before. The opening frames
+of such a stream have the cursor of the last frame that they cover, so that a client can resume from
+there.
 """
 
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ type _Key = tuple[str, str, str]
 
 
 class OpenItems:
-    """Remembers how each item that is open was opened."""
+    """Tracks the opening frame of each open item."""
 
     def __init__(self) -> None:
-        """Begin with nothing open."""
+        """Start with no open items."""
         self._open: dict[_Key, AguiFrame] = {}
 
     def take(self, frame: AguiFrame) -> None:
-        """Take note of what `frame` opens or closes."""
+        """Record what `frame` opens or closes."""
         kind = frame.event["type"]
         if (start := _STARTS.get(kind)) is not None:
             self._open[_key(start, frame)] = frame
@@ -56,52 +56,55 @@ class OpenItems:
             self._open.pop(_key(end, frame), None)
 
     def openings(self) -> list[AguiFrame]:
-        """Return the frames that open it all again, in the order in which it was opened."""
+        """Return the frames that open all open items again, in their original order."""
         return list(self._open.values())
 
 
 def _key(named: tuple[str, str], frame: AguiFrame) -> _Key:
-    """Return what is open. Ids are the run's, but two subagents may have steps of one name."""
+    """Return the item's key. Ids are unique in a run; step names are unique per subagent."""
     kind, field = named
     whose = frame.event.get("subagentRunId", "") if kind == "step" else ""
     return kind, whose, frame.event.get(field, "")
 
 
 class Join(Protocol):
-    """Says which frames of a run one client gets."""
+    """Decides which frames of a run one client gets."""
 
     begun: bool
-    """Whether the client has been given a frame."""
+    """Whether the client has received a frame."""
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
-        """Return what the client gets of the next `frames`, with which `fold` is `through`.
+        """Return the client's part of the next `frames`.
 
-        `through` is the generation of the last event that has been folded.
+        Args:
+            frames: the new frames.
+            fold: the fold after these frames.
+            through: generation of the last folded event.
         """
 
 
 class FromStart:
-    """All of the run, for the client that started it."""
+    """The whole run, for the client that started it."""
 
     begun = False
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:  # noqa: ARG002
-        """Admit everything."""
+        """Return all frames."""
         self.begun = self.begun or bool(frames)
         return frames
 
 
 class AfterCursor:
-    """For a client that kept what it was sent: RUN_STARTED, what is open again, then the rest."""
+    """For a client that kept earlier frames: RUN_STARTED, the open items again, then the rest."""
 
     def __init__(self, cursor: FrameCursor) -> None:
-        """Begin behind `cursor`, a place that the log has."""
+        """Start after `cursor`, a position that the log has."""
         self.begun = False
         self._cursor, self._open = cursor, OpenItems()
         self._started: AguiFrame | None = None
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
-        """Hold frames back up to the cursor; begin with what they left open."""
+        """Withhold frames up to the cursor; then start with the items that they left open."""
         if self.begun:
             return frames
         after = [frame for frame in frames if frame.place > self._cursor.place]
@@ -111,7 +114,7 @@ class AfterCursor:
         if not after and through < self._cursor.generation and not fold.over:
             return []
         self.begun = bool(after) or self._started is not None
-        # A run that is over tells its end again: a stream without one would read as a success.
+        # An ended run repeats its end, because a stream without one would look like a success.
         return [*self._opening(), *(after or (frames[-1:] if fold.over else []))]
 
     def _opening(self) -> list[AguiFrame]:
@@ -121,10 +124,10 @@ class AfterCursor:
 
 
 class AsOfNow:
-    """For a client that has nothing: RUN_STARTED, state, messages, what is open, then the rest."""
+    """For a client without frames: RUN_STARTED, state, messages, open items, then the rest."""
 
     def __init__(self, head: int, earlier: list[Json] | None = None) -> None:
-        """Begin when the fold has reached generation `head`.
+        """Start when the fold has reached generation `head`.
 
         `earlier` are AG-UI messages of the thread's earlier runs.
         """
@@ -135,7 +138,7 @@ class AsOfNow:
         self._last: AguiFrame | None = None
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
-        """Hold frames back up to the head; begin with what they come to."""
+        """Withhold frames up to the head; then start with their result."""
         if self.begun:
             return frames
         for frame in frames:
@@ -163,16 +166,16 @@ class AsOfNow:
 
 
 class RunFrames:
-    """Folds a run and hands out what its client gets."""
+    """Folds a run and returns its client's frames."""
 
     def __init__(self, number: int, join: Join | None = None) -> None:
-        """Fold the run whose input has generation `number`; the stream begins with `join`."""
+        """Fold the run whose input has generation `number`; `join` determines where it starts."""
         self.number = number
         self._fold, self._join = Fold(number), join or FromStart()
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended: nothing follows."""
+        """Whether the run has ended; no frames follow."""
         return self._fold.over
 
     def read(self, entry: Entry) -> list[AguiFrame]:
@@ -181,19 +184,19 @@ class RunFrames:
         return self._join.admit(frames, self._fold, entry.last_generation)
 
     def broken(self, code: str, message: str) -> list[AguiFrame]:
-        """Return the frames that end a stream whose log can be read no further."""
+        """Return the frames that end a stream whose log cannot be read further."""
         frames = self._fold.broken(code, message)
-        # Who has been sent nothing has nothing open.
+        # A client that has received no frames has no open items.
         return frames if self._join.begun else frames[-1:]
 
 
 @dataclass(slots=True)
 class Opened:
-    """A feed and what a client gets of it. Whoever has it must release the feed."""
+    """A feed and one client's frames of it. The holder must release the feed."""
 
     feed: Feed
     log: str
     """The log id."""
     frames: RunFrames
     recovered: bool = True
-    """False: the client's past is lost, and it is told what stands for it."""
+    """False if the client's cursor was lost and the stream replaces it with snapshots."""

@@ -1,4 +1,4 @@
-"""Reading a RunAgentInput: what it asks of an agent, as an A2A message and metadata beside it."""
+"""Reading a RunAgentInput into an A2A message and its metadata."""
 
 import logging
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ _LEGACY_SOURCES = {"data": "data", "url": "url", "id": "file"}
 
 
 def normalised(body: Json) -> tuple[Json, list[str]]:
-    """Return `body` without messages and parts that nobody knows, and the paths of these.
+    """Return `body` without messages and parts of unknown types, and the paths of these.
 
-    What is malformed, not unknown, stays for the models to refuse.
+    Malformed messages stay, for the models to reject.
 
     Raises:
-        InputInvalid: nothing is left of messages, or of a message's content, that were there.
+        InputInvalid: no message, or no part of a message's content, is left.
     """
     messages = body.get("messages")
     if not isinstance(messages, list):
@@ -46,7 +46,7 @@ def normalised(body: Json) -> tuple[Json, list[str]]:
 
 
 def _message(message: Any, path: str, stripped: list[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the message as the models take it; None: it is of a role that nobody knows."""
+    """Return the message in the models' form; None if its role is unknown."""
     if not isinstance(message, dict):
         return message
     role = message.get("role")
@@ -77,13 +77,13 @@ def _part(part: Any, path: str, stripped: list[str]) -> Any:  # noqa: ANN401 - a
 
 
 def _is_known_source(source: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Tell whether the source's kind is known, or is not even said."""
+    """Return whether the source's kind is known or missing."""
     kind = source.get("type") if isinstance(source, dict) else None
     return not isinstance(kind, str) or kind in _SOURCES
 
 
 def _modern(part: Json) -> Json:
-    """Return a 0.x ``binary`` part as the media part that took its place."""
+    """Convert a 0.x ``binary`` part to the media part that replaced it."""
     media_type = part.get("mimeType")
     kind = str(media_type).partition("/")[0]
     field = next((name for name in ("data", "url", "id") if part.get(name)), "data")
@@ -109,43 +109,43 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """A run that a client asks for."""
+    """A run that a client requests."""
 
     thread: str
     run: str
     message: Json
-    """The A2A Message that the agent gets: what the user said last, or the tool results that came
-    after it."""
+    """The A2A Message for the agent: the user's last message, or the tool results that follow it.
+    """
     metadata: Json
-    """Of the input event; see `events.AGUI`."""
+    """Metadata of the input event; see `events.AGUI`."""
     resumes: frozenset[str] = frozenset()
     """Ids of the interrupts that it answers."""
     results: frozenset[str] = frozenset()
-    """Ids of the tool calls whose results it brings."""
+    """Ids of the tool calls whose results it contains."""
 
     @property
     def wishes(self) -> Json:
-        """What the client asks of us, not of the agent: ``forwardedProps.headrace``."""
+        """Options for the gateway, not for the agent: ``forwardedProps.headrace``."""
         props = self.metadata[AGUI].get("forwardedProps")
         ours = props.get("headrace") if isinstance(props, dict) else None
         return ours if isinstance(ours, dict) else {}
 
     @property
     def key(self) -> str:
-        """Under which it is taken in once; no Idempotency-Key of a client has a line break."""
+        """Idempotency key of the run. The line break keeps it distinct from clients' keys."""
         return f"run\n{orjson.dumps([self.thread, self.run]).decode()}"
 
     def fingerprint(self) -> str:
-        """Return a hash of all that it says, however it was written."""
+        """Return a hash of the content, independent of its formatting."""
         said = [self.message, self.metadata]
         return sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @classmethod
     def read(cls, body: bytes, extras: frozenset[str] = frozenset()) -> Self:
-        """Read a request's body; `extras` are what the request asks for beside it.
+        """Parse a request's body; `extras` are options from the rest of the request.
 
         Raises:
-            InputInvalid: it is no RunAgentInput; says which field breaks which rule.
+            InputInvalid: the body is not a RunAgentInput; the message names field and rule.
         """
         given = _parsed(body)
         _check_depth(given)
@@ -199,7 +199,7 @@ def _validated(body: Json) -> Json:
 
 
 def _complaint(error: ValidationError, body: Json) -> str:
-    """Return what is wrong, of several things the one that lies deepest."""
+    """Return the error message; of several errors, the most deeply nested one."""
     found = max(error.errors(include_url=False, include_input=False), key=_depth)
     path, rule = _path(found["loc"], body), found["msg"]
     if found["type"] == "union_tag_not_found":
@@ -218,7 +218,7 @@ def _tag(found: ErrorDetails) -> str:
 
 
 def _path(location: tuple[int | str, ...], body: Json) -> str:
-    """Return where the error is, without the names that the models give to alternatives."""
+    """Return the path of an error, without the names of alternatives that the models add."""
     path: list[str] = []
     place: object = body
     for step in location:
@@ -251,10 +251,10 @@ def _check_each_once(resume: list[Json]) -> None:
 
 
 def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
-    """Return the A2A message, and the messages with the one that it was left without content."""
+    """Return the A2A message, and the messages with its source stripped of its content."""
     last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
     if last is None:
-        # An agent may speak first.
+        # The conversation may start with the agent.
         return _user_message(f"{run}-input", [{"text": ""}]), messages
     if last["role"] == "tool":
         return _user_message(last["id"], _results(messages, last)), messages
@@ -264,7 +264,7 @@ def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
 
 
 def _resumed(resume: list[Json], run: str) -> Json:
-    """Return the answers to interrupts as an A2A message: one part for each."""
+    """Return the answers to interrupts as an A2A message with one part each."""
     return _user_message(f"{run}-resume", [_answer(entry) for entry in resume])
 
 
@@ -276,7 +276,7 @@ def _answer(entry: Json) -> Json:
 
 
 def _results(messages: list[Json], last: Json) -> list[Json]:
-    """Return the tool results that end the conversation, as parts."""
+    """Return the tool results at the end of the conversation, as parts."""
     results: list[Json] = []
     for message in reversed(messages[: messages.index(last) + 1]):
         if message["role"] != "tool":

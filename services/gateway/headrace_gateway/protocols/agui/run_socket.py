@@ -1,9 +1,9 @@
-"""One WebSocket of an AG-UI client: an input in one frame, its run's events out, one per frame.
+"""A WebSocket of an AG-UI client: one input per frame in, one event per frame out.
 
-Several runs may share a socket, one after the other: events do not say which run they are of. An
-input that comes meanwhile waits for its turn. A frame ``{"attach": {"threadId", "runId"?,
-"after"?}}`` comes back to a run instead. Who wants cursors gets ``{"cursor", "event"}`` for each
-event, with ``"recovered": false`` where what came after the client's own is lost.
+Several runs may share a socket, one after the other, because events do not name their run. An input
+that arrives during a run is queued. A frame ``{"attach": {"threadId", "runId"?, "after"?}}``
+reconnects to a run. Clients that request cursors get ``{"cursor", "event"}`` for each event, with
+``"recovered": false`` if the events after the client's cursor are lost.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from headrace_gateway.streaming.renderer import Messages
 from headrace_gateway.streaming.websocket import SocketConnection
 
 MOST_WAITING = 16
-"""Inputs that may wait for their turn on one socket."""
+"""Maximum number of queued inputs on one socket."""
 
 
 class RunSession:
@@ -44,13 +44,13 @@ class RunSession:
         *,
         cursors: bool = False,
     ) -> None:
-        """Answer over `connection`; with `cursors`, tell each event's."""
+        """Answer over `connection`; with `cursors`, send each event's cursor."""
         self._services, self._calls, self._socket = services, calls, socket
         self._connection, self._cursors = connection, cursors
         self._turn = asyncio.Lock()
 
     async def take(self, text: str) -> None:
-        """Let an input wait for its turn."""
+        """Queue an input."""
         if self._connection.jobs > MOST_WAITING:
             self._connection.end(refused(f"{MOST_WAITING} inputs wait for their turn"))
             return
@@ -64,19 +64,19 @@ class RunSession:
         run.add_done_callback(lambda _: held.release())
 
     async def _run(self, body: bytes, held: HeldBody) -> None:
-        """Serve one run; why there is none is told as the protocol tells a failure."""
+        """Serve one run; errors are sent as RUN_ERROR."""
         async with self._turn:
             if self._connection.is_closing:
                 return
             try:
                 permit = self._services.stream_limits.acquire(self._calls.caller)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+            except Exception as error:  # noqa: BLE001 - all errors are reported to the client
                 await self._refuse(error)
                 return
             try:
                 async with self._connection.answering():
                     opened = await self._open(self._services.body_limits.check(body))
-                body = b""  # The run may last.
+                body = b""  # Free the body: the run may take long.
                 held.release()
                 await self._stream(opened)
             except Exception as error:  # noqa: BLE001 - as above
@@ -104,7 +104,7 @@ class RunSession:
     async def _refuse(self, error: Exception) -> None:
         _, code, message, _ = error_answer(error)
         event: Json = {"type": "RUN_ERROR", "message": message, "code": code}
-        # Of no run, nor at any place in its log.
+        # The error belongs to no run, so it has no cursor.
         await self._connection.write([orjson.dumps({"event": event} if self._cursors else event)])
 
     def _message(self, opened: Opened, frame: AguiFrame) -> Json:

@@ -1,6 +1,6 @@
-"""How one run is shown: a fold of the task's log, always with a terminal event.
+"""Rendering of one run: a fold of the task's log that always has a terminal event.
 
-A client takes a stream that just ends for a success, so one that ends early says so.
+Clients take a stream without one for a success, so an early end is sent as RUN_ERROR.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,30 +16,30 @@ from headrace_gateway.streaming.subscription import Subscriptions
 LOG_LOST = "log_lost"
 """Code of RUN_ERROR when the log is gone."""
 DISCONNECTED = "disconnected"
-"""Code of RUN_ERROR when the stream ends early for another reason; the run itself goes on."""
+"""Code of RUN_ERROR when the stream ends early for another reason; the run itself continues."""
 
 _ENDED_EARLY = "the log ended before the run did"
 
 
 class RunRenderer(Renderer):
-    """Shows one run to one client."""
+    """Renders one run for one client."""
 
     __slots__ = ("_encode", "_frames")
 
     def __init__(self, frames: RunFrames, encode: Callable[[list[AguiFrame]], Messages]) -> None:
-        """Show `frames` as `encode` writes them."""
+        """Render `frames` with `encode`."""
         self._frames, self._encode = frames, encode
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - it folds all
-        """Return the next frames."""
+        """Render the next frames."""
         return self._encode([one for block in blocks for one in self._frames.read(block.entry)])
 
     def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - a task may rest before and after
-        """Tell whether the run has ended."""
+        """Return whether the run has ended."""
         return self._frames.over
 
     def ending(self) -> Messages:
-        """Return nothing, or that the log has ended before the run."""
+        """Return RUN_ERROR if the log has ended before the run, otherwise nothing."""
         return () if self._frames.over else self._broken(DISCONNECTED, _ENDED_EARLY)
 
     def interrupted(self, why: Interruption) -> Messages:
@@ -53,7 +53,7 @@ class RunRenderer(Renderer):
 
 
 def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) -> EventStream:
-    """Return the stream of what was opened; takes over the caller's use of its feed."""
+    """Return the stream of an opened run; takes over the caller's use of its feed."""
     log = opened.log
 
     def encode(frames: list[AguiFrame]) -> Messages:

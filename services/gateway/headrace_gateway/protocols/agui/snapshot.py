@@ -1,4 +1,4 @@
-"""What is said as a whole: the state that agent and client share, and all messages."""
+"""Snapshots of the state that agent and client share, and of all messages."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,15 @@ from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import View
 
 _KEEP_OTHER_ACTIVITIES: Json = {"metadata": {"@ag-ui/client": {"authoritativeActivityTypes": []}}}
-"""Asks the official client to keep activities that the snapshot omits: earlier runs' ones, which
-inputs never carry. It would drop them as soon as a snapshot has one activity."""
+"""Makes the official client keep activities that the snapshot omits.
+
+These are activities of earlier runs, which inputs never contain. The client would drop them as soon
+as a snapshot has one activity.
+"""
 
 
 def say_messages(output: Output, view: View) -> None:
-    """Say a snapshot of all messages in `view`."""
+    """Emit a snapshot of all messages in `view`."""
     output.emit("MESSAGES_SNAPSHOT", **messages_snapshot(view))
 
 
@@ -29,21 +32,22 @@ def snapshot_of(messages: list[Json]) -> Json:
 
 
 class StateEvents:
-    """Says STATE events, and keeps what they say."""
+    """Emits STATE events and updates the view."""
 
     def __init__(self, output: Output, view: View) -> None:
-        """Say them to `output`."""
+        """Emit to `output`."""
         self._output, self._view = output, view
 
     def snapshot(self, part: Json, _message: str) -> None:
-        """Say the whole state, which a data part holds."""
+        """Emit the whole state, the content of a data part."""
         self._view.state = part["data"]
         self.say()
 
     def delta(self, part: Json, _message: str) -> None:
-        """Say a change of the state.
+        """Emit a change of the state.
 
-        A client that cannot apply a patch is left behind, so one that does not fit is not said.
+        A client that cannot apply a patch loses track of the state, so a patch that does not fit is
+        not emitted.
 
         Raises:
             ValueError: the patch does not fit the state.
@@ -53,5 +57,5 @@ class StateEvents:
             self._output.emit("STATE_DELTA", delta=part["data"])
 
     def say(self) -> None:
-        """Say what the state is."""
+        """Emit the current state."""
         self._output.emit("STATE_SNAPSHOT", snapshot=self._view.state)

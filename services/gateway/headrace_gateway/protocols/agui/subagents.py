@@ -1,4 +1,4 @@
-"""Delegated work: each child of the task is a subagent run, its own children nested in it."""
+"""Delegated work: each child task is a subagent run; its own children are nested in it."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from headrace_gateway.protocols.agui.snapshot import say_messages
 from headrace_gateway.protocols.agui.view import View
 
 _ITS_OWN = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA, parts.MESSAGES_SNAPSHOT})
-"""What a child shares with nobody's user interface."""
+"""Parts of a child that the clients of its parent do not receive."""
 _USE = "subagent"
 _ERRORS = {
     FAILED: ("failed", "the agent failed"),
@@ -27,46 +27,46 @@ _STEP = "step"
 
 @dataclass(slots=True)
 class _Subagent:
-    """One child, open or over; one that goes on with an answer is another."""
+    """One run of a child; a child that continues after an answer gets another one."""
 
     id: str
-    """The task's, or one made of it."""
+    """The task's id, with the run's number appended from the second run on."""
     parent: str
-    """The task of the child whose child it is; empty: the run's own."""
+    """Task of the child that delegated to this one; empty for the run's own children."""
     agent: str
     step: str
-    """Its name for clients that know no subagents."""
+    """Step name for clients that do not support subagents."""
     output: Output
     parts: PartEvents
     item: OpenItem = field(default_factory=lambda: OpenItem((), ()))
-    """What is open as long as it is."""
+    """Item that is open while the child runs."""
     number: int = 1
-    """Counts the runs of the same task."""
+    """Number of this run of the task."""
     is_over: bool = False
     waits: bool = False
-    """Whether it is over because it asked something."""
+    """Whether it has ended because it asked for input."""
     is_answered: bool = False
-    """Whether its parent has answered that since."""
+    """Whether its parent has since answered."""
     began: dict[str, int] = field(default_factory=dict)
-    """Its messages, and the generation of its own log in which each began."""
+    """Generation of the child's log in which each of its messages started."""
 
 
 class Subagents:
-    """Says SUBAGENT events, and in them what children said.
+    """Emits SUBAGENT events, and the output of children within them.
 
-    Clients that know only 0.x are told of a step for each child, and nothing that it said.
+    Clients of 0.x get a step for each child, without its output.
     """
 
     def __init__(self, output: Output, view: View, run: AguiRun) -> None:
-        """Say them to `output`, for the client of `run`."""
+        """Emit to `output`, for the client of `run`."""
         self._output, self._view, self._run = output, view, run
         self._known: dict[str, _Subagent] = {}
 
     def say(self, update: Json, status: Json, generation: int) -> None:
-        """Say what an event marked with `update` says of a child, or of a child's child.
+        """Emit an event about a child, or a child's child, which `update` identifies.
 
         Raises:
-            ValueError, KeyError, TypeError: it is not of the shape it claims.
+            ValueError, KeyError, TypeError: the event is malformed.
         """
         parent, innermost = "", update
         while isinstance(inner := innermost.get("child"), dict):
@@ -78,7 +78,7 @@ class Subagents:
             self._say(child, innermost, status.get("message"), generation)
 
     def _met(self, update: Json, parent: str) -> _Subagent:
-        """Return whom `update` is about: another than before where it goes on with an answer."""
+        """Return the child that `update` is about; a new one if it continues after an answer."""
         task, name = update["task"], update.get("agent") or "agent"
         if not isinstance(task, str) or not isinstance(name, str):
             raise TypeError("a child's task and agent are strings")
@@ -93,7 +93,7 @@ class Subagents:
         return known
 
     def _goes_on(self, task: str, child: _Subagent) -> _Subagent:
-        """Begin a further run of `child`: the id of a run that has ended is not used again."""
+        """Start another run of `child`; ids of ended runs are not reused."""
         number = child.number + 1
         further = self._begin(f"{task}.{number}", child.agent, child.parent)
         further.number = number
@@ -114,13 +114,13 @@ class Subagents:
             self._end(child, state, _text(message or {}))
 
     def _note(self, child: _Subagent, generation: int) -> None:
-        """Note which messages the child began in `generation` of its log."""
+        """Record which messages the child started in `generation` of its log."""
         for key, held in self._view.messages.items():
             if held.subagent == child.id:
                 child.began.setdefault(key, generation)
 
     def _begins_again(self, child: _Subagent, update: Json) -> None:
-        """Take back what the child said in an attempt that is replaced, but had not saved."""
+        """Retract what a replaced attempt of the child emitted after its last checkpoint."""
         child.output.end_own(but=(_USE, child.id))
         child.output.emit("CUSTOM", name=ATTEMPT_NAME, value={"attempt": update["attempt"]})
         after = update.get("discardedAfter")
@@ -140,7 +140,7 @@ class Subagents:
             host = self._known.get(parent)
             nested = {"parentSubagentRunId": host.id} if host else {}
             opening = ("SUBAGENT_STARTED", {"subagentRunId": run, "name": name, **nested})
-            # Should the run end first, nothing more is known of it.
+            # If the run ends first, the child's outcome is unknown and it counts as canceled.
             child.item = OpenItem((opening,), (_error(run, *_ERRORS[CANCELED]),))
             output.begin((_USE, run), child.item)
         else:

@@ -1,7 +1,7 @@
-"""Taking a run in: as a task of its own, as the answer that a task waits for, or as sent again.
+"""Submission of a run: as a new task, as the answer to a waiting task, or as a repeated request.
 
-A run is taken in once by its thread and id, however often and wherever it is sent: clients, proxies
-and browsers repeat a request whose answer they have not seen.
+A run is accepted once per thread and id, however often it is sent and to whichever gateway:
+clients, proxies and browsers repeat a request whose answer they have not received.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from headrace_gateway.tasks.terms import check_parts, terms
 async def submit(services: Services, call: Call, asked: RunInput) -> Accepted:
     """Accept the run that `asked` describes, or find it accepted; the caller releases its feed.
 
-    What resumes an interrupt, or answers tool calls that a task waits for, goes on with the task.
+    A run that resumes an interrupt or answers pending tool calls continues the waiting task.
 
     Raises:
-        RunIdReused: the thread's run of that id is another one.
-        RunUnknown: it has been accepted before, and is not kept any more.
-        ResumeMismatch: it resumes what does not wait.
-        ThreadBusy: the agent is at work in the thread, and takes nothing else meanwhile.
+        RunIdReused: the thread has a different run with that id.
+        RunUnknown: the run was accepted before and is no longer stored.
+        ResumeMismatch: the interrupts that it resumes are not open.
+        ThreadBusy: the agent is running in the thread and accepts no other run until it ends.
         A2AError, HeadraceError: as `check_parts`, `Idempotency.start` and `Idempotency.follow_up`.
     """
     _check_taken(call, asked)
@@ -61,7 +61,7 @@ async def _submit(services: Services, call: Call, asked: RunInput, request: Keye
     try:
         task = await answered(services, call, asked)
     except ResumeMismatch:
-        # What it resumes waits no more once it has been resumed, by this very run perhaps.
+        # The interrupts may be closed because this very run has already resumed them.
         if (again := await idempotency.again(request)) is None:
             raise
         return again
@@ -69,7 +69,7 @@ async def _submit(services: Services, call: Call, asked: RunInput, request: Keye
         follow_up = FollowUp(task, asked.message, asked.thread, metadata)
         return await idempotency.follow_up(request, follow_up)
     if busy := await _at_work(RunThread(services, call, asked.thread)):
-        # It may be this very run that is at work, and that is in nobody's way.
+        # The active run may be this very run, sent again.
         if (again := await idempotency.again(request)) is not None:
             return again
         if ahead := await _made_way(services, call, asked.thread, busy):
@@ -78,12 +78,12 @@ async def _submit(services: Services, call: Call, asked: RunInput, request: Keye
 
 
 async def _made_way(services: Services, call: Call, thread: str, busy: list[str]) -> list[str]:
-    """Return which of the `busy` tasks a run that begins now is to wait for.
+    """Return which of the `busy` tasks a new run must wait for.
 
-    What an interrupting agent is at work on has been canceled, and is none of them.
+    An interrupting agent's tasks are canceled and not in the list.
 
     Raises:
-        ThreadBusy: the agent is at work in the thread, and takes nothing else meanwhile.
+        ThreadBusy: the agent is running in the thread and accepts no other run until it ends.
         StateUnavailable, BusUnavailable: try again.
     """
     if call.card.follow_ups == "reject":
@@ -97,12 +97,12 @@ async def _made_way(services: Services, call: Call, thread: str, busy: list[str]
 
 
 _MOST = 100
-"""Tasks in each state that are looked at: the newest ones, which wait for older ones themselves."""
+"""Maximum tasks read per state: the newest ones, which themselves wait for older ones."""
 
 
 async def _at_work(thread: RunThread) -> list[str]:
     waiting, working = await asyncio.gather(_of(thread, SUBMITTED), _of(thread, WORKING))
-    # One that is begun in between is in both lists.
+    # A task that starts between the two queries is in both lists.
     return list(dict.fromkeys(chain(working, waiting)))
 
 
@@ -111,10 +111,10 @@ async def _of(thread: RunThread, status: str) -> list[str]:
 
 
 def _check_taken(call: Call, asked: RunInput) -> None:
-    """Return if the agent takes what the user said; answers to its own questions it takes.
+    """Check that the agent accepts the parts of the message; answers to its interrupts always pass.
 
     Raises:
-        ContentTypeNotSupportedError: it does not.
+        ContentTypeNotSupportedError: it does not accept a part.
     """
     if asked.resumes:
         return
@@ -127,16 +127,16 @@ class WaitingTask:
 
     task: str
     interrupts: frozenset[str]
-    """Ids of what it asks."""
+    """Ids of its open interrupts."""
     pending: frozenset[str]
-    """Ids of the tool calls that the client is to carry out."""
+    """Ids of the tool calls that the client must carry out."""
 
 
 async def answered(services: Services, call: Call, asked: RunInput) -> str | None:
-    """Return the id of the task that `asked` goes on with; None: it begins one.
+    """Return the id of the task that `asked` continues; None if it starts a new one.
 
     Raises:
-        ResumeMismatch: it resumes what does not wait, or not all of it.
+        ResumeMismatch: the interrupts are not open, or not all open ones are answered.
         StateUnavailable, BusUnavailable: try again.
     """
     if not asked.resumes and not asked.results:

@@ -1,6 +1,6 @@
-"""The runs of a thread: those of every task in its context, found by what they are called.
+"""The runs of a thread: those of every task in its context.
 
-Task state knows which tasks a thread has; what each run is called stands in the tasks' logs.
+Task state lists a thread's tasks; the run ids are in the tasks' logs.
 """
 
 from collections.abc import AsyncIterator
@@ -19,33 +19,33 @@ from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 
 RECENT = 50
-"""Tasks of a thread that are looked at for its newest run, and for its history: the last ones."""
+"""Maximum tasks read for a thread's newest run and for its history: the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRun:
-    """One run of a thread, and where its log is."""
+    """One run of a thread, and its log."""
 
     key: TaskKey
     log: str
     number: int
     run: AguiRun
     time: str
-    """When its input was stored, RFC 3339."""
+    """Time when its input was stored, RFC 3339."""
 
 
 class RunThread:
     """One thread of a caller with an agent."""
 
     def __init__(self, services: Services, call: Call, thread: str) -> None:
-        """Look at the thread of that id."""
+        """Read the thread with that id."""
         self._services, self._call, self._thread = services, call, thread
 
     async def find(self, run: str) -> ThreadRun:
-        """Return the run of that id, the newest if it was used again.
+        """Return the run with that id; the newest if the id was reused.
 
         Raises:
-            RunUnknown: the thread has no such run, or not any more.
+            RunUnknown: the thread has no such run, or no longer.
             StateUnavailable, BusUnavailable: try again.
         """
         async for task in self.tasks():
@@ -55,7 +55,7 @@ class RunThread:
         raise RunUnknown(f"thread {self._thread} has no run {run}")
 
     async def newest(self) -> ThreadRun:
-        """Return the run that began last.
+        """Return the run that started last.
 
         Raises:
             RunUnknown, StateUnavailable, BusUnavailable: as `find`.
@@ -66,14 +66,14 @@ class RunThread:
         return runs[-1]
 
     async def runs(self) -> list[ThreadRun]:
-        """Return the runs of the thread's last tasks, the oldest first."""
+        """Return the runs of the thread's latest tasks, oldest first."""
         found: list[ThreadRun] = []
         async for task in self.tasks(RECENT):
             found += await self._runs_of(task)
         return sorted(found, key=lambda one: (one.time, one.key.task, one.number))
 
     async def entries(self, run: ThreadRun) -> list[Entry]:
-        """Return the entries of the run's task from its input on, as far as the log goes now."""
+        """Return the current entries of the run's task, from the run's input on."""
         last = await last_entry(self._services.bus, run.key)
         if last is None:
             return []

@@ -1,4 +1,4 @@
-"""Tool calls and their results: a call ends with its arguments, its result comes when it comes."""
+"""Tool calls and their results: a call ends with its arguments, its result may come later."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ KIND = "call"
 
 
 class ToolCalls:
-    """Turns tool parts into TOOL_CALL events."""
+    """Converts tool parts to TOOL_CALL events."""
 
     def __init__(self, output: Output, view: View, text: BlockMessages, *, modern: bool) -> None:
-        """Say them to `output`; `modern` clients know metadata on messages."""
+        """Emit to `output`; `modern` clients support metadata on messages."""
         self._output, self._view, self._text = output, view, text
         self._modern = modern
 
     def part(self, part: Json, message: str) -> None:
-        """Say a call, a piece of one's arguments, or a result; `message` names it if nothing does.
+        """Emit a call, a piece of its arguments, or a result; `message` is the fallback call id.
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: the part is none of these.
         """
         if (result := parts.tool_result(part)) is not None:
             self._result(result._replace(id=self._known_as(result.id)))
@@ -38,10 +38,11 @@ class ToolCalls:
             raise ValueError("neither call nor result")
 
     def _known_as(self, call: str) -> str:
-        """Return the id by which a client knows the agent's call.
+        """Return the client's id of the agent's call.
 
-        Some models count their calls, so two subagents may make a call of one id; nobody but they
-        themselves answers these, and the agent's own ids, which clients answer, stay.
+        Some models number their calls, so two subagents may use the same id. Ids of subagents are
+        made unique, because only the subagents answer these calls. The agent's own ids stay,
+        because clients answer them.
         """
         return f"{call}@{self._output.subagent}" if self._output.subagent else call
 
@@ -71,7 +72,7 @@ class ToolCalls:
             self._output.emit("TOOL_CALL_ARGS", toolCallId=item.id, delta=delta)
 
     def _open(self, call: str, name: str) -> OpenItem | None:
-        """Return the call, begun if it is new; None: it is complete, nothing can be added."""
+        """Return the call, started if it is new; None if it is already complete."""
         item = self._output.open.get((KIND, call))
         if item is None and self._view.caller_of(call) is None:
             item = self._begin(ToolCallSoFar(call, name))
@@ -90,10 +91,10 @@ class ToolCalls:
         return self._output.begin((KIND, call.id), item)
 
     def _parent(self, call: str) -> str:
-        """Return the message that makes the call: the open text, or an empty one made for it.
+        """Return the message that makes the call: the open text, or an empty message for it.
 
-        Calls in a row share the empty one, as the calls of one turn do: a model that is shown the
-        conversation again wants them in one message, with the results behind it.
+        Consecutive calls share the empty message, as the calls of one turn do: a model that reads
+        the conversation again needs them in one message, followed by the results.
         """
         for (kind, _), item in reversed(self._output.open.items()):
             if kind == TEXT.use:
@@ -142,7 +143,7 @@ class ToolCalls:
 
 
 def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return `value` as a client shows it: text as it is, all else as JSON."""
+    """Return `value` as a client shows it: text unchanged, other values as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,6 +1,6 @@
-"""What a client that read the stream so far holds: its messages, its state, what was used.
+"""The state of a client that has read the stream so far: messages, state and usage.
 
-A fold needs it to take output back: a client can be told only what remains.
+A fold needs it to retract output, because a client can only be sent what remains.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,15 +17,15 @@ class Given:
     subagent: ClassVar[str] = ""
 
     def calls_tool(self, call: str) -> bool:
-        """Tell whether the message made the tool call of that id."""
+        """Return whether the message made the tool call with that id."""
         return any(made["id"] == call for made in self.message.get("toolCalls") or [])
 
     def shown(self) -> Json:
-        """Return it as it came."""
+        """Return the message unchanged."""
         return self.message
 
     def copy(self) -> Self:
-        """Return itself: it never changes."""
+        """Return the message itself, which never changes."""
         return self
 
 
@@ -40,33 +40,33 @@ class ToolCallSoFar:
     encrypted: str | None = None
 
     def shown(self) -> Json:
-        """Return AG-UI's ToolCall."""
+        """Return the AG-UI ToolCall."""
         function = {"name": self.name, "arguments": "".join(self.arguments)}
         return _sealed({"id": self.id, "type": "function", "function": function}, self.encrypted)
 
     def copy(self) -> Self:
-        """Return one that grows apart from this."""
+        """Return an independent copy."""
         return replace(self, arguments=_joined(self.arguments))
 
 
 @dataclass(slots=True)
 class Answered:
-    """A tool's result."""
+    """The result of a tool."""
 
     id: str
     call: str
     content: str
     metadata: Json
     subagent: str = ""
-    """The subagent run that said it; empty: the agent itself. So with the others."""
+    """The subagent run that emitted it; empty for the agent itself, as in the classes below."""
 
     def shown(self) -> Json:
-        """Return AG-UI's ToolMessage."""
+        """Return the AG-UI ToolMessage."""
         shown = {"id": self.id, "role": "tool", "toolCallId": self.call, "content": self.content}
         return _by(shown | self.metadata, self.subagent)
 
     def copy(self) -> Self:
-        """Return itself: a result never grows."""
+        """Return the result itself, which never changes."""
         return self
 
 
@@ -82,29 +82,29 @@ class Spoken:
     subagent: str = ""
 
     def call(self, call: str) -> ToolCallSoFar | None:
-        """Return the tool call of that id, if this message made it."""
+        """Return the tool call with that id, if this message made it."""
         return next((made for made in self.calls if made.id == call), None)
 
     def calls_tool(self, call: str) -> bool:
-        """Tell whether this message made the tool call of that id."""
+        """Return whether this message made the tool call with that id."""
         return self.call(call) is not None
 
     def shown(self) -> Json:
-        """Return AG-UI's AssistantMessage or ReasoningMessage."""
+        """Return the AG-UI AssistantMessage or ReasoningMessage."""
         shown: Json = {"id": self.id, "role": self.role, "content": "".join(self.chunks)}
         if self.calls:
             shown["toolCalls"] = [call.shown() for call in self.calls]
         return _by(_sealed(shown, self.encrypted), self.subagent)
 
     def copy(self) -> Self:
-        """Return one that grows apart from this."""
+        """Return an independent copy."""
         calls = [call.copy() for call in self.calls]
         return replace(self, chunks=_joined(self.chunks), calls=calls)
 
 
 @dataclass(slots=True)
 class HeldActivity:
-    """Structured content that is no chat message."""
+    """Structured content that is not a chat message."""
 
     id: str
     type: str
@@ -113,12 +113,12 @@ class HeldActivity:
     subagent: str = ""
 
     def shown(self) -> Json:
-        """Return AG-UI's ActivityMessage."""
+        """Return the AG-UI ActivityMessage."""
         shown = {"id": self.id, "role": "activity", "activityType": self.type}
         return _by({**shown, "content": self.content}, self.subagent)
 
     def copy(self) -> Self:
-        """Return one that changes apart from this."""
+        """Return an independent copy."""
         return replace(self)
 
 
@@ -134,7 +134,7 @@ def _by(shown: Json, subagent: str) -> Json:
 
 
 def _joined(pieces: list[str]) -> list[str]:
-    """Return a copy in one piece, and join the original: the next copy is cheap."""
+    """Join the pieces in place and return a copy, so that the next copy is cheap."""
     pieces[:] = ["".join(pieces)]
     return pieces.copy()
 
@@ -150,7 +150,7 @@ class View:
     usage: list[Json] = field(default_factory=list)
     """AG-UI TokenUsage, one per provider and model."""
     ids: dict[str, str] = field(default_factory=dict)
-    """Every message id ever used, and for what."""
+    """Every message id ever used, with its use."""
 
     @classmethod
     def at_start(cls, messages: list[Json], state: Any) -> Self:  # noqa: ANN401 - any JSON value
@@ -159,25 +159,25 @@ class View:
         return cls(state, given, ids=dict.fromkeys(given, "given"))
 
     def find(self, use: str, wanted: str) -> str:
-        """Return the message id for what `use` calls `wanted`: just that, unless it is taken.
+        """Return the message id for `wanted` in `use`: `wanted` itself, unless another use has it.
 
-        A client finds messages by their ids alone, so an id may name one thing only.
+        Clients find messages by id alone, so ids must be unique across uses.
         """
         while self.ids.get(wanted, use) != use:
             wanted = f"{wanted}-{use}"
         return wanted
 
     def claim(self, use: str, wanted: str) -> str:
-        """Take the id that `find` returns, for good."""
+        """Reserve the id that `find` returns."""
         message = self.find(use, wanted)
         self.ids[message] = use
         return message
 
     def spoken(self, message: str) -> Spoken:
-        """Return the text or reasoning message of that id.
+        """Return the text or reasoning message with that id.
 
         Raises:
-            KeyError: there is none.
+            KeyError: it does not exist.
         """
         held = self.messages.get(message)
         if not isinstance(held, Spoken):
@@ -185,14 +185,14 @@ class View:
         return held
 
     def caller_of(self, call: str) -> Given | Spoken | None:
-        """Return the message that made the tool call `call`: of several, the client's first."""
+        """Return the message that made the tool call `call`; of several, the first in order."""
         for held in self.messages.values():
             if isinstance(held, Given | Spoken) and held.calls_tool(call):
                 return held
         return None
 
     def answer(self, answered: Answered) -> None:
-        """Put a result where clients put it: behind its call and what stands there already."""
+        """Insert a result where clients do: after its call and the results that follow it."""
         caller = self.caller_of(answered.call)
         held = list(self.messages.values())
         at = held.index(caller) + 1 if caller is not None else len(held)
@@ -202,19 +202,19 @@ class View:
         self.messages = dict([*items[:at], (answered.id, answered), *items[at:]])
 
     def shown(self) -> list[Json]:
-        """Return all messages as AG-UI has them."""
+        """Return all messages in AG-UI's format."""
         return [held.shown() for held in self.messages.values()]
 
     def saved(self) -> Self:
-        """Return a copy that stays as it is."""
+        """Return an independent copy."""
         messages = {key: held.copy() for key, held in self.messages.items()}
         return replace(self, messages=messages, usage=[*self.usage], ids={**self.ids})
 
     def restore(self, saved: Self) -> None:
-        """Be as `saved` again, except that ids stay used.
+        """Restore `saved`, except that used ids stay reserved.
 
-        What is there again goes by its own use: the agent's snapshot of the conversation may have
-        given its id to something else since.
+        Restored messages get their own uses back: a snapshot of the agent may have reassigned their
+        ids.
         """
         again = saved.saved()
         self.state, self.messages, self.usage = again.state, again.messages, again.usage

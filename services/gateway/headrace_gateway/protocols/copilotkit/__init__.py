@@ -1,1 +1,1 @@
-"""CopilotKit's runtime, as its React client expects it: no Node server stands in between."""
+"""CopilotKit's runtime API, which its React client uses without a Node server."""

@@ -1,4 +1,4 @@
-"""CopilotKit's single endpoint: what is asked, and the body it is asked with, stand in the body."""
+"""CopilotKit's single endpoint, whose request body contains the method, its parameters and body."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,21 +14,21 @@ from headrace_gateway.server.body import RULE
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRequest:
-    """One thing asked for."""
+    """One request to the single endpoint."""
 
     method: str
     """``info``, ``agent/run``, ``agent/connect`` or ``agent/stop``."""
     agent: str | None
     thread: str | None
     body: bytes
-    """Of the request that it stands for."""
+    """Body of the wrapped request."""
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """Read a request's body.
+        """Parse a request body.
 
         Raises:
-            InputInvalid: it is none; says which field breaks which rule.
+            InputInvalid: the body is invalid; the message names the field and the rule.
         """
         said = _object(body, "the body")
         method = _text(said, "method", "")
@@ -44,21 +44,21 @@ class RuntimeRequest:
         try:
             return cls(method, agent, thread, b"" if inner is None else orjson.dumps(inner))
         except orjson.JSONEncodeError:
-            # It was read, so it is JSON: orjson reads deeper than it writes.
+            # orjson parses deeper nesting than it can serialize.
             raise InputInvalid(f"body: {RULE}") from None
 
     @staticmethod
     def run_of(body: bytes) -> str | None:
-        """Return the ``runId`` that a request to stop names; None: the newest.
+        """Return the ``runId`` in the body of a stop request; None means the newest run.
 
         Raises:
-            InputInvalid: it is not said as it should be.
+            InputInvalid: the body is not a JSON object, or ``runId`` is not a non-empty string.
         """
         return _text(_object(body, "the body"), "runId", "")
 
 
 def unwrapped(request: Request, envelope: RuntimeRequest) -> Request:
-    """Return the request that the envelope stands for."""
+    """Return the request that the envelope wraps."""
     named = {"agent": envelope.agent, "thread": envelope.thread}
     path = {key: value for key, value in named.items() if value is not None}
     body: list[bytes] = [envelope.body]

@@ -1,6 +1,6 @@
-"""Where CopilotKit's client finds the agents, runs them, comes back to threads and stops runs.
+"""CopilotKit's runtime routes: list agents, start runs, reconnect to threads, stop runs.
 
-Facts from @copilotkit/core 1.75, which speaks to one URL per thing it asks, or to one for all.
+Based on @copilotkit/core 1.75, which uses either one URL per method or a single URL for all.
 """
 
 from importlib.metadata import version
@@ -29,19 +29,19 @@ from headrace_gateway.streaming.sse import EVENT_STREAM
 
 
 class Runs(Protocol):
-    """AG-UI's runs, to which requests are handed on."""
+    """The AG-UI operations that the routes delegate to."""
 
     async def run(self, request: Request) -> ASGIApp:
-        """Start the run that the body asks for and return its stream."""
+        """Start the run that the body describes and return its stream."""
 
     async def resumed(self, request: Request) -> ASGIApp | None:
-        """Return the stream of the newest run of the body's thread; None: there is no run of it."""
+        """Return the stream of the newest run in the body's thread, or None if it has no runs."""
 
     async def stopped(self, request: Request, thread: str, run: str | None) -> bool:
-        """Stop a thread's run, or its newest; return False if none went on."""
+        """Stop the given run, or the thread's newest; return False if it was not running."""
 
     def capabilities_of(self, card: AgentCard) -> Json:
-        """Return what an agent can do, in AG-UI's words."""
+        """Return an agent's capabilities in AG-UI's format."""
 
 
 def _content(failure: ErrorAnswer) -> Json:
@@ -51,7 +51,7 @@ def _content(failure: ErrorAnswer) -> Json:
 BASE = "/copilotkit"
 
 DEFAULT = "default"
-"""The agent that CopilotKit's client asks for if it is told no name: the fleet's default one."""
+"""Agent name that CopilotKit's client uses by default; resolves to the fleet's default agent."""
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _WITHOUT: Json = {
@@ -68,11 +68,11 @@ _WITHOUT: Json = {
         "realtimeMetadata": False,
     },
 }
-"""What the client is told that it need not try."""
+"""Runtime features reported to the client as unsupported."""
 
 
 class CopilotRuntime:
-    """Answers CopilotKit's client from the fleet's AG-UI runs."""
+    """Serves CopilotKit's client with the fleet's AG-UI runs."""
 
     def __init__(self, services: Services, runs: Runs) -> None:
         """Serve `runs` over `services`."""
@@ -103,7 +103,7 @@ class CopilotRuntime:
         return answer
 
     async def info(self, request: Request) -> Response:
-        """Tell of every agent."""
+        """Return the description of every agent."""
         self._services.callers.reader_of(request.headers)
         cards = {card.name: card for card in self._services.directory.cards()}
         default = cards.get(self._services.default_agent)
@@ -122,7 +122,7 @@ class CopilotRuntime:
         return json_response(content, headers=_NO_STORE)
 
     async def run(self, request: Request) -> ASGIApp:
-        """Start a run; its body is a RunAgentInput.
+        """Start a run; the body is a RunAgentInput.
 
         Raises:
             CodedError, A2AError, HeadraceError: as `Runs.run`.
@@ -130,9 +130,9 @@ class CopilotRuntime:
         return await self._runs.run(self._named(request))
 
     async def connect(self, request: Request) -> ASGIApp:
-        """Return what a thread has come to and how it goes on; of a thread without runs, nothing.
+        """Return a thread's content and further events; empty for a thread without runs.
 
-        The body is a RunAgentInput whose run does not exist: the thread is what counts.
+        The body is a RunAgentInput. Only its thread is used; its run does not exist.
 
         Raises:
             CodedError, HeadraceError: as `Runs.resumed`.
@@ -141,7 +141,7 @@ class CopilotRuntime:
         return stream or Response(b"", media_type=EVENT_STREAM, headers=_NO_STORE)
 
     async def stop(self, request: Request) -> ASGIApp:
-        """Stop the thread's newest run, or the one that the body names.
+        """Stop the run named in the body, or the thread's newest run.
 
         Raises:
             CodedError, HeadraceError: as `Runs.stopped`.
@@ -156,10 +156,10 @@ class CopilotRuntime:
         return json_response(said, headers=_NO_STORE)
 
     async def one_for_all(self, request: Request) -> ASGIApp:
-        """Answer an envelope that says what is asked: ``{"method", "params", "body"}``.
+        """Handle an envelope: ``{"method", "params", "body"}``.
 
         Raises:
-            CodedError, A2AError, HeadraceError: as what it asks for.
+            CodedError, A2AError, HeadraceError: as the wrapped request.
         """
         check_body_type(request)
         envelope = RuntimeRequest.read(await read_body(request, self._services.body_limits))
@@ -181,7 +181,7 @@ class CopilotRuntime:
         return RuntimeRequest.run_of(body) if body.strip() else None
 
     def _named(self, request: Request) -> Request:
-        """Return the request, for the default agent if it names CopilotKit's default."""
+        """Replace CopilotKit's default agent name with the fleet's default agent."""
         known = self._services.directory.card(DEFAULT)
         if request.path_params.get("agent") == DEFAULT and known is None:
             request.path_params["agent"] = self._services.default_agent

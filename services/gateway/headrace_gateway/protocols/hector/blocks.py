@@ -1,4 +1,4 @@
-"""What is open in a stream: blocks of content and of thinking, tool calls."""
+"""Items that are open in a stream: content blocks, thinking blocks and tool calls."""
 
 from collections.abc import Callable
 
@@ -9,27 +9,27 @@ from headrace.model.events import Json
 from headrace_gateway.protocols.hector.tool_calls import parsed
 
 type Emit = Callable[..., None]
-"""Emits an event of a name, with its payload's fields."""
+"""Emits an event by name, with the fields of its payload."""
 
 CONTENT, THINKING = "content_block", "thinking"
 _IDS = {CONTENT: "blockId", THINKING: "thinkingId"}
 
 
 class OpenBlocks:
-    """Opens blocks with their first piece and closes them in order."""
+    """Opens each block with its first piece and closes blocks in order."""
 
     def __init__(self, emit: Emit) -> None:
-        """Begin with nothing open."""
+        """Start with no open blocks."""
         self._emit = emit
         self._open: dict[tuple[str, str], str] = {}
         self._indices = set[int]()
 
     def renumber(self) -> None:
-        """Begin a message: its blocks are numbered from 0."""
+        """Start a message: number its blocks from 0."""
         self._indices = set[int]()
 
     def say(self, part: Json, block: str) -> None:
-        """Emit a piece of a content block, or of thinking where the part is that."""
+        """Emit a piece of a content block or, for a thinking part, of a thinking block."""
         is_thought = parts.is_thinking(part)
         family, shown = THINKING if is_thought else CONTENT, _shown(part)
         named = {_IDS[family]: block}
@@ -44,26 +44,26 @@ class OpenBlocks:
             self.close(family, block, signature=parts.encrypted_value(part) if is_thought else "")
 
     def whole(self, part: Json, block: str) -> None:
-        """Emit a block that comes in one piece."""
+        """Emit a block that consists of one piece."""
         self.say(part, block)
         family = THINKING if parts.is_thinking(part) else CONTENT
         signature = parts.encrypted_value(part) if family == THINKING else ""
         self.close(family, block, signature=signature)
 
     def close(self, family: str, block: str, *, signature: str = "") -> None:
-        """Close a block, if it is open."""
+        """Close a block if it is open."""
         if self._open.pop((family, block), None) is not None:
             self._emit(f"{family}_stop", **{_IDS[family]: block}, signature=signature)
 
     def close_all(self) -> None:
-        """Close what is open, the oldest first."""
+        """Close all open blocks, oldest first."""
         for family, block in list(self._open):
             self.close(family, block)
 
     def _index(self, part: Json, *, is_thought: bool) -> int:
-        """Return the index that the part states, or the next one: each is one block's.
+        """Return the index that the part states, or the next free one; indices are unique.
 
-        Thinking that states none takes none: its events tell none.
+        Thinking without a stated index uses none, because its events carry no index.
         """
         stated = parts.block_index(part)
         if parts.metadata_of(part, parts.BLOCK_INDEX) is None:
@@ -77,15 +77,15 @@ class OpenBlocks:
 
 
 class OpenToolCalls:
-    """Emits tool calls: begun, their arguments piece by piece, their results."""
+    """Emits tool calls: start, argument pieces and results."""
 
     def __init__(self, emit: Emit) -> None:
-        """Begin without calls."""
+        """Start with no calls."""
         self._emit = emit
         self._arguments: dict[str, list[str]] = {}
 
     def say(self, part: Json, name: str) -> None:
-        """Emit what a tool part says; `name` identifies a call that has no id."""
+        """Emit the events of a tool part; `name` identifies a call that has no id."""
         if (result := parts.tool_result(part)) is not None:
             self._stop(result)
         elif parts.is_partial_tool_call(part):
@@ -125,7 +125,7 @@ class OpenToolCalls:
 
 
 def _described(part: Json) -> Json:
-    """Return a content block's type, and a file's own name and type."""
+    """Return a content block's type, and a file's name and media type."""
     return {
         "blockType": parts.block_type(part) or _kind(part),
         "filename": part.get("filename"),
@@ -140,7 +140,7 @@ def _kind(part: Json) -> str:
 
 
 def _shown(part: Json) -> str:
-    """Return a part's text, data as JSON, a file's address: a ``data:`` URL of its content."""
+    """Return a part's text, its data as JSON, or its file's URL (``data:`` for inline content)."""
     if "text" in part:
         return str(part["text"])
     if "data" in part:

@@ -1,4 +1,4 @@
-"""Hector's AG-UI events, and their form on the wire."""
+"""Hector's AG-UI events and their wire format."""
 
 from typing import NamedTuple
 
@@ -8,24 +8,24 @@ from headrace.model.events import Json
 
 
 class HectorEvent(NamedTuple):
-    """One event."""
+    """One Hector event."""
 
     generation: int
-    """Generation of the log's event that it comes from."""
+    """Generation of the log event that it comes from."""
     number: int
-    """Its number among those of that generation, from 0."""
+    """Index among the events of that generation, from 0."""
     name: str
     time: str
-    """RFC 3339."""
+    """RFC 3339 timestamp."""
     payload: Json
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands; places order the events of a log."""
+        """Position of the event; positions order the events of a log."""
         return self.generation, self.number
 
     def cursor(self, log: str) -> str:
-        """Return the cursor behind which a client goes on after it."""
+        """Return the cursor with which a client resumes after this event."""
         return f"{log}:{self.generation}.{self.number}"
 
     def json(self) -> Json:
@@ -52,5 +52,5 @@ def sse(log: str, events: list[HectorEvent]) -> bytes:
 
 
 def _is_zero(value: object) -> bool:
-    """Tell whether protobuf's JSON leaves the value out."""
+    """Return whether protobuf's JSON omits the value."""
     return value is None or value is False or value in ("", 0, [], {})

@@ -1,4 +1,4 @@
-"""The fold of a task's log into Hector's AG-UI events: the same log gives the same events."""
+"""The fold of a task's log into Hector's AG-UI events; deterministic for a given log."""
 
 from typing import Any
 
@@ -25,17 +25,17 @@ _AT_WORK: Json = {"state": WORKING}
 
 
 class HectorFold:
-    """Reads the entries of a log in order; returns Hector's events."""
+    """Reads the entries of a log in order and returns Hector's events."""
 
     def __init__(self) -> None:
-        """Begin before the task."""
+        """Start before the task's first entry."""
         self._events: list[HectorEvent] = []
         self._generation = self._number = 0
         self._time = self._message = ""
         self._blocks, self._calls = OpenBlocks(self._emit), OpenToolCalls(self._emit)
 
     def read(self, entry: Entry, after: int = 0) -> list[HectorEvent]:
-        """Return the events of the next entry, without those up to generation `after`."""
+        """Return the events of the next entry, except those up to generation `after`."""
         self._time = entry.time
         for generation, event in enumerate(entry.parsed(), entry.generation):
             if generation > after:
@@ -44,7 +44,7 @@ class HectorFold:
         return self._take()
 
     def broken(self, code: str, message: str) -> list[HectorEvent]:
-        """Return the event that ends a stream whose log can be read no further."""
+        """Return the event that ends a stream whose log cannot be read further."""
         self._emit("error", code=code, message=message)
         return self._take()
 
@@ -61,7 +61,7 @@ class HectorFold:
         self._number += 1
 
     def _event(self, event: Json) -> None:
-        """Emit an event of the log; one that is not of the shape it claims is an error event."""
+        """Emit the events of a log event, or an error event if it is malformed."""
         try:
             if (task := event.get("task")) is not None:
                 self._emit("task_start", taskId=task["id"], contextId=task["contextId"])
@@ -131,19 +131,19 @@ class HectorFold:
         if DISCARDED_AFTER not in metadata:
             self._update(update)
             return
-        # Nothing can be taken back; what is made anew comes in a message of its own.
+        # Sent events cannot be retracted, so the new attempt's output gets its own message.
         self._end_message()
         self._update(update, attempt=metadata.get(ATTEMPT))
         self._begin_message(update["taskId"], update["contextId"])
 
     def _delegated(self, update: Json, child: Json) -> None:
-        """Emit what a child says: there is nothing but the task's own updates for it."""
+        """Emit a child's update as an update of the task; Hector has no events for children."""
         said = (update["status"].get("message") or {}).get("parts", [])
         text = "".join(part.get("text", "") for part in said)
         self._update(update, child=child, **({"message": text} if text else {}))
 
     def _update(self, update: Json, **metadata: Any) -> None:  # noqa: ANN401 - any JSON
-        """Emit the task's state; between an artifact's chunks it is at work."""
+        """Emit the task's state; artifact chunks carry none and count as WORKING."""
         status = update.get("status", _AT_WORK)["state"]
         self._emit("task_update", taskId=update.get("taskId"), status=status, metadata=metadata)
 
@@ -151,7 +151,7 @@ class HectorFold:
         message = update["status"].get("message") or {}
         said = "".join(part.get("text", "") for part in message.get("parts", []))
         task = update["taskId"]
-        # The documents' clients read `error`.
+        # Clients written from Hector's documents read `error`.
         named = {"error": said, "errorMessage": said, "errorCode": _CODES[state]}
         self._emit("task_error", taskId=task, **named)
 
@@ -171,7 +171,7 @@ class HectorFold:
     ) -> None:
         """Emit a part of `update`.
 
-        Without a block id it is a block by itself, unless it is of a block `name`.
+        A part without a block id is a block of its own, unless it belongs to block `name`.
         """
         block = parts.block_id(part) or (name if is_block else "")
         alone = name if number == 0 else f"{name}-{number}"

@@ -1,4 +1,4 @@
-"""How a task is shown in Hector's AG-UI events, and where a client is among them."""
+"""The renderer and the cursor of Hector's AG-UI events."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})"
 
 
 class HectorCursor(NamedTuple):
-    """Behind which event a client wants to go on."""
+    """The event after which a client resumes."""
 
     log: str
     generation: int
@@ -21,18 +21,18 @@ class HectorCursor(NamedTuple):
 
     @classmethod
     def parse(cls, cursor: str) -> Self | None:
-        """Return what `cursor` says; None: it is not one of these events'."""
+        """Parse `cursor`; return None if it is not a cursor of Hector's events."""
         found = _CURSOR.fullmatch(cursor)
         return cls(found[1], int(found[2]), int(found[3])) if found else None
 
     @property
     def before(self) -> str:
-        """The A2A cursor behind which all that is missing comes, and perhaps more."""
+        """A2A cursor from which all missing events can be read, possibly with earlier ones."""
         return f"{self.log}:{max(self.generation - 1, 1)}"
 
 
 class HectorRenderer(Renderer):
-    """Shows one task to one client; ends with `ending`, or with an error event."""
+    """Renders one task for one client; ends with `ending`, or with an error event."""
 
     __slots__ = ("_encode", "_ending", "_fold", "_interrupted", "_place", "_start")
 
@@ -45,25 +45,25 @@ class HectorRenderer(Renderer):
         *,
         interrupted: Callable[[Interruption], Messages] | None = None,
     ) -> None:
-        """Fold from behind generation `start` on; show what stands behind `place`.
+        """Fold the log after generation `start`; render the events after `place`.
 
-        `interrupted` says an early end where an error event of Hector's does not.
+        `interrupted` renders an early end where Hector's error event does not apply.
         """
         self._interrupted = interrupted
         self._start, self._place = start, place or (0, 0)
         self._encode, self._ending, self._fold = encode, ending, HectorFold()
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - it folds all
-        """Return the next events."""
+        """Render the next events."""
         events = [one for block in blocks for one in self._fold.read(block.entry, self._start)]
         return self._encode([one for one in events if one.place > self._place])
 
     def ending(self) -> Messages:
-        """Return what says that the stream is over."""
+        """Return the end of the stream."""
         return self._ending
 
     def interrupted(self, why: Interruption) -> Messages:
-        """Return what says that the stream ends early."""
+        """Render an early end of the stream."""
         if self._interrupted is not None:
             return self._interrupted(why)
         code = "log_lost" if why.cause is Cause.LOST else "disconnected"
@@ -71,7 +71,7 @@ class HectorRenderer(Renderer):
 
 
 def behind(cursor: str) -> tuple[int, int] | None:
-    """Return behind which place to show, by a cursor of Hector's or one of A2A's; None: all."""
+    """Return the position after which to render, from a Hector or an A2A cursor; None means all."""
     if (place := HectorCursor.parse(cursor)) is not None:
         return place.generation, place.number
     generation = cursor.rpartition(":")[2]

@@ -1,8 +1,8 @@
-"""Requests as Hector's clients send them: older names, shorter messages.
+"""Requests in the form that Hector's clients send: older names, shorter messages.
 
-A JSON-RPC call at ``/rpc`` and ``…/stream`` may name the agent in ``params.name``. Methods go by
-the names of 0.3; what they are given and answer is 1.0's, unless the request states a version or
-sends what only 0.3 has.
+A JSON-RPC call at ``/rpc`` and ``…/stream`` may name the agent in ``params.name``. Methods have the
+names of 0.3. Their parameters and results are those of 1.0, unless the request states a version or
+contains something that only 0.3 has.
 """
 
 from starlette.requests import Request
@@ -14,7 +14,7 @@ from headrace_gateway.tasks.ids import mint_message_id
 _USER = "ROLE_USER"
 _ROLES = {
     "user": _USER,
-    # Whoever sends a message is the asked agent's user, an assistant too.
+    # The sender of a message is the receiving agent's user, even if it is an assistant.
     "assistant": _USER,
     "ROLE_ASSISTANT": _USER,
     "agent": "ROLE_AGENT",
@@ -26,15 +26,14 @@ _NAMES = {
     "context_id": "contextId",
     "task_id": "taskId",
 }
-"""What the older name of a field stands for, unless that is there itself."""
+"""Older field names and their current names; the current name takes precedence."""
 
 
 def completed(params: Json) -> Json:
-    """Return SendMessage's parameters with what Hector's clients leave out, or name otherwise.
+    """Return SendMessage's parameters with renamed and omitted fields in A2A's form.
 
-    The message may stand under ``request`` and its parts under ``content``; without an id it gets
-    one, without a role it is the user's. Whatever else is wrong with it stays, for A2A's own rules
-    to refuse.
+    The message may be in ``request`` and its parts in ``content``. A message without an id gets
+    one; a message without a role gets the user's. Other errors remain for A2A's validation.
     """
     message = params.get("message", params.get("request"))
     if not isinstance(message, dict):
@@ -68,10 +67,10 @@ _SENDS = ("SendMessage", "SendStreamingMessage")
 def adapted(
     request: Request, method: str, params: Json, *, is_short: bool
 ) -> tuple[Request, str, Json]:
-    """Return the request to the agent that it names, and A2A's method and parameters.
+    """Return the request to the agent it names, and A2A's method and parameters.
 
     Raises:
-        Malformed: the agent's name is none.
+        Malformed: the agent's name is not a string.
     """
     params = dict(params)
     request = _to(request, params.pop("name", None))

@@ -1,8 +1,8 @@
-"""Hector's own routes: ``/rpc``, and ``POST …/stream``, where clients send their messages.
+"""Hector's own routes, ``/rpc`` and ``POST …/stream``, to which clients send messages.
 
-What comes there is A2A's, in older words: it is handed on to A2A's bindings. A body of ``/stream``
-is a JSON-RPC call, or what REST's ``message:stream`` takes; either as short as Hector's documents
-have it.
+The requests are A2A requests with older names and are forwarded to A2A's bindings. The body of
+``/stream`` is a JSON-RPC call or the body of REST's ``message:stream``. Both may have the short
+form of Hector's documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from headrace_gateway.services import Services
 
 
 class HectorRoutes:
-    """Hands requests on to the binding that they are for."""
+    """Forwards requests to the binding that they are for."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class HectorRoutes:
         rest: Endpoint,
         answering: Callable[[Endpoint], Endpoint],
     ) -> None:
-        """Hand on to JSON-RPC, or to REST's ``message:stream``; errors are answered as REST's."""
+        """Forward to JSON-RPC or to REST's ``message:stream``; errors have REST's format."""
         self._services, self._rpc, self._rest = services, rpc, rest
         self._answering = answering
 
@@ -47,7 +47,7 @@ class HectorRoutes:
         ]
 
     async def _stream(self, request: Request) -> ASGIApp:
-        # Nothing is read from whom nobody knows.
+        # Authenticate the caller before the body is read.
         caller_of(self._services, request)
         body = parse_object(await read_body(request, self._services.body_limits))
         if "jsonrpc" in body:

@@ -1,7 +1,7 @@
-"""Answers, events and errors in the shapes of Hector's A2A, from A2A's own.
+"""Answers, events and errors in the shapes of Hector's A2A, converted from A2A's own.
 
-Its two documents differ on what a stream's event holds: ``response`` with ``content``, or
-``message`` with ``parts``. Every event has both, so that a client of either reads it.
+Hector's two documents differ in what a stream event holds: ``response`` with ``content``, or
+``message`` with ``parts``. Every event has both, so that clients of either document can read it.
 """
 
 from http import HTTPStatus
@@ -33,12 +33,12 @@ _STATES = {
 }
 _OVER = frozenset({"completed", "failed", "cancelled"})
 _FAULTS = {"TASK_STATE_FAILED": "INTERNAL", "TASK_STATE_REJECTED": "INVALID_ARGUMENT"}
-"""States of which the agent's last word is why, and Hector's code for it."""
+"""Hector's error codes by task state; the agent's last message is the reason."""
 _WAITS = "TASK_STATE_INPUT_REQUIRED"
 _USER = "ROLE_USER"
 
 EMPTY: Json = {"response": {"role": "ROLE_ASSISTANT", "content": [{"text": ""}]}}
-"""A response without words."""
+"""A response without text."""
 
 
 def state(task: Json) -> str:
@@ -47,7 +47,7 @@ def state(task: Json) -> str:
 
 
 def answered(operation: str, result: Json) -> Json:
-    """Return an operation's result as Hector has it; it has none of its own for webhooks."""
+    """Convert an operation's result to Hector's shape; webhook results do not change."""
     match operation:
         case "SendMessage":
             return _sent(result)
@@ -64,7 +64,7 @@ def answered(operation: str, result: Json) -> Json:
 
 
 def event(event: Json) -> Json:
-    """Return an event of a stream; one that is not of the shape it claims to be says so."""
+    """Convert a stream event; a malformed event becomes an event with an error."""
     try:
         return _event(event)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -94,7 +94,7 @@ def _event(event: Json) -> Json:
 
 
 def card(card: Json, declared: Json | None = None) -> Json:
-    """Return an agent's card; `declared` are the capabilities that the agent states, as AG-UI's."""
+    """Convert an agent card; `declared` are the AG-UI capabilities that the agent declares."""
     known, tools = card.get("capabilities", {}), (declared or {}).get("tools") or {}
     able = {
         "chat": True,
@@ -115,7 +115,7 @@ def card(card: Json, declared: Json | None = None) -> Json:
 
 
 def _sent(result: Json) -> Json:
-    """Return what a message is answered with; a task that goes on has no response yet."""
+    """Return the answer to a message; a task that is still running has no response yet."""
     if (message := result.get("message")) is not None:
         return {"response": _response([message["parts"]], message.get("metadata"))}
     task = result["task"]
@@ -131,7 +131,7 @@ def _task(task: Json) -> Json:
 
 
 def _result(task: Json) -> Json:
-    """Return all that the agent has made, said last and called; why it failed is no part of it."""
+    """Return all artifacts, the last message and tool calls, without the reason of a failure."""
     return _response([_called(task), *_sources(task)], task.get("metadata"))
 
 
@@ -141,7 +141,7 @@ def _brief(task: str, update: Json) -> Json:
 
 
 def _fault(update: Json) -> Json:
-    """Return the error of a task that has failed or was rejected."""
+    """Return the error of a failed or rejected task."""
     status = update["status"]
     if (code := _FAULTS.get(status["state"])) is None:
         return {}
@@ -151,7 +151,7 @@ def _fault(update: Json) -> Json:
 
 
 def _sources(task: Json) -> list[list[Json]]:
-    """Return the parts of each artifact, then those of the agent's last word."""
+    """Return the parts of each artifact, then those of the agent's last message."""
     made = [one.get("parts", []) for one in task.get("artifacts", [])]
     last = task["status"].get("message") or {}
     is_word = last.get("role") != _USER and task["status"]["state"] not in _FAULTS
@@ -208,7 +208,7 @@ def _as_error(part: Json) -> Json:
 
 
 def _shown(part: Json) -> Json:
-    """Return a part of a message: a tool's has its data two levels deep, all others have text."""
+    """Return a message part: tool data is nested two levels deep, all other parts have text."""
     if parts.event_type(part) == parts.TOOL_CALL:
         return tool_part(part)
     return part if "text" in part else {**part, "text": ""}
@@ -223,9 +223,9 @@ def _response(sources: list[list[Json]], metadata: Json | None) -> Json:
 
 
 def _content(sources: list[list[Json]]) -> list[Json]:
-    """Return what is for the reader; the first content is a text, which may be empty.
+    """Return the content for the reader; the first item is a text, which may be empty.
 
-    Texts in a row are one, with a line's end between those of different sources.
+    Consecutive texts are joined, with a newline between those of different sources.
     """
     content = list[Json]()
     for source in sources:
@@ -259,7 +259,7 @@ _TYPES = ("text", "image", "audio", "video")
 
 
 def _types(modes: list[str]) -> list[str]:
-    """Return the kinds of content that media types are of; ``file`` is any other."""
+    """Return the content types of media types; ``file`` stands for all unlisted ones."""
     kinds = [mode.partition("/")[0] for mode in modes]
     if "*" in kinds:
         return [*_TYPES, "file"]
@@ -267,7 +267,7 @@ def _types(modes: list[str]) -> list[str]:
 
 
 def _security(card: Json) -> Json:
-    """Return the card's schemes in OpenAPI's words, and the names of those that will do."""
+    """Return the card's security schemes in OpenAPI's format, and the names of required ones."""
     schemes = {name: _scheme(one) for name, one in card.get("securitySchemes", {}).items()}
     required = [name for one in card.get("securityRequirements", []) for name in one["schemes"]]
     more = {"require": list(dict.fromkeys(required))} if required else {}
@@ -281,9 +281,9 @@ def _scheme(scheme: Json) -> Json:
 
 
 def refused(code: str, message: str, details: Json) -> tuple[int, Json]:
-    """Return HTTP status and body for an error whose gRPC status is `code`.
+    """Return the HTTP status and body for an error whose gRPC status is `code`.
 
-    What Hector has no code for is the client's doing: it can't be had as it was asked.
+    Codes that Hector does not have become INVALID_ARGUMENT.
     """
     code = code if code in _STATUSES else "INVALID_ARGUMENT"
     body = {"error": {"code": code, "message": message, "details": details}}

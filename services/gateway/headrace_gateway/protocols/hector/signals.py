@@ -1,7 +1,7 @@
-"""What an agent tells a user interface beside its answer, as the metadata of a task's update.
+"""Signals of an agent to a user interface, as the metadata of a task's update.
 
-State, activities, steps, usage and events of others are no content: a client that shows text and
-tool calls would show them as what the agent said.
+State, activities, steps, usage and foreign events are not content. A client that shows text and
+tool calls would show them as the agent's answer.
 """
 
 from headrace.model import parts
@@ -15,7 +15,7 @@ _NAMED = {
     parts.ACTIVITY_SNAPSHOT: {"id": parts.BLOCK_ID, "type": parts.ACTIVITY_TYPE},
     parts.ACTIVITY_DELTA: {"id": parts.BLOCK_ID},
 }
-"""Signals that say more than their data: the names, and where a part has them."""
+"""Metadata fields of signals that have more than data, by field name."""
 
 _VALUES = {
     parts.CUSTOM: "value",
@@ -23,7 +23,7 @@ _VALUES = {
     parts.ACTIVITY_SNAPSHOT: "content",
     parts.ACTIVITY_DELTA: "patch",
 }
-"""What the data of those is called; steps have none."""
+"""Field name of the data of those signals; steps have no data."""
 
 _KINDS = frozenset(
     {
@@ -39,7 +39,7 @@ _KINDS = frozenset(
 
 
 def signal(part: Json) -> Json | None:
-    """Return what a part signals, by its kind; None: it is content."""
+    """Return a part's signal by its kind, or None if the part is content."""
     kind = parts.event_type(part)
     if kind == parts.TASK and "text" in part:
         return {"message": part["text"]}

@@ -1,4 +1,4 @@
-"""Tool calls as Hector's clients read them: whole, two levels deep."""
+"""Tool calls in the form that Hector's clients read: complete, and nested two levels deep."""
 
 from typing import Any
 
@@ -9,24 +9,24 @@ from headrace.model.events import Json
 
 
 class StreamedArguments:
-    """Puts the pieces of tool calls' arguments together."""
+    """Joins the argument pieces of tool calls."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start with no pieces."""
         self._pieces: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
 
     @property
     def is_open(self) -> bool:
-        """Whether a call has begun and is not complete."""
+        """Whether a call has started and is not complete."""
         return bool(self._pieces)
 
     def discard(self) -> None:
-        """Forget what an attempt has begun: another one begins anew."""
+        """Drop the incomplete calls of an attempt; the next attempt starts over."""
         self._pieces.clear()
 
     def whole(self, part: Json) -> list[Json]:
-        """Return what `part` completes: itself, or the call that it is the last piece of.
+        """Return what `part` completes: itself, or the call whose last piece it is.
 
         A result completes a call whose last piece was never marked.
         """
@@ -38,7 +38,7 @@ class StreamedArguments:
         return self._take(call) if parts.is_block_end(part) else []
 
     def rest(self) -> list[Json]:
-        """Return the calls that nothing has completed."""
+        """Return the calls that were never completed."""
         return [one for call in list(self._pieces) for one in self._take(call)]
 
     def _take(self, call: str) -> list[Json]:
@@ -48,7 +48,7 @@ class StreamedArguments:
 
 
 def parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return arguments as JSON; some writers give them as text."""
+    """Return arguments as JSON; some workers write them as text."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -58,7 +58,7 @@ def parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def tool_part(part: Json) -> Json:
-    """Return a tool call, or a tool's result, with its data two levels deep."""
+    """Return a tool call or tool result with its data nested two levels deep."""
     metadata = {**(part.get("metadata") or {}), parts.EVENT_TYPE: parts.TOOL_CALL}
     if (result := parts.tool_result(part)) is not None:
         named = {parts.TOOL_CALL_ID: result.id, parts.IS_ERROR: result.is_error}

@@ -1,4 +1,4 @@
-"""What Hector's clients may ask for on A2A's routes: shorter requests, other answers and events."""
+"""Hector's variant of A2A's routes: shorter requests, other answers and other events."""
 
 from collections.abc import Callable
 
@@ -20,10 +20,10 @@ from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import frame
 
 _DONE = b"event: done\ndata: {}\n\n"
-"""What ends every stream of server-sent events."""
+"""End of every stream of server-sent events."""
 
 _DONE_MARK = b"data: [DONE]\n\n"
-"""What ends it for clients that ask for this."""
+"""End of the stream for clients that request this form."""
 
 
 class MessageEvents:
@@ -43,27 +43,27 @@ class MessageEvents:
 
 
 class HectorShapes:
-    """Answers as Hector's A2A has them."""
+    """Answers in the shapes of Hector's A2A."""
 
     def __init__(self) -> None:
-        """Have one renderer for all clients."""
+        """Create the entry renderer that all clients share."""
         self.entry_renderer = MessageEvents()
         self.event_name, self.empty = self.entry_renderer.name, shapes.EMPTY
 
     def answer(self, operation: str, result: Json) -> Json:
-        """Return an operation's result."""
+        """Convert an operation's result."""
         return shapes.answered(operation, result)
 
     def event(self, event: Json) -> Json:
-        """Return an event of a stream."""
+        """Convert a stream event."""
         return shapes.event(event)
 
     def renderer(self, inner: Renderer, shown: int) -> Renderer:
-        """Return what has `inner` show a stream behind generation `shown`, read from its run on."""
+        """Wrap `inner` to render after generation `shown`; the log is read from the run's start."""
         return WholeCalls(inner, shown)
 
     def error(self, problem: Problem) -> tuple[int, Json]:
-        """Return the HTTP status and the body of a problem."""
+        """Return the HTTP status and body of a problem."""
         details: Json = {"reason": problem.reason, **problem.metadata}
         if problem.violations:
             details["fields"] = {one.field: one.rule for one in problem.violations}
@@ -74,12 +74,12 @@ class HectorEvents:
     """Hector's AG-UI events, folded from a task's log."""
 
     def read_from(self, cursor: str) -> str:
-        """Return the cursor of A2A behind which the log is to be read for a client at `cursor`."""
+        """Return the A2A cursor after which the log must be read for a client at `cursor`."""
         place = HectorCursor.parse(cursor)
         return cursor if place is None else place.before
 
     async def nothing_left(self, feed: Feed, start: int, cursor: str) -> bool:
-        """Tell whether `cursor` is the last of a log that has ended, by folding it."""
+        """Return whether `cursor` is the end of a log that has ended; folds the log to find out."""
         after = behind(cursor)
         if after is None or not feed.ended or after[0] < feed.head:
             return False
@@ -90,7 +90,7 @@ class HectorEvents:
         return after >= last
 
     def frames(self, log: str, start: int, cursor: str, ending: bytes) -> HectorRenderer:
-        """Return what renders the events behind `cursor` as server-sent events."""
+        """Return a renderer of the events after `cursor` as server-sent events."""
 
         def encode(events: list[HectorEvent]) -> Messages:
             return (sse(log, events),) if events else ()
@@ -107,7 +107,7 @@ class HectorEvents:
         ending: Messages,
         interrupted: Callable[[Interruption], Messages],
     ) -> HectorRenderer:
-        """Return what renders each event as the `message` of its cursor and itself."""
+        """Return a renderer that passes each event and its cursor to `message`."""
 
         def encode(events: list[HectorEvent]) -> Messages:
             return [message(event.cursor(log), event.json()) for event in events]
@@ -116,31 +116,31 @@ class HectorEvents:
 
 
 class Hector:
-    """How a client asks for Hector's forms, and what they are."""
+    """Recognises requests for Hector's forms and provides these forms."""
 
     def __init__(self) -> None:
-        """Have them all."""
+        """Create the shapes and the events."""
         self.shapes, self.events = HectorShapes(), HectorEvents()
 
     def wants_shapes(self, request: HTTPConnection) -> bool:
-        """Tell whether the client wants answers in the shapes of Hector's A2A."""
+        """Return whether the client requests answers in the shapes of Hector's A2A."""
         return request.query_params.get("format") == "hector"
 
     def wants_events(self, request: HTTPConnection) -> bool:
-        """Tell whether the client wants Hector's AG-UI events instead of A2A's own."""
+        """Return whether the client requests Hector's AG-UI events instead of A2A's own."""
         if request.query_params.get("format") == "agui":
             return True
         accept = ",".join(request.headers.getlist("accept")).lower()
         return any(media_type in accept for media_type in AGUI_MEDIA_TYPES)
 
     def ending(self, request: HTTPConnection) -> bytes:
-        """Return what a stream ends with: nothing, unless the client asks for something."""
+        """Return the end of a stream; empty unless the client requests one."""
         if request.query_params.get("done") == "1":
             return _DONE_MARK
         return _DONE if self.wants_shapes(request) else b""
 
     def complete(self, params: Json) -> Json:
-        """Return SendMessage's parameters with what Hector's clients leave out."""
+        """Return SendMessage's parameters with omitted fields filled in."""
         return completed(params)
 
 

@@ -1,4 +1,4 @@
-"""Streams of messages in which a tool call comes whole, once its arguments are complete."""
+"""Message streams in which each tool call is sent whole, once its arguments are complete."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,43 +13,43 @@ from headrace_gateway.protocols.hector.tool_calls import StreamedArguments
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 
 _MARKS = tuple(f'"{key}"'.encode() for key in (parts.PARTIAL, DISCARDED_AFTER))
-"""What an entry holds that begins a call's arguments, or discards them."""
+"""Keys of an entry that starts or discards a call's arguments."""
 
 
 class WholeCalls(Renderer):
-    """Puts a call together from its pieces, and shows the rest by an `inner` renderer.
+    """Joins tool calls from their pieces and renders the rest with an `inner` renderer.
 
-    Only entries that complete a call are this client's own; the others are rendered as ever.
+    Only entries that complete a call are rendered for this client alone.
     """
 
     __slots__ = ("_arguments", "_inner", "_shown")
 
     def __init__(self, inner: Renderer, shown: int) -> None:
-        """Show what comes behind generation `shown`; what is read before it completes calls."""
+        """Render what follows generation `shown`; earlier entries only complete calls."""
         self._inner, self._shown = inner, shown
         self._arguments = StreamedArguments()
 
     def opening(self) -> Messages:
-        """Return the inner renderer's."""
+        """Return the opening of the inner renderer."""
         return self._inner.opening()
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
-        """Return what the client gets of the next blocks."""
+        """Render the next blocks."""
         shown = max(after, self._shown)
         whole = [self._completed(block) for block in blocks]
         new = [block for block in whole if block.entry.last_generation > shown]
         return self._inner.render(new, shown) if new else ()
 
     def is_over(self, *, rests: bool) -> bool:
-        """Tell what the inner renderer does."""
+        """Return the inner renderer's result."""
         return self._inner.is_over(rests=rests)
 
     def ending(self) -> Messages:
-        """Return the inner renderer's."""
+        """Return the ending of the inner renderer."""
         return self._inner.ending()
 
     def interrupted(self, why: Interruption) -> Messages:
-        """Return the inner renderer's."""
+        """Return the inner renderer's rendering of an early end."""
         return self._inner.interrupted(why)
 
     def _completed(self, block: FeedBlock) -> FeedBlock:
@@ -74,7 +74,7 @@ class WholeCalls(Renderer):
         return {"statusUpdate": {**update, "status": status}}
 
     def _parts(self, part: Json) -> list[Json]:
-        """Return the part itself, and the call that it completes: pieces are shown, too."""
+        """Return the part, and the call that it completes; pieces are sent too."""
         whole = self._arguments.whole(part)
         return [part, *whole] if parts.is_partial_tool_call(part) else whole
 

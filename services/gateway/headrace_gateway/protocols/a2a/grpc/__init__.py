@@ -1,1 +1,1 @@
-"""A2A's gRPC binding: the same operations as over JSON, on a port of its own."""
+"""A2A's gRPC binding: the same operations as over JSON, on a separate port."""

@@ -1,4 +1,4 @@
-"""An RPC as the request that it would be over HTTP, so that both are read by the same rules."""
+"""RPCs as the equivalent HTTP requests, so that the same rules read both."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.grpc import Context
 
 AGENT_NAME = "agent-name"
-"""Metadata key: the agent that is asked."""
+"""Metadata key of the agent's name."""
 
 
 class RpcRequest:
-    """One RPC, and whether its client still waits."""
+    """One RPC, and whether its client is still connected."""
 
     def __init__(self, context: Context, settings: GatewaySettings) -> None:
         """Read the metadata of `context`."""
         self._gone = asyncio.Event()
         self.metadata = _texts(context)
-        # By which host its client came, gRPC does not say.
+        # gRPC does not report the host name that the client used.
         headers = [(key.encode(), value.encode()) for key, value in self.metadata if key != "host"]
         agent = dict(self.metadata).get(AGENT_NAME)
         self.request = Request(
@@ -38,7 +38,7 @@ class RpcRequest:
         )
 
     def hang_up(self) -> None:
-        """Let it be known that the client waits no more."""
+        """Mark the client as disconnected."""
         self._gone.set()
 
     async def _receive(self) -> Message:
@@ -52,7 +52,7 @@ def outgoing(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _texts(context: Context) -> list[tuple[str, str]]:
-    """Return the metadata but what is binary, keys in lower case as gRPC has them."""
+    """Return the text metadata; gRPC's keys are in lower case."""
     return [
         (key, value)
         for key, value in context.invocation_metadata() or ()

@@ -1,4 +1,4 @@
-"""A problem in gRPC's shape: a status code, and ``google.rpc.Status`` with typed details."""
+"""Problems in gRPC's format: a status code, and ``google.rpc.Status`` with typed details."""
 
 import asyncio
 from typing import NoReturn
@@ -18,14 +18,14 @@ from headrace_gateway.protocols.a2a.grpc.asking import outgoing
 from headrace_gateway.streaming.grpc import Context
 
 _LONGEST = 1024
-"""Characters of a message: metadata in all is bounded to 8 KB, and it stands there twice."""
+"""Maximum characters of a message; metadata is limited to 8 KB and contains the message twice."""
 
 _LONGEST_VALUE = 300
-"""Characters of what a client said and is details again."""
+"""Maximum characters of a client's value in the details."""
 
 
 async def refuse(context: Context, problem: Problem, *, named: bool = False) -> NoReturn:
-    """End the RPC with what the problem is; 0.3's clients want it `named` in the message."""
+    """Abort the RPC with the problem; `named` puts the error's name in the message, for 0.3."""
     message = problem.message[:_LONGEST]
     if named and problem.reason in A2A_REASON_TO_ERROR:
         message = f"{A2A_REASON_TO_ERROR[problem.reason].__name__}: {message}"
@@ -42,7 +42,7 @@ async def refuse(context: Context, problem: Problem, *, named: bool = False) -> 
 
 
 def gone() -> asyncio.CancelledError:
-    """Return how gRPC is details that nothing can be done: core refuses what is sent to nobody."""
+    """Return the error that makes gRPC send nothing; it cannot send to a closed connection."""
     return asyncio.CancelledError("the client has gone")
 
 
@@ -57,7 +57,7 @@ def _details(problem: Problem) -> list[Any]:
 
 
 def _violations(problem: Problem) -> list[BadRequest.FieldViolation]:
-    """Return the first fields at fault: more than fit into metadata help nobody."""
+    """Return the first invalid fields; more do not fit into metadata."""
     return [
         BadRequest.FieldViolation(field=v.field[:200], description=v.rule[:300])
         for v in problem.violations[:8]

@@ -1,6 +1,6 @@
-"""What goes over the wire: protobuf to and from the JSON that operations speak.
+"""Conversion between protobuf messages and the JSON of the operations.
 
-A version of A2A is one `Form`. Events are turned once per feed, however many clients read it.
+Each version of A2A is one `Form`. Events are converted once per feed for all clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,46 +22,46 @@ from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.tasks.ids import Cursor
 
 CURSOR = "headrace.cursor"
-"""Metadata key of each event of a gRPC stream: what to send back as ``last-event-id``."""
+"""Metadata key of each event of a gRPC stream; clients resume with it as ``last-event-id``."""
 
 
 class Form(Protocol):
-    """One version of A2A's service over gRPC."""
+    """One version of A2A's gRPC service."""
 
     service: str
-    """Its full name."""
+    """Full name of the service."""
     version: str
-    """Of A2A, by major and minor number."""
+    """A2A version, major and minor number."""
     operations: Mapping[str, str]
-    """What each of its methods is called among our operations."""
+    """Operation names by method."""
     entry_renderer: EntryRenderer
-    """Its events: one piece of bytes each."""
+    """Renders each event to one piece of bytes."""
 
     def read(self, method: str, request: bytes) -> Json:
         """Return the operation's parameters.
 
         Raises:
-            InvalidRequestError: the bytes are no such request.
-            Malformed: they are, but say nothing that can be asked.
+            InvalidRequestError: the bytes are not a valid request message.
+            Malformed: the request is invalid.
         """
 
     def answer(self, method: str, result: Json) -> bytes:
-        """Return the operation's result.
+        """Serialize the operation's result.
 
         Raises:
-            InvalidAgentResponseError: it can't be said in protobuf.
+            InvalidAgentResponseError: protobuf cannot represent the result.
         """
 
     def event(self, event: Json, log: str, generation: int) -> bytes:
-        """Return a StreamResponse that carries its cursor.
+        """Serialize a StreamResponse with its cursor.
 
         Raises:
-            InvalidAgentResponseError: it can't be said in protobuf.
+            InvalidAgentResponseError: protobuf cannot represent the event.
         """
 
 
 def with_cursor(event: Json, log: str, generation: int) -> Json:
-    """Return `event` with its cursor in the metadata of what it holds."""
+    """Return `event` with its cursor in the metadata of its content."""
     [(kind, body)] = event.items()
     metadata = body.get("metadata", {}) | {CURSOR: str(Cursor(log, generation))}
     metadata.setdefault(GENERATION, generation)
@@ -70,12 +70,12 @@ def with_cursor(event: Json, log: str, generation: int) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class EventMessages:
-    """Events of a feed as protobuf."""
+    """Renders a feed's events as protobuf."""
 
     event: Callable[[Json, str, int], bytes]
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
-        """Return each event behind the first `skip`."""
+        """Return each event after the first `skip`."""
         log, first = entry.stamp.log, entry.generation
         return tuple(
             self.event(orjson.loads(line), log, first + offset)
@@ -85,10 +85,10 @@ class EventMessages:
 
 
 def parsed(kind: type[Message], request: bytes) -> Message:
-    """Return the message that `request` is.
+    """Parse `request`.
 
     Raises:
-        InvalidRequestError: it is none of that kind.
+        InvalidRequestError: it is not a message of that kind.
     """
     try:
         return kind.FromString(request)
@@ -97,10 +97,10 @@ def parsed(kind: type[Message], request: bytes) -> Message:
 
 
 def written(kind: type[Message], value: Json) -> bytes:
-    """Return `value`, ProtoJSON, as bytes of that kind of message.
+    """Serialize `value`, ProtoJSON, as a message of that kind.
 
     Raises:
-        InvalidAgentResponseError: it can't be said so.
+        InvalidAgentResponseError: the message cannot represent the value.
     """
     try:
         return ParseDict(value, kind(), ignore_unknown_fields=True).SerializeToString()
@@ -115,7 +115,7 @@ class CurrentForm:
     version = PROTOCOL_VERSION_1_0
 
     def __init__(self) -> None:
-        """Read the service's descriptor."""
+        """Read the service descriptor."""
         service = a2a_pb2.DESCRIPTOR.services_by_name["A2AService"]
         self.service = service.full_name
         self._inputs = {m.name: GetMessageClass(m.input_type) for m in service.methods}

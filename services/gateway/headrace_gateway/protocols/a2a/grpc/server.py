@@ -1,4 +1,4 @@
-"""The gRPC server: its port, what answers on it, how it stops."""
+"""The gRPC server: its port, its handlers and its shutdown."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -25,20 +25,20 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.grpc import Context
 
 type _Handler = grpc.RpcMethodHandler[Any, Any]
-"""Only an alias: at runtime the class takes no parameters."""
+"""An alias, because the class takes no type parameters at run time."""
 
 _LOOK = 1.0
-"""Seconds between two looks at whether the gateway can serve."""
+"""Seconds between two checks of whether the gateway can serve."""
 
 _LEAST_PING_INTERVAL = 5_000
-"""Milliseconds: clients that ping more often are disconnected."""
+"""Milliseconds; clients that ping more often are disconnected."""
 
 
 class GrpcServer:
-    """Listens from the start; refuses until it is handed what to serve."""
+    """Listens from the start; refuses calls until `open`."""
 
     def __init__(self, settings: GatewaySettings, forms: Sequence[Form]) -> None:
-        """Make the server of those versions of A2A, in the running loop."""
+        """Create the server for those versions of A2A, in the running loop."""
         self._settings, self._forms = settings, forms
         self._names = [form.service for form in forms]
         self._handlers = _Handlers(self._names)
@@ -50,10 +50,10 @@ class GrpcServer:
         """Listen, and return the port.
 
         Raises:
-            CannotListen: the port is taken, or the address is not this machine's.
+            CannotListen: the port is in use, or the address is not a local one.
         """
         host, port = self._settings.http_host, self._settings.grpc_port
-        # gRPC says only that it failed; this says why.
+        # gRPC reports only that it failed; this reports the reason.
         listen(host, port, "HEADRACE_GRPC_PORT").close()
         try:
             port = self._server.add_insecure_port(f"{_in_url(host)}:{port}")
@@ -77,14 +77,14 @@ class GrpcServer:
         self._watching = keep_running(partial(self._watch, services.health_probe), "gRPC health")
 
     async def stop(self) -> None:
-        """Take no more; end what is under way."""
+        """Accept no more calls and end the running ones."""
         if self._watching is not None:
             self._watching.cancel()
         await self._health.enter_graceful_shutdown()
         await self._server.stop(GRACE)
 
     async def _watch(self, health_probe: HealthProbe) -> None:
-        """Have the health service say what ``/readyz`` does."""
+        """Make the health service report the same as ``/readyz``."""
         while True:
             await self._report(serving=health_probe.beats)
             await asyncio.sleep(_LOOK)
@@ -97,7 +97,7 @@ class GrpcServer:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Hands RPCs on by their path."""
+    """Dispatches RPCs by their path."""
 
     def __init__(self, services: Sequence[str]) -> None:
         self._services = services
@@ -124,7 +124,7 @@ def _in_url(host: str) -> str:
 def _options(settings: GatewaySettings) -> list[tuple[str, Any]]:
     keepalive = int(settings.keepalive * 1000)
     return [
-        ("grpc.so_reuseport", 0),  # else two gateways could share a port unawares
+        ("grpc.so_reuseport", 0),  # otherwise two gateways could share a port unnoticed
         ("grpc.max_receive_message_length", settings.max_body_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", settings.socket_streams),

@@ -1,4 +1,4 @@
-"""A2A's methods over gRPC: read, carried out by the operations, answered."""
+"""A2A's methods over gRPC: parse the request, run the operation, serialize the result."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -34,36 +34,36 @@ type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 type _Requests = AsyncIterator[bytes]
 
 RECEIVE_SECONDS = 60.0
-"""In which an RPC's request message must be there."""
+"""Seconds within which an RPC's request message must arrive."""
 
 _SOON = 0.25
-"""Seconds in which a request message is there, usually."""
+"""Seconds within which a request message usually arrives."""
 
 _LARGE = 256 * 1024
-"""Bytes of a request that is read aside."""
+"""Bytes above which a request is parsed in a thread."""
 
 _IN_METADATA = {
     "GetTask": ("current-generation", "currentGeneration"),
     "SendMessage": ("if-generation-match", "ifGenerationMatch"),
     "SendStreamingMessage": ("if-generation-match", "ifGenerationMatch"),
 }
-"""By operation: a metadata key, and the parameter that the protobuf has no field for yet."""
+"""By operation: a metadata key, and the parameter that protobuf has no field for yet."""
 
 
 class Service:
     """One version's service over the operations."""
 
     def __init__(self, services: Services, form: Form) -> None:
-        """Serve the operations over `services`, as `form` words them."""
+        """Serve the operations over `services`, in the messages of `form`."""
         self._services, self._form = services, form
         self._is_old = form.version == PROTOCOL_VERSION_0_3
 
     def handlers(self) -> Iterator[tuple[str, _Handler]]:
-        """Yield each method's full path and what answers it.
+        """Yield each method's full path and handler.
 
-        Each takes its request as the one message of a stream, which is the same on the wire: gRPC
-        itself would read it whole, and wait for it as long as the client likes, before anybody
-        sees who sends it.
+        Each handler takes its request as the only message of a stream, which is the same on the
+        wire. Otherwise gRPC would read the whole request, and wait for it without limit, before the
+        caller is known.
         """
         for method, operation in self._form.operations.items():
             path = f"/{self._form.service}/{method}"
@@ -134,12 +134,12 @@ class Service:
     async def _read(
         self, asking: RpcRequest, method: str, requests: _Requests
     ) -> tuple[Call, Json]:
-        """Return who asks, and the operation's parameters.
+        """Return the call and the operation's parameters.
 
         Raises:
-            A2AError, HeadraceError: the request is refused before it is carried out.
+            A2AError, HeadraceError: the request is refused before the operation runs.
         """
-        # Nothing is read from whom nobody knows.
+        # Authenticate the caller before the request is read.
         caller = caller_of(self._services, asking.request)
         held = hold(self._services.held_bodies.hold(caller))
         largest = self._services.settings.max_body_bytes
@@ -162,12 +162,12 @@ class Service:
         """Return the operation's parameters.
 
         Raises:
-            A2AError: the bytes are no such request.
-            BodyTooLarge: it has more beside its files than may be read.
+            A2AError: the bytes are not a valid request.
+            BodyTooLarge: the request without its files is too large.
         """
         if len(request) <= _LARGE:
             return self._form.read(method, request)
-        # Seconds, where it has many small values: streams go on meanwhile.
+        # Parsing many small values can take seconds, which must not block other streams.
         params = await asyncio.to_thread(self._form.read, method, request)
         self._services.body_limits.check(orjson.dumps(params))
         return params
@@ -178,9 +178,10 @@ class Service:
         work: Coroutine[Any, Any, Result],
         unwanted: Callable[[Result], Awaitable[None]] | None = None,
     ) -> Result:
-        """Return what `work` does. It goes on if the client goes away, and is told so.
+        """Return the result of `work`, which continues if the client disconnects.
 
-        What it does then is `unwanted`. Cancelled in the middle, an input could be half accepted.
+        Cancelling it midway could leave an input half accepted. If the client has disconnected, the
+        result goes to `unwanted`.
         """
         try:
             return await self._services.detached.run(work, unwanted)
@@ -194,7 +195,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A stream that is to be served; None: nothing follows."""
+    """A stream to serve; None if nothing follows."""
 
     call: Call
     permit: StreamPermit
@@ -202,13 +203,14 @@ class _Opened:
 
 
 async def _received(requests: _Requests, held: HeldBody, largest: int) -> bytes:
-    """Return the RPC's one request message.
+    """Return the RPC's only request message.
 
-    How much of it is there gRPC does not say: one that is not whole soon counts as the largest.
+    gRPC does not report how much of it has arrived. A message that is not complete soon counts as
+    one of the maximum size.
 
     Raises:
-        RequestNotWhole: it does not come, or not in time.
-        TooManyBytes, TooManyBytesOfOwner: too much is held already.
+        RequestNotWhole: it does not arrive, or not in time.
+        TooManyBytes, TooManyBytesOfOwner: too many bytes are held already.
     """
     refused: HeadraceError = RequestNotWhole("the request was not complete in time")
 

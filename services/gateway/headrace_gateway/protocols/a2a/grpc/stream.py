@@ -1,4 +1,4 @@
-"""How a task is shown to one gRPC client."""
+"""Streaming of a task to one gRPC client."""
 
 from collections.abc import Sequence
 
@@ -15,21 +15,21 @@ from headrace_gateway.tasks.subscribe import TaskStream
 
 
 class CutOff(Exception):
-    """The stream ends before its task does; the client may resume it with its cursor."""
+    """The stream ends before its task does; the client may resume with its cursor."""
 
     def __init__(self, problem: Problem) -> None:
-        """Keep what the client is told."""
+        """Keep the problem that the client receives."""
         super().__init__(problem.message)
         self.problem = problem
 
 
 class RpcRenderer(Renderer):
-    """Shows each event as one message. An early end is told by the RPC's status."""
+    """Renders each event as one message. The RPC's status reports an early end."""
 
     __slots__ = ("_entry_renderer", "_opening")
 
     def __init__(self, entry_renderer: EntryRenderer, opening: Messages = ()) -> None:
-        """Show events as `entry_renderer` has them, behind `opening`."""
+        """Render events with `entry_renderer`, after `opening`."""
         self._entry_renderer, self._opening = entry_renderer, opening
 
     def opening(self) -> Messages:
@@ -45,11 +45,11 @@ class RpcRenderer(Renderer):
 async def serve_stream(
     services: Services, form: Form, call: Call, streaming: TaskStream, context: Context
 ) -> None:
-    """Stream to `context` until nothing more will come; takes over the use of the feed.
+    """Stream to `context` until nothing more follows; takes over the use of the feed.
 
     Raises:
-        CutOff: the gateway stops, the log can't be read, the client takes nothing, or an event
-            can't be said in protobuf.
+        CutOff: the gateway stops, the log cannot be read, the client does not read, or protobuf
+            cannot represent an event.
     """
     feed, first = streaming.feed, streaming.first
     async with services.feeds.handed_on(feed):

@@ -1,1 +1,1 @@
-"""WebSockets: any number of tasks over one connection."""
+"""The WebSocket binding: any number of tasks over one connection."""

@@ -1,6 +1,6 @@
-"""What goes around everything that is sent for one of the client's frames.
+"""The envelope of every message sent in answer to one of the client's frames.
 
-A log's line is spliced in as it is, and rendered once however many sockets it goes to.
+A log's lines are spliced in unchanged and rendered once for all sockets.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from headrace_gateway.tasks.ids import Cursor
 
 @dataclass(frozen=True, slots=True)
 class SocketEvents:
-    """Each event as the end of one message, behind the client's id."""
+    """Each event as the end of one message, after the client's id."""
 
     member: bytes
-    """Under which name the event stands."""
+    """Name of the event's member."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return one piece per event."""
@@ -35,7 +35,7 @@ class SocketEvents:
 
 @dataclass(frozen=True, slots=True)
 class ShapedEvents:
-    """Each event in a variant's shape, whose members stand beside the client's id."""
+    """Each event in a variant's shape, whose members follow the client's id."""
 
     shapes: VariantShapes
 
@@ -59,35 +59,35 @@ RESULTS = SocketEvents(b"result")
 
 @dataclass(frozen=True, slots=True)
 class SocketEnvelope:
-    """How answers to one frame are worded: in our own shape, or in JSON-RPC's."""
+    """Format of the answers to one frame: Headrace's own, or JSON-RPC's."""
 
     id: bytes
     """The frame's id, as JSON."""
     rpc: bool = False
     shapes: VariantShapes | None = None
-    """Which a variant's events, results and errors have; None: A2A's own."""
+    """Shapes of events, results and errors in a variant; None for A2A's own."""
 
     @property
     def head(self) -> bytes:
-        """How every message begins."""
+        """Start of every message."""
         return b'{"jsonrpc":"2.0","id":' + self.id if self.rpc else b'{"id":' + self.id
 
     @property
     def entry_renderer(self) -> EntryRenderer:
-        """What renders the events."""
+        """Renders the events."""
         if self.shapes is not None:
             return ShapedEvents(self.shapes)
         return RESULTS if self.rpc else EVENTS
 
     def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:
-        """Return a message with an event that is none of the log's."""
+        """Return a message with an event that does not come from the log."""
         if self.shapes is not None:
             lost = {} if recovered else {"recovered": False}
             return self.head + _beside(str(cursor), lost | self.shapes.event(event))
         return self.message(str(cursor), event, lost=not recovered)
 
     def message(self, cursor: str, event: Json, *, lost: bool) -> bytes:
-        """Return a message with `event`, behind which `cursor` goes on."""
+        """Return a message with `event` and the `cursor` after which to resume."""
         return b'%b%b,"cursor":"%b","%b":%b}' % (
             self.head,
             b',"recovered":false' if lost else b"",
@@ -97,19 +97,19 @@ class SocketEnvelope:
         )
 
     def result(self, operation: str, result: Json) -> bytes:
-        """Return the answer to what is answered once."""
+        """Return the answer of an operation that does not stream."""
         if self.shapes is not None:
             result = self.shapes.empty | self.shapes.answer(operation, result)
         return b'%b,"result":%b}' % (self.head, orjson.dumps(result))
 
     def end(self) -> bytes:
-        """Return what says that nothing more comes."""
+        """Return the message that ends a stream."""
         if self.shapes is not None:
             return self.head + b',"end":true,' + orjson.dumps(self.shapes.empty)[1:]
         return self.head + b',"end":true}'
 
     def error(self, problem: Problem) -> bytes:
-        """Return what says why nothing, or nothing more, comes."""
+        """Return the message that reports an error."""
         if self.shapes is not None:
             _, content = self.shapes.error(problem)
             return self.head + b"," + orjson.dumps(content | self.shapes.empty)[1:]

@@ -1,9 +1,9 @@
-"""What a client may say in one frame, in our own shape or as an A2A JSON-RPC request.
+"""The frames of clients, in Headrace's own format or as A2A JSON-RPC requests.
 
-``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe":
-{"task", "after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"unsubscribe": id}``, or
-``{"message": …}`` as a variant's clients have it, or
-``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?, "after"?}``.
+``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe": {"task",
+"after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the
+form of a variant's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
+"after"?}``.
 """
 
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.held_bodies import HeldBody
 
 LONGEST_ID = 256
-"""Bytes of an id as JSON: every message about it repeats it."""
+"""Maximum bytes of an id as JSON, because every answer repeats it."""
 
 _KINDS = ("send", "subscribe", "cancel", "unsubscribe")
 
 
 @dataclass(slots=True)
 class Asked:
-    """One operation asked for."""
+    """One requested operation."""
 
     operation: str
-    """A2A's name of it."""
+    """A2A's name of the operation."""
     params: Json
     after: str = ""
-    """Cursor to go on behind; empty: the client has none."""
+    """Cursor after which to resume; empty if the client has none."""
     idempotency_key: str | None = None
     held: HeldBody | None = None
-    """The frame that asked."""
+    """The bytes held for the frame."""
 
     def release(self) -> None:
-        """Keep no parameters any more: what is asked for may last."""
+        """Free the parameters, because the operation may take long."""
         self.params = {}
         if self.held is not None:
             self.held.release()
@@ -45,17 +45,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """End what is open under an id."""
+    """Request to end the operation with an id."""
 
     id: bytes
-    """As JSON."""
+    """The id as JSON."""
 
 
 def envelope_of(frame: Json) -> SocketEnvelope:
-    """Return what goes around the answers to `frame`.
+    """Return the envelope for the answers to `frame`.
 
     Raises:
-        Malformed: its id is too long.
+        Malformed: the id is too long.
     """
     given = orjson.dumps(frame.get("id"))
     if len(given) > LONGEST_ID:
@@ -64,21 +64,21 @@ def envelope_of(frame: Json) -> SocketEnvelope:
 
 
 def is_variants(frame: Json) -> bool:
-    """Tell whether `frame` is a bare message, as a variant's clients send it."""
+    """Return whether `frame` is a bare message in the form of a variant's clients."""
     return "jsonrpc" not in frame and not frame.keys().isdisjoint(("message", "request"))
 
 
 def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
-    """Return what `frame` asks for, in A2A's words or in the variant's.
+    """Parse a frame in A2A's or the variant's form.
 
     Raises:
-        InvalidRequestError: it asks for nothing, or for several things.
-        Malformed: it asks in the wrong way; names the field.
+        InvalidRequestError: it contains no request, or several.
+        Malformed: a field is invalid; names the field.
     """
     if "jsonrpc" in frame:
         return _rpc(frame)
     if is_variants(frame):
-        # As the variant's clients send it; without an id its answers have null.
+        # In the form of the variant's clients; without an id, its answers have null.
         return Asked("SendStreamingMessage", variant.complete(frame), *_beside(frame))
     kinds = [kind for kind in _KINDS if kind in frame]
     if len(kinds) != 1:
@@ -108,7 +108,7 @@ def _rpc(frame: Json) -> Asked:
 
 
 def _beside(frame: Json) -> tuple[str, str | None]:
-    """Return what other bindings say in headers: cursor and key."""
+    """Return the cursor and the key, which other bindings have in headers."""
     return _text(frame, "after") or "", _text(frame, "idempotencyKey")
 
 

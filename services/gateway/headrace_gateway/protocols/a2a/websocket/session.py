@@ -1,4 +1,4 @@
-"""What a client may do over one WebSocket: any number of streams and answers, side by side."""
+"""A2A sessions over a WebSocket: any number of concurrent streams and calls."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -34,11 +34,11 @@ from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 from headrace_gateway.websocket_opening import open_socket
 
 _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
-"""What the connection's close frame says for all of its streams."""
+"""Causes that the connection's close frame reports for all its streams."""
 
 
 class SocketRenderer(Renderer):
-    """Shows each event as one message."""
+    """Renders each event as one message."""
 
     __slots__ = ("_entry_renderer", "_envelope", "_opening", "_task")
 
@@ -49,7 +49,7 @@ class SocketRenderer(Renderer):
         task: str,
         opening: Messages = (),
     ) -> None:
-        """Show events as `entry_renderer` has them, in `envelope`, behind `opening`."""
+        """Render events with `entry_renderer`, in `envelope`, after `opening`."""
         self._envelope, self._entry_renderer, self._task = envelope, entry_renderer, task
         self._opening = opening
 
@@ -66,7 +66,7 @@ class SocketRenderer(Renderer):
         ]
 
     def ending(self) -> Messages:
-        """Return what says that nothing more comes."""
+        """Return the message that ends the stream."""
         return (self._envelope.end(),)
 
     def interrupted(self, why: Interruption) -> Messages:
@@ -75,7 +75,7 @@ class SocketRenderer(Renderer):
 
 
 def interrupted(envelope: SocketEnvelope, why: Interruption, task: str) -> Messages:
-    """Return an error, unless the connection closes and says why."""
+    """Return an error, unless the connection closes and reports the reason."""
     if why.cause in _BY_CLOSING:
         return ()
     problem: Problem = problem_of_interruption(why, task)
@@ -83,7 +83,7 @@ def interrupted(envelope: SocketEnvelope, why: Interruption, task: str) -> Messa
 
 
 def folded_message(envelope: SocketEnvelope, *, recovered: bool) -> Callable[[str, Json], bytes]:
-    """Return what puts a cursor and an event in a message; the first one tells of a loss."""
+    """Return a function that wraps a cursor and an event; the first message reports a loss."""
     is_lost = not recovered
 
     def message(cursor: str, event: Json) -> bytes:
@@ -95,7 +95,7 @@ def folded_message(envelope: SocketEnvelope, *, recovered: bool) -> Callable[[st
 
 
 class A2ASession:
-    """Carries out the frames of one client. Each frame's work is a job of its own."""
+    """Handles the frames of one client. Each frame's work is a separate job."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class A2ASession:
         socket: WebSocket,
         connection: SocketConnection,
     ) -> None:
-        """Answer `calls` over `connection`; `socket` says in which way."""
+        """Answer `calls` over `connection`; the handshake `socket` selects the format."""
         self._services, self._socket, self._connection = services, socket, connection
         self._variant, self._folds = variant, variant.wants_events(socket)
         self._shapes = variant.shapes if variant.wants_shapes(socket) else None
@@ -113,7 +113,7 @@ class A2ASession:
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
 
     async def take(self, text: str) -> None:
-        """Begin what a frame asks for, or say why not."""
+        """Start the operation in a frame, or send an error."""
         envelope = SocketEnvelope(b"null")
         try:
             body = self._services.body_limits.check(text.encode())
@@ -128,7 +128,7 @@ class A2ASession:
             await self._connection.write([envelope.error(problem_of(error))])
 
     def _shapes_for(self, frame: Json) -> VariantShapes | None:
-        """Return the variant's shapes where the connection, or the frame's own form, asks so."""
+        """Return the variant's shapes if the connection or the frame's form requests them."""
         return self._variant.shapes if is_variants(frame) and not self._folds else self._shapes
 
     def _begin(self, envelope: SocketEnvelope, asked: Asked, size: int) -> None:
