@@ -1,4 +1,4 @@
-"""Two agents of Google's ADK, one of which transfers to the other, served unchanged.
+"""Two agents of Google's ADK, one of which transfers tasks to the other.
 
 From this folder: ``headrace dev --agents adk_transfer:desk``. Needs ``headrace[google-adk]`` and
 ``GOOGLE_API_KEY``.

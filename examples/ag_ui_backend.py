@@ -1,7 +1,7 @@
-"""An AG-UI agent that answers over HTTP, served through this fleet.
+"""An AG-UI agent behind HTTP, served through this fleet.
 
 From this folder: ``headrace dev --agents ag_ui_backend:painter``. Needs ``headrace[ag-ui]``, and an
-AG-UI agent at that address.
+AG-UI agent at `PAINTER_URL`.
 """
 
 from headrace_worker.adapters import ag_ui_agent

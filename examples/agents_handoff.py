@@ -1,7 +1,7 @@
-"""Two agents of the OpenAI Agents SDK, one of which hands over to the other, served unchanged.
+"""Two agents of the OpenAI Agents SDK, one of which hands over to the other.
 
 From this folder: ``headrace dev --agents agents_handoff:desk``. Needs ``headrace[openai-agents]``
-and an OpenAI-compatible endpoint at `URL`, Ollama's say.
+and an OpenAI-compatible endpoint at `URL`, such as Ollama's.
 """
 
 from agents import Agent, OpenAIChatCompletionsModel, function_tool

@@ -1,7 +1,7 @@
 """A model behind any OpenAI-compatible endpoint, with a tool.
 
 From this folder: ``headrace dev --agents chat_model:oracle``. Needs ``headrace[openai]``, and a key
-in ``OPENAI_API_KEY`` if the endpoint wants one.
+in ``OPENAI_API_KEY`` if the endpoint requires one.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
-"""The agent that A2A's compatibility kit drives: what it does is told by the message's id.
+"""The agents for A2A's compatibility kit; the message id selects what they do.
 
-``make tck TCK=path`` runs the kit against it (docs/conformance.md). `plain` is the same agent with
-a card that offers nothing beyond the least, `demanding` one whose card requires an extension.
+``make tck TCK=path`` runs the kit against them (docs/conformance.md). `plain` is the same agent
+with a card that offers only the minimum, `demanding` one whose card requires an extension.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from headrace import (
 EXTENSION = "urn:a2a:tck:required-extension"
 
 LONG = 4.0
-"""Seconds: twice what the kit waits for an event before it subscribes again."""
+"""Seconds: twice the time that the kit waits for an event before it subscribes again."""
 
 
 async def conform(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Do what the kit's scenario of that message id says."""
+    """Emit what the kit's scenario with that message id expects."""
     said = ctx.message["messageId"]
     if said.startswith("test-resubscribe-message-id"):
         await ctx.status("working")
@@ -69,7 +69,7 @@ SCENARIOS: dict[str, list[Emission]] = {
         text("chunks", "chunk-2", append=True, last_chunk=True),
     ],
 }
-"""What is said, by the beginning of the message's id; anything else just completes."""
+"""Emissions by prefix of the message id; for any other id, the task just completes."""
 
 agents = agent(name="conformance", bare_message=True)(conform)
 plain = agent(name="conformance", bare_message=True, streaming=False, push_notifications=False)(
@@ -83,7 +83,7 @@ demanding = agent(
 
 
 async def converse(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Say a word and ask for the next, as the kit for 0.3 wants it: its tasks go on."""
+    """Repeat the message and ask for the next: the kit for A2A 0.3 needs tasks that stay open."""
     yield f"You said: {ctx.prompt}"
     yield InputRequired("What next?")
 

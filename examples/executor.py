@@ -1,4 +1,4 @@
-"""An `AgentExecutor` as the official A2A SDK has it, served unchanged.
+"""An `AgentExecutor` of the official A2A SDK, served unchanged.
 
 From this folder: ``headrace dev --agents executor:translator``. Needs ``headrace[a2a]``.
 """
@@ -16,10 +16,10 @@ LANGUAGES = {"french": "Bonjour", "german": "Guten Tag"}
 
 
 class Translator(AgentExecutor):
-    """Says good day in a language of the user's choice, and asks which if need be."""
+    """Greets in the language that the user names, and asks for it if necessary."""
 
     def __init__(self) -> None:
-        """Nobody has cancelled anything yet."""
+        """Start without cancelled tasks."""
         self.canceled: list[str] = []
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -33,7 +33,7 @@ class Translator(AgentExecutor):
             question = updater.new_agent_message([Part(text="Which language?")])
             await updater.requires_input(question)
             return
-        # From the second message on the task is there, as with the SDK's own servers.
+        # From the second message on, the task exists, as in the SDK's own servers.
         greeting = LANGUAGES[asked] + (" encore" if context.current_task else "")
         for number, word in enumerate(greeting.split()):
             last = number == greeting.count(" ")
@@ -47,13 +47,13 @@ class Translator(AgentExecutor):
         await updater.complete(updater.new_agent_message([Part(text="Done.")]))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Take note of it."""
+        """Record the task as cancelled."""
         self.canceled.append(context.task_id or "")
         await _updater(context, event_queue).cancel()
 
 
 def _updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
-    # The SDK's types allow for a request that is about no task yet; here there always is one.
+    # The SDK's types allow a request without a task; here there always is one.
     return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
 
 

@@ -1,4 +1,4 @@
-"""A LangGraph graph that asks a person before it goes on, served unchanged.
+"""A LangGraph graph that asks a person for approval, served unchanged.
 
 From this folder: ``headrace dev --agents graph_approval:refunds``. Needs ``headrace[langgraph]``.
 """
@@ -13,13 +13,13 @@ from headrace_worker.adapters import langgraph_agent
 
 
 def check(state: MessagesState) -> MessagesState:
-    """Look the order up."""
+    """Check the order."""
     get_stream_writer()({"checking": state["messages"][-1].text})
     return {"messages": [AIMessage("The order is fine. ")]}
 
 
 def decide(state: MessagesState) -> MessagesState:  # noqa: ARG001  # the name is the graph's
-    """Have a person decide."""
+    """Ask a person for a decision."""
     said = interrupt({"question": "Refund it?"})
     return {"messages": [AIMessage("Refunded." if said == "yes" else "Not refunded.")]}
 
@@ -31,5 +31,5 @@ graph.add_edge(START, "check")
 graph.add_edge("check", "decide")
 graph.add_edge("decide", END)
 
-# Workers that are to take over from each other share a checkpointer, in a database say.
+# Workers that take over from each other need a shared checkpointer, for example in a database.
 refunds = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="refunds")

@@ -1,4 +1,4 @@
-"""An agent in a few lines. From this folder: ``headrace dev --agents hello:hello``."""
+"""A minimal agent. From this folder: ``headrace dev --agents hello:hello``."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""An agent with the tools of an MCP server, which this file is too.
+"""An agent with the tools of an MCP server; this file is both.
 
 From this folder: ``headrace dev --agents mcp_clock:clock``. Needs ``headrace[mcp]``.
 """
@@ -27,7 +27,7 @@ tools = McpServer(command=[sys.executable, __file__])
 
 @agent(description="Tells when something ends: 10:30 45.")
 async def clock(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Call the tool. A model is given it with ``openai_agent(tools=[tools])``."""
+    """Call the tool. To offer it to a model, use ``openai_agent(tools=[tools])``."""
     begin, minutes = ctx.prompt.split()
     async with tools.open() as found:
         [adding] = found

@@ -1,7 +1,7 @@
-"""An agent that lives elsewhere, served through this fleet.
+"""An outside A2A agent, served through this fleet.
 
 From this folder: ``headrace dev --agents outside_agent:outside``. Needs ``headrace[a2a]``, and an
-A2A agent at that address.
+A2A agent at `OUTSIDE_URL`.
 """
 
 from headrace_worker.adapters import Bearer, remote_agent

@@ -8,7 +8,7 @@ from pydantic_ai.models.test import TestModel
 
 from headrace_worker.adapters import pydantic_ai_agent
 
-# Stands for a real model, "openai:…" say: it calls every tool once and answers the same.
+# Replaces a real model such as "openai:…": it calls every tool once and answers the same.
 gambler = Agent(TestModel(custom_output_text="You rolled a four."), instructions="Roll the dice.")
 
 

@@ -1,7 +1,7 @@
-"""Demo agents, none with a model: one for each building block of an AG-UI user interface.
+"""Demo agents without a model, one for each building block of an AG-UI user interface.
 
-``headrace dev`` serves them beside the worker's own `echo`, `assistant` and `counter`. Each module
-is an agent to start from; docs/agui.md says what to ask them.
+``headrace dev`` serves them together with the worker's own `echo`, `assistant` and `counter`. Each
+module is a starting point for an agent of its own; docs/agui.md suggests prompts.
 """
 
 from headrace import Agents

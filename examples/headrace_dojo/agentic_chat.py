@@ -1,4 +1,4 @@
-"""Agentic chat: text, a tool of the user interface, and what the user interface knows."""
+"""Agentic chat: text, a tool of the user interface, and the context that it sends."""
 
 import re
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ _COLOURS = re.compile(
     capabilities={"tools": {"supported": True, "clientProvided": True}},
 )
 async def agentic_chat(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Answer; asked for a background, let the user interface change it first."""
+    """Answer; for a background, call the user interface's tool first."""
     if answered := results(ctx):
         told = answered[-1].error or answered[-1].content
         async for word in paced(f"The background: {told}"):

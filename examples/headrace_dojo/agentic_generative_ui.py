@@ -1,4 +1,4 @@
-"""Agentic generative UI: a list of steps as shared state, each ticked off with a patch."""
+"""Agentic generative UI: a list of steps as shared state, updated with a patch for each step."""
 
 import asyncio
 from collections.abc import AsyncIterator

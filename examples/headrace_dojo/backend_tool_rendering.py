@@ -1,4 +1,4 @@
-"""Backend tool rendering: the agent calls its own tool, the user interface draws the result."""
+"""Backend tool rendering: the agent calls its own tool, and the user interface shows the result."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,7 @@ from headrace_dojo.pacing import paced
     },
 )
 async def backend_tool_rendering(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Look the weather up and talk about it."""
+    """Get the weather and describe it."""
     place = ctx.prompt.rstrip("?!. ").rpartition(" in ")[2] or "Nowhere"
     call = await ctx.tool_call("get_weather", {"location": place})
     weather = _weather(place)
@@ -30,7 +30,7 @@ async def backend_tool_rendering(ctx: RunContext) -> AsyncIterator[Emission]:
 
 
 def _weather(place: str) -> Json:
-    """Return the weather of a place: always the same for one name."""
+    """Return a place's weather, always the same for the same name."""
     seed = sum(map(ord, place))
     return {
         "location": place,

@@ -1,4 +1,4 @@
-"""Background activity: progress that is shown beside the conversation, not in it."""
+"""Background activity: progress that is shown outside the conversation."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Error flow: what a user interface sees when an agent fails, or will not begin."""
+"""Error flow: what a user interface shows when an agent fails or rejects a task."""
 
 from collections.abc import AsyncIterator
 
@@ -7,12 +7,12 @@ from headrace_dojo.pacing import paced
 
 
 class MadeUp(RuntimeError):
-    """Nothing is wrong; this agent fails for show."""
+    """The error with which this agent fails on purpose."""
 
 
 @agent(name="error_flow", description="Fails amid its answer; `reject` is refused at once.")
 async def error_flow(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Begin to answer, and fail."""
+    """Start an answer, then fail."""
     if ctx.prompt.strip().lower() == "reject":
         yield Reject("you asked for it")
         return

@@ -1,4 +1,4 @@
-"""Human in the loop: a plan whose steps the user picks, before anything is done."""
+"""Human in the loop: a plan whose steps the user selects before they are executed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ _VERBS = ("Think about", "Prepare", "Begin", "Go on with", "Finish")
     },
 )
 async def human_in_the_loop(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Let the user choose steps, then carry them out."""
+    """Let the user select steps, then execute them."""
     if answered := results(ctx):
         async for word in paced(_report(answered[-1])):
             yield word
@@ -38,7 +38,7 @@ async def human_in_the_loop(ctx: RunContext) -> AsyncIterator[Emission]:
 
 
 def _report(answered: ToolResultPart) -> str:
-    """Say what follows from the user's answer: ``{"accepted", "steps"}``, or just words."""
+    """Return the reply to the user's answer: ``{"accepted", "steps"}``, or text."""
     try:
         answer = orjson.loads(answered.content)
         chosen = [step["description"] for step in answer["steps"] if step["status"] == "enabled"]

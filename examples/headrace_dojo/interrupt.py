@@ -21,7 +21,7 @@ _SCHEMA: Json = {
     capabilities={"humanInTheLoop": {"supported": True, "approvals": True, "interrupts": True}},
 )
 async def interrupt(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Ask for approval once, and do as the user says."""
+    """Ask for approval once, then follow the answer."""
     if ctx.run == 1:
         question = f"Shall I go ahead with: {ctx.prompt}?"
         asked = {"id": f"approval-{ctx.task}", "reason": "confirmation", "message": question}
@@ -38,7 +38,7 @@ def _answer(part: Json) -> str:
 
 
 def _approves(part: Json) -> bool:
-    """Tell whether the user agrees: as the schema has it, or with a word."""
+    """Return whether the user approves, with data as in the schema or with text."""
     said: Any = part.get("data", part.get("text"))
     if isinstance(said, dict):
         return said.get("approved") is True

@@ -1,4 +1,4 @@
-"""Multimodal input: what came beside the words, by kind and size."""
+"""Multimodal input: the files of a message, by type and size."""
 
 from base64 import b64decode
 from collections.abc import AsyncIterator

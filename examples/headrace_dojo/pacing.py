@@ -1,4 +1,4 @@
-"""Text at the pace of a model."""
+"""Text at the speed of a model."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Predictive state updates: the document appears as it is written, and is kept when confirmed."""
+"""Predictive state updates: a document appears while it is written, and stays if confirmed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ _PIECE = 12
     },
 )
 async def predictive_state_updates(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Write, let the user confirm, and keep or drop what was written."""
+    """Write a document, then keep or drop it as the user decides."""
     if answered := results(ctx):
         is_kept = _accepts(answered[-1].content)
         if not is_kept:
@@ -45,7 +45,7 @@ async def predictive_state_updates(ctx: RunContext) -> AsyncIterator[Emission]:
 
 
 def _accepts(content: object) -> bool:
-    """Tell whether the user confirms: ``{"accepted": true}``, or a word that says so."""
+    """Return whether the user confirms, with ``{"accepted": true}`` or with text."""
     try:
         return bool(orjson.loads(str(content))["accepted"])
     except (KeyError, TypeError, ValueError):

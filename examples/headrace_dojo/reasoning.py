@@ -1,4 +1,4 @@
-"""Reasoning: thoughts before the answer, sealed for the provider that wants them back."""
+"""Reasoning: thoughts before the answer, with an encrypted value for the provider."""
 
 from collections.abc import AsyncIterator
 
@@ -12,7 +12,7 @@ from headrace_dojo.pacing import paced
     capabilities={"reasoning": {"supported": True, "streaming": True, "encrypted": True}},
 )
 async def reasoning(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Think twice, then answer."""
+    """Emit two blocks of reasoning, then the answer."""
     words = ctx.prompt.split()
     async for word in paced(f"The question has {len(words)} words. "):
         yield Thinking(word, title="Counting")

@@ -1,6 +1,6 @@
-"""Agents that ask agents: a question is planned, looked into by three at a time, and written up.
+"""Agents that delegate: one plans a topic, up to three research it, and one writes the report.
 
-One stream shows it all: each child is a subagent run in it, and its own task beside it.
+One stream shows everything: each child task appears as a subagent run, and is a task of its own.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _FINDINGS = {
 
 @agent(description="Splits a topic into questions that can be looked into one by one.")
 async def planner(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Think, then name three questions."""
+    """Emit reasoning, then three questions."""
     yield Thinking(f"What would somebody want to know of {ctx.prompt}? ", title="Planning")
     yield Thinking("Where it comes from, how it is done, what is left.", end=True)
     yield Data([f"{ctx.prompt}: {angle}" for angle in ANGLES], "questions")
@@ -27,7 +27,7 @@ async def planner(ctx: RunContext) -> AsyncIterator[Emission]:
 
 @agent(description="Looks into one question.", concurrency=1)
 async def researcher(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Search, then say what was found."""
+    """Search, then report the result."""
     topic, _, angle = ctx.prompt.rpartition(": ")
     call = await ctx.tool_call("search", {"query": ctx.prompt})
     await asyncio.sleep(0.1)
@@ -49,7 +49,7 @@ async def writer(ctx: RunContext) -> AsyncIterator[Emission]:
     skills=[Skill("research", "Research", "Asks other agents.", ["demo"], ["watermills"])],
 )
 async def research(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Ask the planner, three researchers in parallel, and the writer."""
+    """Delegate to the planner, three researchers in parallel, and the writer."""
     yield Step("plan")
     plan = await ctx.delegate("planner", ctx.prompt)
     questions = next(part["data"] for part in plan.parts if "data" in part)

@@ -1,4 +1,4 @@
-"""Shared state: a recipe that the user edits in a form, and the agent with words."""
+"""Shared state: a recipe that the user edits in a form, and the agent on request."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,7 +23,7 @@ _EMPTY: Json = {
     capabilities={"state": {"snapshots": True, "deltas": False}},
 )
 async def shared_state(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Add to the client's recipe what the user asks for."""
+    """Add what the user asks for to the client's recipe."""
     state = ctx.state
     recipe = _recipe(state)
     wish = ctx.prompt.strip() or "a pinch of salt"
@@ -39,7 +39,7 @@ async def shared_state(ctx: RunContext) -> AsyncIterator[Emission]:
 
 
 def _recipe(state: Any) -> Json:  # noqa: ANN401  # whatever the client sent
-    """Return the recipe in `state`, with everything that a recipe needs."""
+    """Return the recipe in `state`, completed with defaults."""
     sent = state.get("recipe") if isinstance(state, dict) else None
     recipe = {**_EMPTY, **(sent if isinstance(sent, dict) else {})}
     lists = {key: value for key, value in recipe.items() if isinstance(value, list)}

@@ -1,4 +1,4 @@
-"""Subagents: parts of the work are other agents', and each is shown as what it is."""
+"""Subagents: other agents do parts of the work, and each is shown as a subagent run."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,7 @@ from headrace_dojo.pacing import paced
     },
 )
 async def subagents(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Ask one agent for the weather, another one for a thought, and sum up."""
+    """Delegate to one agent for the weather and to another for a thought, and sum up."""
     place = ctx.prompt.strip() or "Nowhere"
     weather = await ctx.delegate("backend_tool_rendering", f"the weather in {place}?")
     thought = await ctx.delegate("reasoning", f"what to pack for {place}")

@@ -1,4 +1,4 @@
-"""Tool-based generative UI: the arguments of a call are what the user interface draws."""
+"""Tool-based generative UI: the user interface draws the arguments of a tool call."""
 
 from collections.abc import AsyncIterator
 
