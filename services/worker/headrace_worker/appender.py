@@ -457,7 +457,7 @@ class Appender:
                     batch = self._take()
                     self._room.set()
                     await self._append(batch, batch.state)
-        except Exception as loss:  # noqa: BLE001  # whatever it is, the run must hear of it
+        except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             if not isinstance(loss, Fenced | LogLost):
                 _log.exception("an append failed unexpectedly")
             self._shut()

@@ -19,7 +19,7 @@ def load(target: str) -> Agents:
     return _agents(target, resolve(target))
 
 
-def resolve(target: str) -> Any:  # noqa: ANN401  # whatever is there
+def resolve(target: str) -> Any:  # noqa: ANN401  # any attribute
     """Import MODULE of ``MODULE:ATTR`` and return its ATTR.
 
     Raises:

@@ -237,7 +237,7 @@ class Worker:
             _log.warning(
                 "could not start a run on %s; it will be delivered again: %s", msg.subject, trouble
             )
-        except Exception:  # noqa: BLE001  # the run comes again, and other runs go on
+        except Exception:  # noqa: BLE001  # the run is redelivered, and others continue
             _log.exception("a run on %s failed", msg.subject)
         finally:
             puller.done(permit)

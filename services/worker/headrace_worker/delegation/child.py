@@ -93,7 +93,7 @@ class ChildCredentials:
             await self._hand_in(answer, f"{self._parent.key.task}-{generation}")
 
     async def _hand_in(self, answer: Json, name: str) -> None:
-        """Send the answer to the child's holder, retrying until a holder accepts it, once."""
+        """Send the answer to the child's holder, with retries; its input id prevents duplicates."""
         parent = self._parent.key
         told = TellChild(
             tenant=self._child.tenant,
@@ -367,7 +367,7 @@ class Child:
         except asyncio.CancelledError:
             self.over.cancel()
             raise
-        except Exception as error:  # noqa: BLE001  # whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001  # passed on to all waiters
             self.over.set_exception(error)
         else:
             self.over.set_result(result)

@@ -54,7 +54,7 @@ class Question:
         return replace(self, deadline=deadline, budget=min(wanted, default=None))
 
 
-def name_of(asked: Any) -> str:  # noqa: ANN401  # whatever an agent writes there
+def name_of(asked: Any) -> str:  # noqa: ANN401  # any value that an agent passes
     """Return the name of the agent to ask.
 
     Raises:
@@ -72,7 +72,7 @@ def name_of(asked: Any) -> str:  # noqa: ANN401  # whatever an agent writes ther
         raise DelegationRefused(name[:_SHOWN], "agent_unknown", str(error)) from None
 
 
-def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # whatever an agent writes there
+def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # any value that an agent passes
     """Return `asked` as an A2A Message; a string becomes its text.
 
     Raises:
