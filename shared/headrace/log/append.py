@@ -1,8 +1,8 @@
-"""Appending to a log: compare-and-set, one message in flight, and what its outcome means.
+"""Appending to a log by compare-and-set, with one message in flight.
 
-Everything but a clean ack is *unknown*: servers word refusals differently alone and in a cluster,
-and nats-py may still deliver a publish that already timed out. So an unknown outcome is resolved
-by reading what the leader has behind the expected sequence, and a retry is byte-identical.
+Every outcome but a clean ack is *unknown*: servers word refusals differently alone and in a
+cluster, and nats-py may still deliver a publish that already timed out. An unknown outcome is
+resolved by reading what the leader has after the expected sequence. A retry is byte-identical.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ _UNKNOWN = APPENDS.labels("unknown")
 
 
 async def counted(storing: Awaitable[int]) -> int:
-    """Return what `storing` does, counted.
+    """Return the result of `storing` and count its outcome.
 
     Raises:
-        Fenced, LogLost, LogFull, BusUnavailable: as `storing`.
+        Fenced, LogLost, LogFull, BusUnavailable: As `storing`.
     """
     try:
         sequence = await storing
@@ -62,14 +62,14 @@ ACK_TIMEOUT = 2.0
 """Seconds to wait for an ack before the outcome counts as unknown."""
 
 HEADER_ROOM = 16 * 1024
-"""Bytes of a message kept free for headers (a checkpoint takes up to 8 KB)."""
+"""Bytes of a message that are reserved for headers (a checkpoint takes up to 8 KB)."""
 
 _PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """An append that is in the log."""
+    """A stored append."""
 
     sequence: int
     generation: int
@@ -77,11 +77,11 @@ class Appended:
 
 
 class _NotSent(BusUnavailable):
-    """There was no connection to send it on."""
+    """The message was not sent because there was no connection."""
 
 
 class FencedBy(Fenced):
-    """An `entry` of somebody else's stands where this writer wanted to append."""
+    """Another writer's `entry` is stored where this writer wanted to append."""
 
     def __init__(self, entry: Entry) -> None:
         """Keep the entry."""
@@ -90,14 +90,14 @@ class FencedBy(Fenced):
 
 
 class LogWriter:
-    """The one place from which a process appends to a task's log.
+    """Appends a process's events to a task's log.
 
-    It knows the sequence and generation that the log ends with, and moves them with each append.
-    Not for concurrent use: one append in flight per task keeps their order.
+    It knows the last sequence and generation of the log and advances them with each append. Not for
+    concurrent use: with one append in flight per task, appends stay in order.
     """
 
     def __init__(self, bus: Bus, key: TaskKey, *, sequence: int = 0, generation: int = 0) -> None:
-        """Write behind `sequence` and `generation`; 0 and 0 start a log."""
+        """Append after `sequence` and `generation`; 0 and 0 start a log."""
         self._bus = bus
         self.key = key
         self._subject = bus.subjects.event(key)
@@ -106,19 +106,19 @@ class LogWriter:
 
     @classmethod
     def behind(cls, bus: Bus, key: TaskKey, last: Entry) -> "LogWriter":
-        """Return a writer that appends behind `last`."""
+        """Return a writer that appends after `last`."""
         return cls(bus, key, sequence=last.sequence, generation=last.last_generation)
 
     def go_behind(self, last: Entry) -> None:
-        """Append behind `last` from now on."""
+        """Append after `last` from now on."""
         self.sequence, self.generation = last.sequence, last.last_generation
 
     async def next_entry(self, timeout: float) -> Entry | None:
-        """Return the entry that stands behind this writer's last one, from the leader.
+        """Return the entry after this writer's last one, from the leader. None: no such entry.
 
         Raises:
-            LogLost: the log it wrote behind is gone.
-            BusUnavailable: no leader answered within `timeout` seconds.
+            LogLost: The log that this writer appended to is gone.
+            BusUnavailable: No leader answered within `timeout` seconds.
         """
         while True:
             found = await next_stored(self._bus, self.key, self.sequence, timeout)
@@ -130,12 +130,12 @@ class LogWriter:
                 raise TaskForgotten(f"{self.key.task} has been deleted")
             if found.entry is not None:
                 return found.entry
-            # Not an entry, so nobody's append: the next one goes behind it.
+            # Not an entry, so no writer's append: the next append follows it.
             self.sequence = found.sequence
 
     @property
     def capacity(self) -> int:
-        """Bytes of events that one message takes."""
+        """Maximum size of the events in one message, in bytes."""
         return self._bus.max_payload - HEADER_ROOM
 
     async def append(
@@ -144,17 +144,17 @@ class LogWriter:
         """Append `drafts` as one message and return when they are stored.
 
         `stamp.generation` must be the generation after the log's last. After OutcomeUnknown only
-        the same drafts with the same stamp may be appended: anything else meets Fenced if they
+        the same drafts with the same stamp may be appended. Anything else raises Fenced if they
         were stored after all.
 
         Raises:
-            FencedBy: somebody else appended first, and this append is never stored. Only a holder
+            FencedBy: Another writer appended first, and this append is never stored. Only a holder
                 that finds nothing but queued messages there may `go_behind` them.
-            LogLost: the log it wrote behind is gone.
-            LogFull: the stream is at its limit.
-            EventTooLarge: the drafts exceed `capacity`, or the checkpoint its room in the headers.
-            OutcomeUnknown: still unknown after `timeout` seconds; it may be stored or not.
-            BusUnavailable: NATS took nothing within `timeout` seconds; it is not stored.
+            LogLost: The log that this writer appended to is gone.
+            LogFull: The stream is at its limit.
+            EventTooLarge: The drafts exceed `capacity`, or the headers exceed `HEADER_ROOM`.
+            OutcomeUnknown: Still unknown after `timeout` seconds. It may be stored or not.
+            BusUnavailable: NATS accepted nothing within `timeout` seconds. It is not stored.
         """
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
@@ -186,7 +186,7 @@ class LogWriter:
                 if sequence is not None:
                     return sequence
             if isinstance(outcome, LogFull) or loop.time() > deadline:
-                # A copy that was given up may be stored yet, however late.
+                # A publish that was given up may still be stored later.
                 raise OutcomeUnknown(str(outcome)) if in_doubt else outcome
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
@@ -194,7 +194,7 @@ class LogWriter:
     async def _publish(self, payload: bytes, headers: dict[str, str]) -> int | BusUnavailable:
         """Return the sequence of a clean ack, or why the outcome is unknown."""
         if not self._bus.connected:
-            # nats-py would keep it, and send it whenever it is connected again.
+            # nats-py would buffer it and send it after a reconnect.
             return _NotSent(f"{self._subject}: not connected")
         try:
             return await store(self._bus, self._subject, payload, ACK_TIMEOUT, headers)
@@ -205,7 +205,7 @@ class LogWriter:
             return trouble
 
     async def _resolve(self, payload: bytes, stamp: Stamp, deadline: float) -> int | None:
-        """Return the sequence if the append is stored after all; None: it is not, try again."""
+        """Return the sequence if the append is stored after all. None: it is not, try again."""
         found = await self.next_entry(max(deadline - asyncio.get_running_loop().time(), 0.0))
         if found is None:
             return None
@@ -218,10 +218,10 @@ class LogWriter:
 
 
 def _is_this(found: Entry, stamp: Stamp, payload: bytes) -> bool:
-    """Tell whether `found` is this very append.
+    """Return whether `found` is this very append.
 
-    The payload is compared too: one that this writer gave up as unknown and that was stored later
-    must not pass for what it appends instead.
+    The payload is compared too. An append that this writer gave up as unknown and that was stored
+    later must not be mistaken for the current one.
     """
     theirs, mine = found.stamp, stamp
     same = (theirs.writer, theirs.generation, theirs.log) == (

@@ -1,4 +1,4 @@
-"""Finding entries in a log: the first one, the last one, and the one that holds an event."""
+"""Finding entries in a log: the first one, the last one, and the one with a given event."""
 
 from sys import maxsize
 
@@ -12,10 +12,10 @@ from headrace.wait_for import ELECTION
 
 
 async def first_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entry | None:
-    """Return the oldest entry that the log still has, as the leader knows it; None: none.
+    """Return the oldest entry that the log still has, from the leader. None: no entry.
 
     Raises:
-        BusUnavailable: no leader answered within `timeout` seconds.
+        BusUnavailable: No leader answered within `timeout` seconds.
     """
     sequence = 0
     while (stored := await next_stored(bus, key, sequence, timeout)) is not None:
@@ -26,15 +26,16 @@ async def first_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entr
 
 
 async def last_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entry | None:
-    """Return the log's last entry as the leader knows it; None: the log is empty or forgotten.
+    """Return the log's last entry, from the leader. None: the log is empty or deleted.
 
     Raises:
-        BusUnavailable: no leader answered within `timeout` seconds.
+        BusUnavailable: No leader answered within `timeout` seconds.
     """
     last = await last_stored(bus, key, timeout)
     if last is None or last.is_tombstone or last.entry is not None:
         return last.entry if last else None
-    # Rare: the last message is no entry. Nothing leads back from it, so this searches by halves.
+    # Rare: the last message is not an entry. It does not link to earlier ones, so this is a binary
+    # search.
     search, found = _Search(bus, key), None
     older, newest = 0, last.sequence
     while older < newest:
@@ -50,14 +51,14 @@ async def last_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entry
 async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) -> int:
     """Return a stream sequence after which the entry with `generation` is the next one.
 
-    Entries hold several events each, so generations are no sequences: this searches the stream
-    by halves, each step one get (about 0.3 ms), never reading the log from its start. `last` is
-    the log's last entry, and `generation` is at most its last. Where a copy has not yet heard of a
-    purge, the entry found may be gone already: look at what the replay from there begins with.
+    Entries hold several events each, so generations are not sequences. This is a binary search of
+    the stream with one get per step (about 0.3 ms); the log is never read from its start. `last` is
+    the log's last entry, and `generation` is at most its last generation. A replica may not know of
+    a purge yet, so the entry may be gone already: check the first entry of the replay from there.
 
     Raises:
-        LogLost: that part of the log is gone.
-        BusUnavailable: the stream does not answer.
+        LogLost: That part of the log is gone.
+        BusUnavailable: The stream does not answer.
     """
     search = _Search(bus, key)
     older, newest = 0, last.sequence
@@ -89,19 +90,19 @@ class _Search:
         if self._trusting:
             if batch := await get_batch(self._bus, self._key, sequence + 1, size=1):
                 return batch[0]
-            # A stale copy, or a frozen one, of which one in a search is enough; or nothing there,
-            # which only the leader can say.
+            # The replica is stale or frozen, which one search tolerates once, or no message exists
+            # there, which only the leader knows.
             self._trusting = False
         return await next_stored(self._bus, self._key, sequence)
 
 
 async def locate(bus: Bus, task: str) -> TaskKey:
-    """Return whose task `task` is, and which agent's; for operators, who may see everybody's.
+    """Return the key of task `task`. For operators, who may see all tenants' tasks.
 
     Raises:
-        InvalidName: `task` has not the form of a task id.
-        TaskUnknown: there is no such log.
-        BusUnavailable: the stream does not answer, for longer than an election takes.
+        InvalidName: `task` is not a valid task id.
+        TaskUnknown: The task has no log.
+        BusUnavailable: The stream did not answer for longer than an election takes.
     """
     key = TaskKey("*", "*", check_task_id(task))
     stream = bus.streams.of_shard(key.shard)
@@ -112,7 +113,7 @@ async def locate(bus: Bus, task: str) -> TaskKey:
         raise TaskUnknown(f"there is no task {task}")
     if len(keys) == 1:
         return keys[0]
-    # A hostile worker may write under the id of another agent's task. It learns of the id from the
-    # task's log: the older one is the task's.
+    # A hostile worker may write under the id of another agent's task. It learns the id from the
+    # task's log, so the older log is the task's.
     begun = {key: await next_stored(bus, key, 0) for key in keys}
     return min(keys, key=lambda key: found.sequence if (found := begun[key]) else maxsize)

@@ -1,10 +1,10 @@
-"""Following one log: each entry once, in order, from a point on, although live is only a hint.
+"""Following one log: each entry once and in order, although live messages may be missed.
 
-The tail rule: live is a hint, only a read of the leader shows that nothing is missing.
+The tail rule: live messages are a hint. Only a read of the leader shows that nothing is missing.
 Republish skips messages at server kills and leader stepdowns without any disconnect. A gap shows
-when the next message comes; if none comes, only a read shows it. So a process re-checks each log
-that it follows: 250 ms after it subscribed, at once after a disturbance or a poke, and while the
-log is open and silent after 2 s, backing off to 10 s.
+with the next message. If no message comes, only a read shows it. So a process checks each log that
+it follows: 250 ms after it subscribed, at once after a disturbance or a poke, and while the log is
+open and silent after 2 s, backing off to 10 s.
 """
 
 import asyncio
@@ -40,29 +40,29 @@ from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
 
 LIMIT = 256 * 1024
-"""Bytes of events that are kept; what exceeds it is read like the rest."""
+"""Bytes of events that are kept. Events beyond that are read from the log."""
 
 
 class ReorderBuffer:
-    """The newest live messages, without a hole between them, until reading has reached them.
+    """The newest live messages, without a gap, until reading has reached them.
 
-    Without it a reader whose every read takes longer than the log is silent reads for ever: when
-    it is done, more has come that only a read can bring.
+    Without it, a reader whose reads take longer than the pauses between messages would read for
+    ever: after each read, newer messages would again need a read.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
-        """Keep nothing yet, and never more than about `limit` bytes."""
+        """Create an empty buffer of about `limit` bytes at most."""
         self._limit = limit
         self._kept: deque[Stored] = deque()
         self._size = 0
 
     @property
     def first(self) -> Stored | None:
-        """The oldest one kept; None: nothing is."""
+        """The oldest kept message. None: the buffer is empty."""
         return self._kept[0] if self._kept else None
 
     def keep(self, live: Stored) -> int:
-        """Keep `live`; return up to which stream sequence the log is to be read all the same."""
+        """Keep `live`. Return the stream sequence up to which the log must still be read."""
         size = _size(live)
         if self._kept and live.previous != self._kept[-1].sequence:
             self._clear()
@@ -73,7 +73,7 @@ class ReorderBuffer:
         return self._kept[0].previous
 
     def following(self, sequence: int) -> Iterator[Stored]:
-        """Give back what follows on stream sequence `sequence`, one after the other."""
+        """Remove and yield the messages that directly follow stream sequence `sequence`."""
         while self._kept and self._kept[0].sequence <= sequence:
             self._take()
         while self._kept and self._kept[0].previous == sequence:
@@ -96,16 +96,17 @@ def _size(live: Stored) -> int:
 
 
 FEW = 8
-"""Up to so many logs of a stream, the leader is asked for each; above, one multi_last asks."""
+"""Up to this many logs of a stream, each is queried at the leader. Above, one multi_last query is
+used."""
 
 _MULTI_MAX = 512
 
 
 async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
-    """Return each log's last sequence; 0: it is empty.
+    """Return each log's last sequence. 0: the log is empty.
 
     Raises:
-        BusUnavailable: a leader does not answer.
+        BusUnavailable: A leader does not answer.
     """
     found: dict[TaskKey, int] = {}
     by_stream = sorted(keys, key=lambda key: stream_of_shard(key.shard))
@@ -130,7 +131,7 @@ async def _one(bus: Bus, key: TaskKey) -> int:
 async def _multi_last(
     bus: Bus, stream: str, keys: tuple[TaskKey, ...]
 ) -> dict[TaskKey, int] | None:
-    """Ask one copy for all; None: its answer is partial or behind the leader and proves nothing."""
+    """Query one replica for all logs. None: its answer is partial or behind the leader."""
     head = (await stream_state(bus, stream)).last
     subjects = {bus.subjects.event(key): key for key in keys}
     answer = await direct_get(bus, stream, {"multi_last": list(subjects)}, _subject_and_sequence)
@@ -146,47 +147,47 @@ def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
 
 
 FIRST_CHECK = 0.25
-"""Seconds after subscribing to the first check."""
+"""Seconds from subscribing to the first check."""
 
 SILENCE = 2.0
 """Seconds of silence after which an open log is checked."""
 
 SILENCE_MAX = 10.0
-"""What the silence backs off to, seconds."""
+"""Maximum of that silence in seconds."""
 
 _TICK = 0.05
 
 
 class TailFollower(Protocol):
-    """What the rule needs of a follower."""
+    """A follower, as the rule uses it."""
 
     key: TaskKey
     heard: float
-    """When the last message of the log arrived, loop time in seconds."""
+    """When the last message of the log arrived, in loop time (seconds)."""
 
     def tail_is(self, sequence: int) -> None:
-        """Be told the leader's last sequence of the log; 0: the log is empty."""
+        """Receive the leader's last sequence of the log; 0: the log is empty."""
 
 
 @dataclass(slots=True)
 class _Plan:
-    """When a follower's log is looked at next."""
+    """When a follower's log is checked next."""
 
     checked: float
-    """When it was last checked, loop time in seconds."""
+    """When it was last checked, in loop time (seconds)."""
     silence: float
-    """How long the log may be silent from then on."""
+    """How long the log may be silent from then on, in seconds."""
     ticket: int = -1
-    """The one valid ticket in the queue; earlier ones are void."""
+    """The only valid ticket in the queue. Earlier ones are void."""
     urgent: bool = True
-    """Whether it is checked then even if it was heard from lately."""
+    """Whether it is checked even if a message arrived recently."""
 
 
 class TailRule:
     """Checks the tails of all logs that this process follows."""
 
     def __init__(self, bus: Bus) -> None:
-        """Watch nothing yet; `start` begins."""
+        """Watch no log yet; `start` begins."""
         self._bus = bus
         self._watched: dict[TailFollower, _Plan] = {}
         self._due: list[tuple[float, int, TailFollower]] = []
@@ -199,10 +200,10 @@ class TailRule:
         self._unregister = bus.on_disturbance(self.check_all)
 
     async def start(self) -> None:
-        """Begin to check, and to listen for pokes.
+        """Start checking and listening for pokes.
 
         Raises:
-            BusUnavailable: the connection is closed.
+            BusUnavailable: The connection is closed.
         """
         self._pokes = await self._bus.subscribe(self._bus.subjects.poke("*"), self._on_poke)
         self._task = keep_running(self._run, "tail rule")
@@ -218,13 +219,13 @@ class TailRule:
         await asyncio.gather(*running, return_exceptions=True)
 
     def watch(self, follower: TailFollower, first: float = FIRST_CHECK) -> None:
-        """Check `follower`'s log from now on, first after `first` seconds."""
+        """Check `follower`'s log from now on, for the first time after `first` seconds."""
         now = self._loop.time()
         self._watched[follower] = _Plan(checked=now, silence=SILENCE)
         self._schedule(follower, now + first, urgent=True)
 
     def forget(self, follower: TailFollower) -> None:
-        """Check it no more."""
+        """Stop checking `follower`'s log."""
         self._watched.pop(follower, None)
 
     def check_all(self) -> None:
@@ -243,7 +244,7 @@ class TailRule:
         self._schedule(follower, self._loop.time(), urgent=True)
 
     def _schedule(self, follower: TailFollower, at: float, *, urgent: bool) -> None:
-        """Plan the follower's one next look; an earlier plan of its is void from now on."""
+        """Schedule the follower's next check. An earlier schedule becomes void."""
         plan = self._watched[follower]
         plan.ticket, plan.urgent = next(self._tickets), urgent
         heapq.heappush(self._due, (at, plan.ticket, follower))
@@ -255,7 +256,7 @@ class TailRule:
             await self._sleep()
             due = sorted(self._take_due(), key=_stream)
             for _, group in groupby(due, _stream):
-                # Each stream for itself: one without a leader holds up no other.
+                # One check per stream, so that a stream without a leader does not delay the others.
                 self._start_check(list(group))
 
     async def _sleep(self) -> None:
@@ -264,11 +265,11 @@ class TailRule:
         with suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._wake.wait()
-        # Checks that fall due together are asked together.
+        # Checks that are due at about the same time share a query.
         await asyncio.sleep(_TICK)
 
     def _take_due(self) -> list[TailFollower]:
-        """Return who is to be checked now; who was heard from lately is put off."""
+        """Return the followers to check now. Those with recent messages are postponed."""
         now, taken = self._loop.time(), []
         while self._due and self._due[0][0] <= now:
             _, ticket, follower = heapq.heappop(self._due)
@@ -286,13 +287,14 @@ class TailRule:
 
     @staticmethod
     def _silent_until(follower: TailFollower, plan: _Plan) -> float:
-        """Return when the follower is to be checked if nothing is heard until then."""
+        """Return when to check the follower if no message arrives until then."""
         if follower.heard > plan.checked:
             plan.silence = SILENCE
         return max(follower.heard, plan.checked) + plan.silence
 
     def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
-        # Never later than one silence, so that what is heard meanwhile counts from when it came.
+        # At most one silence later, so that silence is measured from messages that arrive
+        # meanwhile.
         at = min(self._silent_until(follower, plan), now + SILENCE)
         self._schedule(follower, at, urgent=False)
 
@@ -322,7 +324,8 @@ class TailRule:
         now = self._loop.time()
         if tail is not None:
             plan.checked = now
-        # Asked for again meanwhile: that plan stands, this answer may be older than its reason.
+        # If another check was scheduled meanwhile, it stays: this answer may be older than its
+        # reason.
         if plan.ticket == ticket:
             if tail is None:
                 self._schedule(follower, now + _AFTER_TROUBLE, urgent=True)
@@ -342,10 +345,10 @@ _AFTER_TROUBLE = 0.5
 
 
 class Follower:
-    """Hands on every entry of a log after a given sequence, each exactly once and in order.
+    """Delivers every entry of a log after a given sequence, exactly once and in order.
 
-    Live messages are handed on as they come. A gap, or a tail that the leader reports beyond what
-    came, is repaired by reading the log up to where what arrives meanwhile goes on.
+    Live messages are delivered as they arrive. After a gap, or if the leader reports a later tail,
+    the log is read until the buffered live messages follow directly.
     """
 
     def __init__(
@@ -356,7 +359,7 @@ class Follower:
         deliver: Callable[[Entry], None],
         lost: Callable[[LogLost], None],
     ) -> None:
-        """Prepare to call `deliver` per entry; `lost`, once and last, if the log goes away."""
+        """Prepare to call `deliver` for each entry, and `lost` once and last if the log is lost."""
         self.key = key
         self.heard = 0.0
         self.sequence = -1
@@ -373,18 +376,18 @@ class Follower:
         self._loop = asyncio.get_running_loop()
 
     async def subscribe(self) -> None:
-        """Subscribe to the live subject; nothing is delivered before `begin`.
+        """Subscribe to the live subject. Nothing is delivered before `begin`.
 
         Raises:
-            BusUnavailable: the connection is closed.
+            BusUnavailable: The connection is closed.
         """
         self._subscription = await self._bus.listen(self._live, self._on_live)
 
     def begin(self, after: int, first_check: float = FIRST_CHECK) -> None:
-        """Deliver what lies behind stream sequence `after`; 0: from the start.
+        """Deliver entries after stream sequence `after`; 0: from the start.
 
-        Call it after `subscribe`: `after` is where a read made since then ended, or 0 for a log
-        that the caller is about to start. Live messages that came in between are not lost.
+        Call it after `subscribe`. `after` is where a read made since then ended, or 0 for a log
+        that the caller is about to start. Live messages that arrived in between are not lost.
         """
         self.sequence = after
         self._continuity = Continuity(self.key, after)
@@ -392,7 +395,7 @@ class Follower:
         self._repair_if_needed()
 
     async def stop(self) -> None:
-        """Deliver nothing more and give everything back."""
+        """Stop delivering and release all resources."""
         self._over = True
         self._rule.forget(self)
         if self._repair is not None:
@@ -401,19 +404,19 @@ class Follower:
             await self._bus.unsubscribe(self._subscription)
 
     def tail_is(self, sequence: int) -> None:
-        """Be told the leader's last sequence of this log; 0: it is empty."""
+        """Receive the leader's last sequence of this log; 0: the log is empty."""
         if sequence > self.sequence:
             _log.debug("%s: live missed up to sequence %d", self.key.task, sequence)
             self._wanted = max(self._wanted, sequence)
             self._repair_if_needed()
         elif sequence < self.sequence:
-            # The log is gone, or more of it came in while the answer was on its way.
+            # The log is gone, or more of it arrived while the answer was on its way.
             self._doubted = True
             self._repair_if_needed()
 
     def _on_live(self, msg: Msg) -> None:
         if msg.reply or msg.subject != self._live:
-            # What a consumer hands out, whose deliver subject or whose requests led here.
+            # Messages that a consumer delivers, if its deliver subject or its requests point here.
             return
         try:
             stored = from_message(msg, self._event)
@@ -467,7 +470,7 @@ class Follower:
             self._hand_on(stored)
         ahead = self._reorder_buffer.first
         if ahead is not None and ahead.previous <= self.sequence:
-            # What it followed on is not there any more: reading tells what became of it.
+            # The message before it is gone. A read shows what happened.
             self._wanted = max(self._wanted, ahead.sequence)
 
     async def _repair_once(self) -> None:

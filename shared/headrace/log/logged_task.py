@@ -1,4 +1,4 @@
-"""One task as its log alone tells it: what is answered where no view is at hand, or behind one."""
+"""A task read from its log alone, used where no view is available or up to date."""
 
 from dataclasses import dataclass
 
@@ -17,11 +17,11 @@ from headrace.wait_for import ELECTION
 
 @dataclass(slots=True)
 class LoggedTask:
-    """A task and what of it is no part of A2A's Task."""
+    """A task and its data outside A2A's Task."""
 
     fold: TaskFold
     owner: str
-    """Empty: the log's beginning is gone, and nobody knows."""
+    """Empty: unknown, because the log's beginning is gone."""
     agent: str
     log: str
     sequence: int
@@ -31,7 +31,7 @@ class LoggedTask:
 
     @classmethod
     def begun_by(cls, first: Entry, agent: str) -> "LoggedTask":
-        """Return the task of the log that begins with `first`, nothing of it folded in yet."""
+        """Return the task of the log that begins with `first`, before any entry is folded in."""
         stamp = first.stamp
         return cls(TaskFold(), stamp.owner or "", agent, stamp.log, 0)
 
@@ -39,7 +39,7 @@ class LoggedTask:
         """Fold in the next entry.
 
         Raises:
-            LogLost: it is of another log.
+            LogLost: It belongs to another log.
         """
         if entry.stamp.log != self.log:
             raise LogLost("another log than the one that was read has begun")
@@ -49,14 +49,14 @@ class LoggedTask:
             self.traceparent = _traceparent(entry) or self.traceparent
 
     def is_for(self, query: GetTask) -> bool:
-        """Tell whether it is the task that `query` asks for, and the caller's."""
+        """Return whether the task matches `query` and belongs to the caller."""
         return (query.any_owner or query.owner == self.owner) and query.agent in (
             None,
             self.agent,
         )
 
     def found(self, history_length: int | None) -> TaskFound:
-        """Return the answer to a question for it."""
+        """Return the answer to a query for the task."""
         return TaskFound(
             task=self.fold.task(history_length),
             agent=self.agent,
@@ -79,12 +79,12 @@ def _traceparent(entry: Entry) -> str | None:
 async def fold_log(
     bus: Bus, key: TaskKey, head: int, begun: LoggedTask | None = None
 ) -> LoggedTask | None:
-    """Return the task at `key` up to stream sequence `head`, going on from what is known of it.
+    """Return the task at `key` up to stream sequence `head`, continuing from `begun`.
 
-    None: nothing but what is no entry is there, or the log has lost its beginning.
+    None: the log has no entries or has lost its beginning.
 
     Raises:
-        BusUnavailable: no copy of the log answers.
+        BusUnavailable: No replica of the log answers.
     """
     if begun is not None and begun.sequence >= head:
         return begun
@@ -95,22 +95,22 @@ async def fold_log(
                 task = task or LoggedTask.begun_by(entry, key.agent)
                 task.take(entry)
     except LogLost:
-        # Purged down to its last message; or another log than the known one has begun.
+        # Purged except for its last message, or another log has begun.
         return None if begun is None else await fold_log(bus, key, head)
     return task
 
 
 async def log_of(bus: Bus, query: GetTask, timeout: float = ELECTION) -> tuple[TaskKey, int] | None:
-    """Return where the log is that `query` asks for, and its last sequence; None: there is none.
+    """Return the key and last sequence of the log for `query`. None: no such log.
 
     Raises:
-        TaskUnknown: no task can be named like this, or this one is kept no more.
-        BusUnavailable: no leader answered within `timeout` seconds.
+        TaskUnknown: The name is not valid for a task, or the task was deleted.
+        BusUnavailable: No leader answered within `timeout` seconds.
     """
     names = (query.tenant, query.agent or query.tenant)
     if not is_task_id(query.task) or not all(map(is_token, names)):
         raise TaskUnknown
-    # Without an agent the log is found under whichever it is: task ids are unique.
+    # Without an agent, a wildcard finds the log: task ids are unique.
     key = TaskKey(query.tenant, query.agent or "*", query.task)
     if stream_of_shard(key.shard) >= bus.settings.event_streams:
         raise TaskUnknown
@@ -123,7 +123,7 @@ async def log_of(bus: Bus, query: GetTask, timeout: float = ELECTION) -> tuple[T
 
 
 def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
-    """Return what to say of a task that is kept no more: to others, that there is none."""
+    """Return the error for a deleted task: other callers must not learn that it existed."""
     if tombstone.owner != query.owner:
         return TaskUnknown()
     if tombstone.why == "deleted":
@@ -135,7 +135,7 @@ async def task_in_log(bus: Bus, query: GetTask) -> TaskFound:
     """Return the task as of now, from its log alone.
 
     Raises:
-        TaskUnknown: there is no such task, or it is not the caller's.
+        TaskUnknown: The task does not exist or is not the caller's.
         BusUnavailable: NATS does not answer.
     """
     tail = await log_of(bus, query)

@@ -1,7 +1,7 @@
-"""Reading a log: its tail at the leader, and batches by direct get.
+"""Reading a log: its tail from the leader, and batches by direct get.
 
-A follower of a replicated stream may answer a direct get stale, or not at all. So a replay is
-told by the caller how far the leader said the log goes, and reads on until it is there.
+A replica of a stream may answer a direct get with stale data, or not at all. So the caller of a
+replay passes the log's end as reported by the leader, and the replay reads until it is there.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ from headrace.model.task import TaskKey
 from headrace.wait_for import ELECTION
 
 TOMBSTONE = "Headrace-Tombstone"
-"""Header of a message without content that stands where the log of a forgotten task was."""
+"""Header of an empty message that replaces the log of a deleted task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What is known of a task that is kept no more."""
+    """The tombstone of a task whose log was deleted."""
 
     why: str
     """``retention`` or ``deleted``."""
     owner: str
-    """Whose it was, as a subject token; empty: nobody knows."""
+    """The task's owner, as a subject token. Empty: unknown."""
 
 
 def tombstone_of(headers: Mapping[str, str] | None) -> Tombstone | None:
-    """Return the tombstone that a message with `headers` is; None: it is none."""
+    """Return the tombstone in a message with `headers`. None: the message is not a tombstone."""
     why = headers.get(TOMBSTONE) if headers else None
     return Tombstone(why, headers.get(OWNER, "")) if headers and why else None
 
@@ -49,13 +49,14 @@ class Stored:
 
     sequence: int
     previous: int
-    """In a live message, the sequence of the one before it on the same subject; 0: it is the first.
+    """In a live message: the sequence of the previous message on the same subject; 0: this is the
+    first.
 
-    Elsewhere it says nothing of the subject."""
+    Elsewhere it has no meaning for the subject."""
     entry: Entry | None
-    """None: it does not parse, and is stepped over."""
+    """None: the message does not parse and is skipped."""
     tombstone: Tombstone | None = None
-    """What it says of a task that is kept no more: nothing can follow, what was before is gone."""
+    """The tombstone. Nothing can follow it, and earlier messages are gone."""
 
     @property
     def is_tombstone(self) -> bool:
@@ -64,11 +65,13 @@ class Stored:
 
 
 def from_message(msg: Msg, event: str = "") -> Stored:
-    """Read a republished or directly got message; `event` is the subject of the log it is to be of.
+    """Read a republished message or one from a direct get.
+
+    `event` is the subject that its log must have; empty: any.
 
     Raises:
-        UndecodableMessage: it carries no sequence, so JetStream did not send it; or it is of
-            another log.
+        UndecodableMessage: The message has no sequence, so JetStream did not send it, or it belongs
+            to another log.
     """
     headers = msg.headers or {}
     if event and headers.get(SUBJECT) != event:
@@ -105,22 +108,22 @@ def _entry(
 
 
 class Continuity:
-    """Checks that generations follow on each other, and that the log stays the same one.
+    """Checks that generations are consecutive and that the log stays the same.
 
-    A log whose head was trimmed while somebody read it would otherwise show as a silent hole.
+    Otherwise a log that is trimmed while it is read would have a silent gap.
     """
 
     def __init__(self, key: TaskKey, after: int) -> None:
-        """Expect generation 1 if reading begins `after` stream sequence 0, else any first."""
+        """Expect generation 1 if reading begins after stream sequence 0, else any generation."""
         self._key = key
         self._next: int | None = None if after else 1
         self._log: str | None = None
 
     def check(self, entry: Entry) -> None:
-        """Take `entry` as the next one.
+        """Check that `entry` is the next one.
 
         Raises:
-            LogLost: it is not; what lay between is gone.
+            LogLost: It is not; the entries in between are gone.
         """
         if self._next not in (None, entry.generation):
             lost = f"generation {self._next} of {self._key.task} is gone"
@@ -131,10 +134,10 @@ class Continuity:
 
 
 BATCH = 512
-"""Messages asked for in one direct get."""
+"""Maximum number of messages per direct get."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Bytes asked for in one direct get, far below what makes a subscription a slow consumer."""
+"""Maximum bytes per direct get, far below the limit of a slow consumer."""
 
 TIMEOUT = 30.0
 """Seconds without progress after which a replay gives up."""
@@ -145,23 +148,24 @@ _CONFIRM = 0.5
 
 
 async def last_stored(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Stored | None:
-    """Return the last message on the log's subject as the leader knows it; None: there is none.
+    """Return the last message on the log's subject, from the leader. None: no message.
 
     Raises:
-        BusUnavailable: no leader answered within `timeout` seconds.
+        BusUnavailable: No leader answered within `timeout` seconds.
     """
     message = await last_raw(bus, key, timeout)
     return None if message is None else from_leader(message)
 
 
 async def last_raw(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> dict[str, Any] | None:
-    """Return what STREAM.MSG.GET says of that message; `key` may have wildcards for names.
+    """Return the ``message`` of STREAM.MSG.GET for the log's last message.
 
-    That there is none is asked for once more, in a way that a leader which has just thawed does
-    not pass: a task would be unknown, or its run dropped, although the log is there.
+    `key` may contain wildcards. If the leader reports no message, a second query confirms it in a
+    way that a leader which was frozen until now does not pass. Otherwise a task would be unknown,
+    or its run dropped, although its log exists.
 
     Raises:
-        BusUnavailable: no leader answered within `timeout` seconds.
+        BusUnavailable: No leader answered within `timeout` seconds.
     """
     stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
 
@@ -175,7 +179,7 @@ async def last_raw(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> dict[st
 
 
 async def as_if_empty(bus: Bus, key: TaskKey) -> None:
-    """Take as long over a log as is taken over one that is empty: that tells nobody it exists."""
+    """Spend as much time on a log as on an empty one, so that timing does not reveal it exists."""
     with suppress(BusUnavailable):
         await check_empty(bus, bus.streams.of_shard(key.shard), bus.subjects.event(key))
 
@@ -202,15 +206,15 @@ async def _ask_leader(
 
 
 async def check_reaches(bus: Bus, key: TaskKey, sequence: int, timeout: float = ELECTION) -> None:
-    """Return if the log goes up to stream sequence `sequence`, which somebody has seen stored.
+    """Return if the log reaches stream sequence `sequence`, which was seen stored before.
 
-    A leader that was frozen answers, for a moment, what it knew then. So the log counts as lost
-    when the leader has said so twice.
+    A leader that was frozen may answer with old data for a moment. So the log counts as lost only
+    after two such answers.
 
     Raises:
-        LogLost: the log ends before `sequence`.
-        TaskForgotten: it is kept no more.
-        BusUnavailable: no leader answered within `timeout` seconds.
+        LogLost: The log ends before `sequence`.
+        TaskForgotten: The log was deleted.
+        BusUnavailable: No leader answered within `timeout` seconds.
     """
     for pause in (_CONFIRM, 0.0):
         last = await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, timeout)
@@ -227,12 +231,12 @@ async def replay(
 ) -> AsyncIterator[list[Entry]]:
     """Yield the entries after stream sequence `after` up to `head`, in order, in batches.
 
-    `head` is a sequence on this subject that the leader reported. Nothing is yielded twice, and
-    messages that do not parse are stepped over. `batch_bytes` bounds what is held at a time.
+    `head` is a sequence on this subject that the leader reported. Nothing is yielded twice.
+    Messages that do not parse are skipped. `batch_bytes` limits the size of a batch.
 
     Raises:
-        LogLost: messages before `head` are gone.
-        BusUnavailable: no progress for `TIMEOUT` seconds.
+        LogLost: Messages before `head` are gone.
+        BusUnavailable: No progress for `TIMEOUT` seconds.
     """
     continuity = Continuity(key, after)
     async for batch in replay_stored(bus, key, after, head, batch_bytes=batch_bytes):
@@ -245,12 +249,12 @@ async def replay(
 def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[Stored]]:
-    """Like `replay`, with the messages that do not parse left in, and continuity unchecked."""
+    """Like `replay`, but include messages that do not parse, and don't check continuity."""
     return replay_as(bus, key, (after, head), from_message, batch_bytes)
 
 
 class Placed(Protocol):
-    """A message as somebody wants it, who may know more of it than this."""
+    """A stored message, as a caller's `read` function returns it."""
 
     @property
     def sequence(self) -> int:
@@ -268,7 +272,7 @@ async def replay_as[Read: Placed](
     read: Callable[[Msg], Read],
     batch_bytes: int = BATCH_BYTES,
 ) -> AsyncIterator[list[Read]]:
-    """Like `replay_stored`, after the first sequence up to the second, each as `read` has it."""
+    """Like `replay_stored`, after `within[0]` up to `within[1]`, each converted by `read`."""
     after, head = within
     while after < head and (batch := await _read_on(bus, key, (after, head), read, batch_bytes)):
         after = batch[-1].sequence
@@ -278,14 +282,14 @@ async def replay_as[Read: Placed](
 async def read_on(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> list[Stored]:
-    """Return the messages that come next after stream sequence `after`, none beyond `head`.
+    """Return the next messages after stream sequence `after`, none beyond `head`.
 
-    An empty list: `head` itself has been trimmed, and what comes next is beyond it.
+    An empty list: `head` itself was trimmed, and the next message is beyond it.
 
     Raises:
-        LogLost: the log ends before `head`.
-        TaskForgotten: it is kept no more, and what came next is gone.
-        BusUnavailable: no copy has answered for `TIMEOUT` seconds.
+        LogLost: The log ends before `head`.
+        TaskForgotten: The log was deleted, and the next messages are gone.
+        BusUnavailable: No replica has answered for `TIMEOUT` seconds.
     """
     return await _read_on(bus, key, (after, head), from_message, batch_bytes)
 
@@ -312,13 +316,12 @@ async def _read_on[Read: Placed](
 async def get_batch(
     bus: Bus, key: TaskKey, start: int, *, size: int = BATCH, max_bytes: int = BATCH_BYTES
 ) -> list[Stored]:
-    """Return up to `size` messages of the log from stream sequence `start` on, from any copy.
+    """Return up to `size` messages of the log from stream sequence `start`, from any replica.
 
-    There is no hole in them. An empty list says that this copy knows of nothing there, or did not
-    answer.
+    They have no gap. An empty list: this replica knows of no messages there, or did not answer.
 
     Raises:
-        BusUnavailable: there is no connection.
+        BusUnavailable: The connection is down.
     """
     return await _get_batch(bus, key, start, from_message, (size, max_bytes))
 

@@ -1,8 +1,8 @@
-"""Tombstones: what replaces the log of a task that is kept no more, and then expires itself.
+"""Tombstones, which replace the log of a deleted or expired task and then expire.
 
-A tombstone has no content. It stands behind the log's last entry, put there by compare-and-set, so
-no writer of that log can append any more; what lies before it may then be purged. It expires by
-its own time to live, which is longer than a late writer can live.
+A tombstone has no content. It is appended after the log's last entry by compare-and-set, so no
+writer of that log can append any more. Then everything before it may be purged. Its time to live is
+longer than a late writer can live.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ type Why = Literal["retention", "deleted"]
 
 
 async def is_forgotten(bus: Bus, key: TaskKey) -> bool:
-    """Tell whether a tombstone stands where the task's log was.
+    """Return whether the task's log ends with a tombstone.
 
     Raises:
-        BusUnavailable: no leader answers.
+        BusUnavailable: No leader answers.
     """
     last = await last_stored(bus, key)
     return last is not None and last.is_tombstone
@@ -39,15 +39,15 @@ async def is_forgotten(bus: Bus, key: TaskKey) -> bool:
 async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
     bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, behind: int
 ) -> None:
-    """Put a tombstone on the task's log, to stand for so many seconds; return when it stands.
+    """Put a tombstone on the task's log for `seconds` seconds. Return when it is stored.
 
-    The log has ended at stream sequence `behind`, as far as the caller knows; nothing but what is
-    no entry can have come behind it. Also a full stream takes the tombstone: what it replaces is
-    purged first where there is no room beside it.
+    As far as the caller knows, the log ended at stream sequence `behind`; only messages that are
+    not entries may follow. A full stream accepts the tombstone too: the log is purged first if
+    there is no room for both.
 
     Raises:
-        Fenced: the log goes on: another task of the same id has begun there.
-        BusUnavailable: it is not sure that it stands.
+        Fenced: The log continues: another task with the same id has begun there.
+        BusUnavailable: It is not certain that the tombstone is stored.
     """
     subject = bus.subjects.event(key)
     headers = {
@@ -64,8 +64,8 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
             await store(bus, subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(behind)})
         except Refused as refused:
             if refused.is_full:
-                # What is purged has room for it. Whoever is quicker takes that from a log that the
-                # same stream refuses to begin anew: a first entry is larger than a tombstone.
+                # The purge makes room for it. No other writer can start the log in between: the
+                # full stream refuses that too, because a first entry is larger than a tombstone.
                 trouble = LogFull(str(refused))
                 await purge(bus, bus.streams.of_shard(key.shard), subject)
         except BusUnavailable as unknown:

@@ -1,1 +1,1 @@
-"""The vocabulary: tasks, events, entries and messages as data. Nothing here knows NATS."""
+"""The data model: tasks, events, entries and messages. It does not depend on NATS."""

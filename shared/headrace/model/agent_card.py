@@ -1,4 +1,4 @@
-"""What an agent says of itself when its workers announce it."""
+"""The agent card that workers announce."""
 
 from typing import Any, Literal
 
@@ -8,15 +8,15 @@ from headrace.model.messages import BusMessage
 
 
 class Provider(BusMessage):
-    """Who runs an agent."""
+    """The organization that runs an agent."""
 
     organization: str
     url: str
-    """Of the organization."""
+    """URL of the organization."""
 
 
 class SecurityScheme(BusMessage):
-    """One way to show who asks, in OpenAPI's words."""
+    """An authentication scheme, in OpenAPI's terms."""
 
     type: Literal["http", "apiKey"]
     scheme: str = ""
@@ -26,21 +26,21 @@ class SecurityScheme(BusMessage):
 
 
 class AgentSecurity(BusMessage):
-    """Who may ask an agent."""
+    """Which credentials an agent requires."""
 
     schemes: dict[str, SecurityScheme] = Field(default_factory=dict)
-    """How credentials are sent, by name; empty: as the gateway says of all agents."""
+    """Authentication schemes by name. Empty: the gateway's schemes for all agents."""
     require: list[str] = Field(default_factory=list)
-    """Names of `schemes`, one of which is needed; empty: what the gateway asks of everybody."""
+    """Names of `schemes`, one of which is required. Empty: the gateway's requirement."""
 
 
 class AgentCard(BusMessage):
-    """What an agent says of itself; gateways add URLs, versions and the fleet's capabilities."""
+    """An agent's card. Gateways add URLs, versions and the fleet's capabilities."""
 
     name: str
-    """Its id: part of paths and subjects."""
+    """The agent's id, part of paths and subjects."""
     display_name: str = ""
-    """What people call it; empty: its id."""
+    """Name shown to people. Empty: the id."""
     description: str = ""
     version: str = "1.0.0"
     icon_url: str = ""
@@ -49,30 +49,30 @@ class AgentCard(BusMessage):
     skills: list[dict[str, Any]] = Field(default_factory=list)
     """A2A AgentSkill objects."""
     input_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
-    """Media types that the agent takes; ``*/*`` takes all."""
+    """Accepted media types; ``*/*`` accepts all."""
     output_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
     bare_message: bool = False
-    """May answer with a bare Message instead of a task."""
+    """Whether it may answer with a bare Message instead of a task."""
     cleans_up: bool = False
-    """Whether it is to hear of tasks that end while no attempt is at work on them."""
+    """Whether it has a clean-up for tasks that end while no attempt is running."""
     streaming: bool = True
     """Whether clients may stream."""
     push_notifications: bool = True
-    """Whether clients may have themselves notified."""
+    """Whether clients may register webhooks."""
     extended: dict[str, Any] | None = None
-    """What callers with credentials are told beside: description, skills and the like, as in an A2A
-    AgentCard. None: there is no extended card; empty: there is one to come."""
+    """Members of an A2A AgentCard that only callers with credentials get, such as description and
+    skills. None: no extended card. Empty: an extended card that is not configured yet."""
     extensions: list[dict[str, Any]] = Field(default_factory=list)
-    """A2A AgentExtension objects; who does not activate a ``required`` one is refused."""
+    """A2A AgentExtension objects. Requests that do not activate a ``required`` one are refused."""
     security: AgentSecurity = Field(default_factory=AgentSecurity)
     follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
-    """What becomes of a message to a task that is at work."""
+    """How a message to a running task is handled."""
     start_within: float | None = None
-    """Seconds within which a worker must have begun a run; None: what the fleet allows."""
+    """Seconds within which a worker must start a run. None: the fleet's limit."""
     capabilities: dict[str, Any] = Field(default_factory=dict)
-    """AG-UI AgentCapabilities that it declares; gateways add what every agent has."""
+    """AG-UI AgentCapabilities that the agent declares. Gateways add what every agent has."""
 
     @property
     def title(self) -> str:
-        """What people are shown as its name."""
+        """The display name, or the id."""
         return self.display_name or self.name

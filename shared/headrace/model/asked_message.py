@@ -1,4 +1,4 @@
-"""The shape of a message that an agent asks another one with: whoever writes it, a log keeps it."""
+"""Validation of the messages that agents send to other agents."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ _LISTS = ("extensions", "referenceTaskIds")
 
 
 def why_no_message(message: dict[str, Any]) -> str | None:
-    """Return why this is no A2A v1.0 Message with parts; None: it is one."""
+    """Return why `message` is not an A2A v1.0 Message with parts. None: it is valid."""
     parts = message.get("parts")
     if not isinstance(parts, list) or not parts:
         return "a message must be text or have parts"

@@ -1,6 +1,6 @@
-"""What can go wrong, as data: a code, a message, and whether trying again may help.
+"""Errors as data: a code, a message, and whether a retry may help.
 
-Services translate these into each protocol's own error shape; nothing here knows HTTP.
+Services translate them into each protocol's error format. This module does not depend on HTTP.
 """
 
 from typing import ClassVar
@@ -9,65 +9,65 @@ _LONGEST = 500
 
 
 class HeadraceError(Exception):
-    """The root of every error that Headrace raises on purpose."""
+    """Base class of all errors that Headrace raises on purpose."""
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
 
     @property
     def public(self) -> str:
-        """What a client may read: bounded, and without names of servers and streams."""
+        """The message for clients: limited in length, without names of servers and streams."""
         message = str(self)
         return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
 class InvalidName(HeadraceError):
-    """A name does not fit where it is to stand; `field` and `rule` say which and why."""
+    """A name breaks a rule; `field` and `rule` say which."""
 
     code = "invalid_name"
 
     def __init__(self, field: str, value: str, rule: str) -> None:
-        """Keep the field, the value as given and the rule that it breaks."""
+        """Keep the field, the given value and the rule that it breaks."""
         super().__init__(f"{field} {value!r} {rule}")
         self.field, self.value, self.rule = field, value, rule
 
 
 class UndecodableMessage(HeadraceError):
-    """A message on the bus is not what its subject promises; `reason` says how."""
+    """A message on the bus is not what its subject requires; `reason` says why."""
 
     code = "undecodable"
 
     def __init__(self, subject: str, reason: str) -> None:
-        """Keep where the message was and why it can't be read."""
+        """Keep the message's subject and why it can't be read."""
         super().__init__(f"message on {subject}: {reason}")
         self.subject, self.reason = subject, reason
 
 
 class Fenced(HeadraceError):
-    """Somebody else has appended to the log: this writer has lost the hold and must be mute."""
+    """Another writer has appended to the log. This writer no longer holds it and must stop."""
 
     code = "fenced"
 
 
 class LogLost(HeadraceError):
-    """The log that this writer or reader relies on is gone (purged, trimmed, or another one)."""
+    """The log of this writer or reader is gone: purged, trimmed or replaced by another one."""
 
     code = "log_lost"
 
 
 class TaskForgotten(LogLost):
-    """The task was past its retention or was deleted: a tombstone stands where its log was."""
+    """The task expired or was deleted, and a tombstone replaces its log."""
 
     code = "task_forgotten"
 
     @property
     def public(self) -> str:
-        """The task may be named: whoever is told has seen its log."""
+        """The message for clients. It may confirm the task because they have seen its log."""
         return "this task has been deleted"
 
 
 class EventTooLarge(HeadraceError):
-    """One event exceeds what a bus message may carry; `size` and `limit` are in bytes."""
+    """An event exceeds the size limit of a bus message; `size` and `limit` are in bytes."""
 
     code = "event_too_large"
 
@@ -85,29 +85,29 @@ class BusUnavailable(HeadraceError):
 
     @property
     def public(self) -> str:
-        """Where the trouble lies is for our own log."""
+        """The message for clients, without internal details."""
         return "the message bus does not answer now; try again"
 
 
 class NobodyListens(BusUnavailable):
-    """Nobody is subscribed to the subject of a request: it has not been carried out."""
+    """The subject of a request has no subscribers, so the request was not carried out."""
 
     code = "nobody_listens"
 
 
 class OutcomeUnknown(BusUnavailable):
-    """A change was sent and its outcome is not known: it may have happened, or may still."""
+    """A change was sent and its outcome is unknown: it may have happened or may still happen."""
 
     code = "outcome_unknown"
 
     @property
     def public(self) -> str:
-        """Where the trouble lies is for our own log."""
+        """The message for clients, without internal details."""
         return "the message bus does not answer now; the change may have been made"
 
 
 class StreamsDiffer(HeadraceError):
-    """What JetStream has is not what the bus contract or the settings ask for."""
+    """JetStream's streams differ from the bus contract or the settings."""
 
     code = "streams_differ"
 
@@ -119,7 +119,7 @@ class LogFull(BusUnavailable):
 
     @property
     def public(self) -> str:
-        """Which stream it is is for our own log."""
+        """The message for clients, without the stream's name."""
         return "the log takes nothing more now; try again later"
 
 
@@ -131,12 +131,12 @@ class StateUnavailable(HeadraceError):
 
     @property
     def public(self) -> str:
-        """Which server is away is for our own log."""
+        """The message for clients, without the server's name."""
         return "task state does not answer now, or is being rebuilt; try again"
 
 
 class FileUnknown(HeadraceError):
-    """No such file of that task, or none any more: files go with their task."""
+    """The task has no such file, or no longer: files are deleted with their task."""
 
     code = "file_unknown"
 
@@ -145,23 +145,23 @@ _NO_TASK = "task not found"
 
 
 class TaskUnknown(HeadraceError):
-    """No such task, or not the caller's: the two must look the same (promise 6)."""
+    """The task does not exist or is not the caller's. The two must look the same (promise 6)."""
 
     code = "task_unknown"
 
     def __init__(self, message: str = _NO_TASK) -> None:
-        """Say that there is none, or what else of the caller's own tasks is gone."""
+        """Keep the message: the default, or why a task of the caller's own is gone."""
         super().__init__(message)
         self.is_gone = message != _NO_TASK
-        """Whether there was one, of the caller's."""
+        """Whether the caller had such a task."""
 
 
 class StartRefused(HeadraceError):
-    """An agent may not ask another one: `why` says which rule forbids it (`Refusal.why`)."""
+    """A delegation is refused; `why` names the rule (`Refusal.why`)."""
 
     code = "start_refused"
 
     def __init__(self, why: str, message: str) -> None:
-        """Keep the rule, and say it in a way that is safe to show."""
+        """Keep the rule and a message that is safe to show."""
         super().__init__(message)
         self.why = why

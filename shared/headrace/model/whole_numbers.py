@@ -1,10 +1,10 @@
-"""Numbers that protobuf made fractions of: a Struct holds nothing but doubles."""
+"""Whole numbers that protobuf turned into floats: a Struct holds only doubles."""
 
 from typing import Any
 
 
 def whole(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return `value` with every whole number in it as such."""
+    """Return `value` with every whole float as an int."""
     if isinstance(value, dict):
         return {key: whole(one) for key, one in value.items()}
     if isinstance(value, list):
