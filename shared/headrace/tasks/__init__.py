@@ -1,1 +1,1 @@
-"""Every command on a task, once."""
+"""The commands on tasks, one implementation each."""

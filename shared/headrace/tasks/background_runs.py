@@ -1,4 +1,4 @@
-"""Run requests of inputs that were just appended: nobody waits for them."""
+"""Run requests that are published in the background, after their inputs were appended."""
 
 import asyncio
 import logging
@@ -28,10 +28,10 @@ class BackgroundRuns(RunRequests):
     def publish_soon(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
     ) -> asyncio.Task[None]:
-        """As `publish`, without letting anybody wait for it; return what is over when it is done.
+        """Like `publish`, but in the background; return its task.
 
-        Should it fail, task state's sweep publishes the run request again. A first input that a
-        full queue does not take is rejected: whoever has just asked is told so.
+        If it fails, task state's sweep publishes the run request again. If the queue is full, a
+        first input is rejected, so that its client gets an error.
         """
         task = asyncio.create_task(self._publish(key, generation, request, priority))
         self._publishing.add(task)

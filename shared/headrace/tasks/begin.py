@@ -1,4 +1,4 @@
-"""Beginning a task: the first event of its log, and the run that it asks for."""
+"""Beginning a task: the first event of its log, and its run request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,43 +13,44 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id
 
 CARRIED = 16 * 1024
-"""Bytes up to which a run request carries its input; larger ones are not stored twice."""
+"""Maximum size in bytes of an input that its run request carries. Larger ones are not stored
+twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input that is to be appended to a log, and the run that workers are then asked for."""
+    """An input to append to a log, and its run request."""
 
     draft: Draft
     stamp: Stamp
     request: RunRequest
     priority: str
-    """Of its run."""
+    """Priority of its run."""
     log: LogWriter
-    """Stands where the input is to be appended."""
+    """The writer, positioned where the input is appended."""
     is_carried: bool = False
-    """Whether its run request carries it, unless it is large."""
+    """Whether the run request carries the input, up to `CARRIED` bytes."""
 
     @property
     def key(self) -> TaskKey:
-        """Where the log is."""
+        """The key of the log."""
         return self.log.key
 
     async def append(self, timeout: float) -> Appended:
-        """Append it. Done again after OutcomeUnknown, it is the same append.
+        """Append the input. A repetition after OutcomeUnknown is the same append.
 
         Raises:
-            FencedBy: something else stands where it was to be.
-            LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: as `LogWriter.append`.
+            FencedBy: Another entry is stored at its position.
+            LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: As `LogWriter.append`.
         """
         return await self.log.append([self.draft], self.stamp, timeout)
 
     def line(self) -> bytes:
-        """Return the event as it is in the log."""
+        """Return the event's line in the log."""
         return self.draft.line(self.stamp.generation)
 
     def run_request(self, appended: Appended) -> RunRequest:
-        """Return what workers are asked with, once it is appended."""
+        """Return the run request of the appended input."""
         if not self.is_carried or len(line := self.line()) > CARRIED:
             return self.request
         update = {"input": line.decode(), "sequence": appended.sequence}
@@ -67,9 +68,9 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
     writer: str,
     history: Sequence[Json] = (),
 ) -> Input:
-    """Return the input that begins the log at `key`: `message` behind what was said before it.
+    """Return the input that begins the log at `key`: `message`, after the earlier `history`.
 
-    Terms of the run, its priority and trace context, are read from `metadata`.
+    The run's priority and trace context are read from `metadata`.
     """
     stamp = Stamp(mint_log_id(), 1, writer, SUBMITTED, 1, owner=owner)
     draft = events.task_submitted(key.task, context, message, metadata, history)
@@ -80,7 +81,7 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
 
 
 def with_terms(asked: Input, metadata: Json | None) -> Input:
-    """Return the input with the run's priority and trace context that its `metadata` names."""
+    """Return the input with the priority and trace context in `metadata`."""
     terms = metadata or {}
     request = asked.request
     if TRACEPARENT in terms:

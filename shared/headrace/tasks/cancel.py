@@ -1,4 +1,4 @@
-"""Cancelling a task: confirmed by CANCELED in its log, whoever writes it."""
+"""Cancelling a task: confirmed by CANCELED in its log, whichever process appends it."""
 
 import asyncio
 from typing import Protocol
@@ -13,13 +13,14 @@ from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION, RECONNECT
 
 HOLDER_TIMEOUT = 0.5
-"""Seconds that a holder has to answer; no answer twice and it counts as gone."""
+"""Seconds that a holder has to answer. After two timeouts it counts as gone."""
 
 CLEANUP = 8.0
-"""Seconds that a holder has at least to end the run before it is fenced; more if it says so."""
+"""Minimum seconds that a holder has to end the run before it is fenced. Its answer can extend
+them."""
 
 _MARGIN = 3.0
-"""Seconds beyond those that a holder says it needs."""
+"""Seconds added to those that a holder requests."""
 
 _CANCEL = Control(ask="cancel")
 _ASKED = 2
@@ -27,26 +28,26 @@ _LOOK_EVERY = 0.1
 
 
 class CanceledLog(Protocol):
-    """A task's log as whoever cancels the task sees it."""
+    """A task's log, as a cancel watches it."""
 
     async def is_over(self) -> bool:
-        """Tell whether nothing can follow in the log, or there is none."""
+        """Return whether the task is over, or has no log."""
 
     async def run_ends(self) -> bool:
-        """Wait until the task is over, or another run has begun, whose holder is to be asked.
+        """Wait until the task is over or another run has begun, whose holder must be asked too.
 
-        False: the task waits for its user, whom nobody holds it for.
+        False: the task waits for its user and has no holder.
         """
 
 
 async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | None = None) -> None:
-    """End the task, through its holder if it lives, as `writer` if not.
+    """End the task through its holder, or as `writer` if it has no live holder.
 
-    It may have ended otherwise in the moment. Where there is no such log there is nothing to end.
-    `log` is watched instead of being read over and over.
+    The task may end otherwise in the meantime. If its log does not exist, nothing happens. `log` is
+    watched; without it the log is polled.
 
     Raises:
-        TaskUnknown, LogLost: the log went away.
+        TaskUnknown, LogLost: The log was lost meanwhile.
         BusUnavailable: NATS does not answer.
     """
     log = log or _Read(bus, key)
@@ -58,9 +59,9 @@ async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | No
 
 
 async def _ask(bus: Bus, key: TaskKey) -> Holding | None:
-    """Return the holder's answer; None: there is no holder.
+    """Return the holder's answer. None: the task has no holder.
 
-    Silence says nothing while this process, and most likely the holder too, finds another server.
+    A timeout does not count while this process, and most likely the holder too, reconnects.
 
     Raises:
         BusUnavailable: NATS does not answer.
@@ -88,7 +89,7 @@ async def _ends(log: CanceledLog, holding: Holding) -> bool:
 
 
 class _Read:
-    """Reads the log's last entry."""
+    """Polls the log's last entry."""
 
     def __init__(self, bus: Bus, key: TaskKey) -> None:
         self._bus, self._key = bus, key

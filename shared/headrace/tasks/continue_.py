@@ -1,4 +1,4 @@
-"""Continuing a task: its next input, behind the end of a run or beside one that goes on."""
+"""Continuing a task: its next input, after a run ended or while one is running."""
 
 from dataclasses import dataclass
 
@@ -25,9 +25,10 @@ class LogEnd:
 def next_input(
     bus: Bus, end: LogEnd, request: RunRequest, message: Json, metadata: Json | None, *, writer: str
 ) -> Input:
-    """Return the input that goes behind the `end` of a log, of a task that waits for one.
+    """Return the input that follows the `end` of the log of a task that waits for input.
 
-    `run` says of which log and context; terms of the run are read from `metadata`.
+    `request` names the log and the context. The run's priority and trace context are read from
+    `metadata`.
     """
     generation = end.generation + 1
     draft = submitted(end.key.task, request.context, message, metadata)
@@ -43,10 +44,10 @@ def submitted(task: str, context: str, message: Json, metadata: Json | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class QueuedInput:
-    """A message for a task that is being worked on."""
+    """A message for a task with a running run."""
 
     name: str
-    """By which the holder of the run, and whoever repeats it, find it in the log."""
+    """Name that identifies the message in the log, for the holder and for repetitions."""
     context: str
     message: Json
     metadata: Json | None
@@ -55,11 +56,11 @@ class QueuedInput:
 async def queue_input(
     bus: Bus, key: TaskKey, last: Entry, queued: QueuedInput, timeout: float
 ) -> Appended:
-    """Append a message for the run at work behind `last`, instead of its holder.
+    """Append a message for the running run after `last`, in place of its holder.
 
     Raises:
-        Fenced: something else stands there.
-        LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: as `LogWriter.append`.
+        Fenced: Another entry is stored there.
+        LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: As `LogWriter.append`.
     """
     now = last.stamp
     generation = last.last_generation + 1

@@ -1,14 +1,14 @@
-"""Dead letters: written once each, and for operators found, looked at, tried again, dropped.
+"""Dead letters: write, find, read, retry and drop them.
 
 A run that was given up has ended its task with FAILED, and nothing follows a terminal state:
-clients have been told, streams have ended. So its input is asked for again as a *new* task in the
-same context, which names the failed one, as A2A has it. Its id is derived from the failed run:
-however often, and by how many operators, a run is retried, there is one such task.
+clients have been notified, streams have ended. So a retry sends its input as a *new* task in the
+same context that references the failed one, as A2A specifies. The new task's id is derived from the
+failed run, so repeated retries, by any number of operators, give one task.
 
-A run that could not be read and a notification that was not taken are sent once more as they were.
+A run request that could not be read and a notification that was not accepted are sent again
+unchanged.
 
-Writing, reading and dropping dead letters.
-A letter's number is its sequence in the stream: given once, and never to another letter.
+A letter's number is its sequence in the stream. Numbers are never reused.
 """
 
 import secrets
@@ -47,9 +47,9 @@ from headrace.tasks.runs import RunRequests, without_input
 from headrace.wait_for import ELECTION
 
 type Kind = Literal["run", "run-request", "entry", "push", "other"]
-"""``run``: work that was given up. ``run-request``: one that nobody can read, or whose log is gone.
-``entry``: a message in a log that is no entry. ``push``: a notification that was not taken.
-``other``: what this version does not know."""
+"""``run``: a run that was given up. ``run-request``: an unreadable request, or one whose log is
+gone. ``entry``: a message in a log that is not an entry. ``push``: a notification that was not
+accepted. ``other``: a kind that this version does not know."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
@@ -59,14 +59,14 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class LetterUnknown(HeadraceError):
-    """There is no letter of that number: it was dropped, or is older than letters are kept."""
+    """No letter has this number: it was dropped or has expired."""
 
     code = "letter_unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters are looked for; None: all."""
+    """A filter for letters; None matches all."""
 
     tenant: str | None = None
     agent: str | None = None
@@ -86,12 +86,12 @@ class Letter:
 
     @property
     def body(self) -> bytes:
-        """What the message that became a dead letter held."""
+        """The body of the original message."""
         return b64decode(self.content.body)
 
     @property
     def task(self) -> str | None:
-        """The task, as far as the letter knows."""
+        """The task. None: the letter names none."""
         return self.content.task
 
 
@@ -99,16 +99,16 @@ class Letters:
     """The dead-letter stream."""
 
     def __init__(self, bus: Bus) -> None:
-        """Look over `bus`."""
+        """Use the stream on `bus`."""
         self._bus = bus
         self._stream = bus.streams.dead
 
     async def find(self, wanted: Wanted, after: int = 0) -> AsyncIterator[Letter]:
-        """Yield the letters that are wanted, oldest first, those with numbers above `after`.
+        """Yield the matching letters with numbers above `after`, oldest first.
 
         Raises:
-            InvalidName: a tenant or an agent can't have that name.
-            BusUnavailable: the stream does not answer, or there is none.
+            InvalidName: A tenant or agent name is invalid.
+            BusUnavailable: The stream does not answer or does not exist.
         """
         with self._saying_that_there_is_no_stream():
             await until_answered(self._bus, lambda: stream_info(self._bus, self._stream))
@@ -139,11 +139,11 @@ class Letters:
         return await until_answered(self._bus, ask)
 
     async def get(self, number: int) -> Letter:
-        """Return the letter of that number.
+        """Return the letter with that number.
 
         Raises:
-            LetterUnknown: there is none.
-            BusUnavailable: the stream does not answer, or there is none.
+            LetterUnknown: No letter has this number.
+            BusUnavailable: The stream does not answer or does not exist.
         """
         with self._saying_that_there_is_no_stream():
             message = await until_answered(
@@ -154,11 +154,11 @@ class Letters:
         return self._read(message["seq"], message["subject"], b64decode(message.get("data") or ""))
 
     async def drop(self, number: int) -> None:
-        """Delete the letter of that number, its bytes in NATS's files included.
+        """Delete the letter with that number and overwrite its bytes in NATS's files.
 
         Raises:
-            LetterUnknown: there is none.
-            BusUnavailable: the stream does not answer, or refuses.
+            LetterUnknown: No letter has this number.
+            BusUnavailable: The stream does not answer or refuses.
         """
         with self._saying_that_there_is_no_stream():
             was_there = await until_answered(
@@ -192,10 +192,10 @@ class Letters:
 
 
 async def write_letter(bus: Bus, letter: DeadLetter, message_id: str | None = None) -> None:
-    """Store a letter; a second one with the same `message_id` is dropped for two minutes.
+    """Store a letter. A second one with the same `message_id` is dropped for two minutes.
 
     Raises:
-        BusUnavailable: it is not stored, or not for certain.
+        BusUnavailable: It is not stored, or not for certain.
     """
     tenant, agent = addressee(letter.subject, bus.subjects.prefix)
     headers = None if message_id is None else {MESSAGE_ID: message_id}
@@ -204,7 +204,7 @@ async def write_letter(bus: Bus, letter: DeadLetter, message_id: str | None = No
 
 
 def addressee(subject: str, prefix: str) -> tuple[str, str]:
-    """Return the tenant and agent whose letter it is; a subject too short for that names none."""
+    """Return the tenant and agent of a letter, "unknown" where the subject is too short."""
     kind, *tokens = subject.removeprefix(f"{prefix}.").split(".")
     tenant, agent = (*tokens[0 if kind == "run" else 1 :], "unknown", "unknown")[:2]
     return tenant, agent
@@ -223,44 +223,44 @@ def _kind(letter: DeadLetter, prefix: str) -> Kind:
 
 
 _PASSING = (events.GENERATION, events.WAITING, events.SHOWN, events.START_BY, DELEGATION)
-"""Metadata of an input that says something of its log, or of a parent that waits no more, and
-nothing of the work."""
+"""Metadata that a retried input does not keep: it describes the log, or a parent that no longer
+waits, and not the work."""
 
 
 class NotRetryable(HeadraceError):
-    """Nothing can be done again; the message says why."""
+    """The letter can't be retried. The message says why."""
 
     code = "not_retryable"
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What became of a retry."""
+    """The result of a retry."""
 
     task: str | None
-    """The task that does the work now, where it is a task's."""
+    """The task that does the work now. None: the letter was not about a run."""
     said: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A run that was given up, as its log has it."""
+    """A run that was given up, read from its log."""
 
     key: TaskKey
     run: int
     request: RunRequest
     history: list[Json]
-    """What was said before, and the run's input as the last."""
+    """The earlier messages, and the run's input as the last one."""
     metadata: Json
 
 
 async def retry(bus: Bus, letter: Letter) -> Retried:
-    """Have done again what `letter` stands for; the letter itself stays.
+    """Retry the work of `letter`. The letter itself stays.
 
     Raises:
-        NotRetryable: it can't be, or need not.
-        EventTooLarge: the input and what was said before do not fit one message any more.
-        BusUnavailable: NATS does not answer; nothing is done twice if this is tried again.
+        NotRetryable: It can't or need not be retried.
+        EventTooLarge: The input and the earlier messages no longer fit into one message.
+        BusUnavailable: NATS does not answer. Another retry does nothing twice.
     """
     match letter.kind:
         case "run":
@@ -324,7 +324,7 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
     *before, message = failed.history
     references = dict.fromkeys([*message.get("referenceTaskIds", []), old.task])
     metadata = failed.metadata | {
-        # Its client can't be waiting for an answer that is a bare Message.
+        # No client waits for a bare Message from it.
         events.SHOWN: True,
         events.RETRY_OF: {"task": old.task, "generation": failed.run},
     }

@@ -1,12 +1,11 @@
-"""Ending a task over the head of whoever holds it: a terminal status behind the log's last entry.
+"""Ending a task regardless of its holder, by a terminal status after the log's last entry.
 
-The append fences a holder, and loses against whatever comes first. Once it is there nobody does
-what waits for the task: its runs are taken off the queue, and its agent is asked to clean up.
+The append fences a holder, and fails if another entry comes first. Then the task's waiting runs are
+removed from the queue, and its agent cleans up.
 
-Having an agent clean up after a task that ended while nobody was at work on it.
-An agent that has begun something elsewhere ends it when its run is stopped. A task that waits for
-its user has no run at work, nor has one whose worker is dead: whoever ends it over the agent's head
-asks for a last run, named after the generation of the end. Its worker calls the agent's `clean_up`.
+An agent ends work that it started elsewhere when its run is stopped. A task that waits for its user
+has no running run, nor has one whose worker is dead. The process that ends such a task publishes a
+last run request, named after the generation of the end. Its worker calls the agent's `clean_up`.
 """
 
 import logging
@@ -37,10 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
-    """Ask for it, where somebody has begun the task and its agent cleans up.
+    """Publish the clean-up run, if the task was started and its agent has a clean-up.
 
-    `last` is the entry behind which the end was appended. Should NATS not take the run, that is
-    logged: the task has ended all the same.
+    `last` is the entry after which the end was appended. If NATS does not accept the run request, a
+    warning is logged: the task has ended all the same.
     """
     if last.stamp.attempt == 0 and last.stamp.run == 1:
         return
@@ -71,17 +70,17 @@ TOO_LATE = "Rejected: no worker started it in time"
 
 
 def is_unbegun(last: Entry, run: int) -> bool:
-    """Tell whether no worker has begun `run` of the task whose log ends with `last`."""
+    """Return whether no worker has started `run` of the task whose log ends with `last`."""
     stamp = last.stamp
     return stamp.run == run and stamp.state == SUBMITTED and stamp.attempt == 0
 
 
 async def reject_unbegun(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
-    """End the task if no worker has begun `run`; return whether it was ended here.
+    """End the task as rejected if no worker has started `run`. Return whether it was ended.
 
     Raises:
-        BusUnavailable: the log does not answer.
-        LogLost: it is gone.
+        BusUnavailable: The log does not answer.
+        LogLost: The log is gone.
     """
     last = await last_entry(bus, key)
     if last is None or not is_unbegun(last, run):
@@ -89,15 +88,15 @@ async def reject_unbegun(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
     try:
         await end_behind(bus, key, last, REJECTED, writer_of("rejection"), reason)
     except Fenced:
-        # A worker has begun it in the moment.
+        # A worker has just started it.
         return False
     return True
 
 
 async def withdraw(bus: Bus, runs: str, timeout: float) -> None:
-    """Take the runs on subject `runs` off the queue, if that can be done in `timeout` seconds.
+    """Remove the runs on subject `runs` from the queue, if possible within `timeout` seconds.
 
-    It is no loss if not: the log says that they are over, and whoever is handed one drops it.
+    A failure is harmless: the log shows that they are over, and a worker that gets one drops it.
     """
     with suppress(BusUnavailable):
         await purge(bus, bus.streams.runs, runs, timeout=timeout)
@@ -106,22 +105,22 @@ async def withdraw(bus: Bus, runs: str, timeout: float) -> None:
 _TIMEOUT = ELECTION
 
 _WITHDRAWAL = 1.0
-"""Seconds that whoever ends a task waits for the queue to be cleared of its runs."""
+"""Seconds that the end of a task waits for its runs to be removed from the queue."""
 
 _ROUNDS = 100
-"""Tries to get behind a holder that keeps appending; one takes less than a millisecond."""
+"""Maximum number of appends against a holder that keeps appending; one takes less than 1 ms."""
 
 
 async def end_task(
     bus: Bus, key: TaskKey, state: str, writer: str, reason: str = ""
 ) -> Entry | None:
-    """End the task in `state`, a terminal one, as `writer`; `reason` is for its client to read.
+    """End the task in the terminal `state`, as `writer`, with `reason` as text for the client.
 
-    Returns the entry that has ended it before; None: it was ended here.
+    Return the entry that ended it before. None: it was ended by this call.
 
     Raises:
-        TaskUnknown: its log has no entry.
-        LogLost: the log went away.
+        TaskUnknown: Its log has no entry.
+        LogLost: The log was lost meanwhile.
         BusUnavailable: NATS does not answer, or the holder appended first each time.
     """
     for _ in range(_ROUNDS):
@@ -141,11 +140,11 @@ async def end_task(
 async def end_behind(  # noqa: PLR0917 - what such an event says, and where
     bus: Bus, key: TaskKey, last: Entry, state: str, writer: str, reason: str = ""
 ) -> None:
-    """As `end_task`, if nothing has come behind `last`.
+    """Like `end_task`, if `last` is still the last entry.
 
     Raises:
-        Fenced: something has.
-        LogLost, BusUnavailable: as `end_task`.
+        Fenced: Another entry follows it.
+        LogLost, BusUnavailable: As `end_task`.
     """
     context = _context(last)
     draft = events.status_update(key.task, context, state, _said(reason))
@@ -158,7 +157,7 @@ async def end_behind(  # noqa: PLR0917 - what such an event says, and where
 
 
 async def _owner(bus: Bus, key: TaskKey) -> str | None:
-    """Return whose task it is, for a view to be built from its last entry; None: its log is cut."""
+    """Return the owner, for views built from the last entry. None: the log is trimmed."""
     first = await first_entry(bus, key)
     return None if first is None else first.stamp.owner
 
@@ -177,26 +176,26 @@ def _said(reason: str) -> Json | None:
 
 def _context(last: Entry) -> str:
     for body in last.events[-1].values():
-        # Any language can be a worker: an event may be of another shape than it should.
+        # Workers can be written in any language, so an event may have an unexpected shape.
         context = body.get("contextId") if isinstance(body, dict) else None
         return context if isinstance(context, str) else ""
     return ""
 
 
 class AlreadyOver(HeadraceError):
-    """The task has ended; the message says how."""
+    """The task has already ended. The message names its state."""
 
     code = "already_over"
 
 
 async def fail_task(bus: Bus, key: TaskKey, reason: str) -> None:
-    """Append FAILED with `reason`, a text that the task's client reads.
+    """End the task as FAILED, with `reason` as text for the client.
 
-    A holder is not asked: it is fenced, and gives the run up when it sees that it is.
+    A holder is not asked. It is fenced, and gives the run up when it notices.
 
     Raises:
-        AlreadyOver: the task has reached a terminal state; it stays with that.
-        TaskUnknown, LogLost, BusUnavailable: as `end_task`.
+        AlreadyOver: The task is in a terminal state, which it keeps.
+        TaskUnknown, LogLost, BusUnavailable: As `end_task`.
     """
     before = await end_task(bus, key, FAILED, writer_of("operator"), reason)
     if before is not None:

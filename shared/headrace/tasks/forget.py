@@ -1,9 +1,9 @@
-"""Forgetting a task: taking all that the bus keeps of it away, on request or past its retention.
+"""Deleting everything that the bus stores of a task, on request or after its retention.
 
-First a tombstone replaces the log (`headrace.log.tombstone`): from then on nobody can append, and
-every reader is told that the task is gone. Task state, which reads it like any other message, takes
-the task out of its view. What lies elsewhere goes next; whoever dies in between leaves a tombstone
-by which task state finishes the work.
+First a tombstone replaces the log (`headrace.log.tombstone`): appends fail from then on, and every
+reader gets the tombstone. Task state reads it like any other message and removes the task from its
+view. Data elsewhere is deleted next. If a process dies in between, the tombstone remains and task
+state finishes the work.
 """
 
 import logging
@@ -24,22 +24,22 @@ from headrace.tasks.runs import until_gone
 _log = logging.getLogger(__name__)
 
 DELETED = 24 * 3600.0
-"""Least seconds that a deleted task's tombstone stands: a task state that is away, and clients that
-send the task's first message again, learn from it for so long."""
+"""Minimum seconds that a deleted task's tombstone exists. A task state that was away, and clients
+that send the task's first message again, learn of the deletion from it."""
 
 _CLEAN_UP = 5.0
-"""Seconds that the agent of a task which is to be deleted has to clean up."""
+"""Seconds that the agent of a task to be deleted has to clean up."""
 
 
 async def mark_deleted(bus: Bus, key: TaskKey) -> None:
-    """Cancel the task if it has not ended, and put the tombstone by which task state erases it.
+    """Cancel the task if it has not ended, and put the tombstone that makes task state erase it.
 
-    Repeated, it changes nothing.
+    Repetitions change nothing.
 
     Raises:
-        TaskUnknown: there is no such task.
-        LogLost: the log went away meanwhile.
-        BusUnavailable: NATS does not answer; do it again.
+        TaskUnknown: The task does not exist.
+        LogLost: The log was lost meanwhile.
+        BusUnavailable: NATS does not answer. Repeat the call.
     """
     await cancel_task(bus, key, writer_of("deletion"))
     last, first = await last_stored(bus, key), await next_stored(bus, key, 0)
@@ -55,7 +55,7 @@ async def mark_deleted(bus: Bus, key: TaskKey) -> None:
 
 
 async def is_erased(bus: Bus, key: TaskKey) -> bool:
-    """Tell whether nothing is left of the log but its tombstone: it goes last.
+    """Return whether nothing but the tombstone is left of the log, which is erased last.
 
     Raises:
         BusUnavailable: NATS does not answer.
@@ -65,18 +65,18 @@ async def is_erased(bus: Bus, key: TaskKey) -> bool:
 
 
 async def clear_away(bus: Bus, key: TaskKey) -> None:
-    """Take away what is left of a task on whose log a tombstone stands.
+    """Delete the remaining data of a task whose log has a tombstone.
 
-    Of a deleted one the bytes in NATS's files, too, and dead letters.
+    For a deleted task, also overwrite its bytes in NATS's files and drop its dead letters.
 
     Raises:
-        BusUnavailable: NATS does not answer; do it again.
+        BusUnavailable: NATS does not answer. Repeat the call.
     """
     last = await last_stored(bus, key)
     if last is not None and last.tombstone is None:
         if last.entry is None or not last.entry.ends_task:
-            return  # The tombstone has expired, and the task has been begun anew.
-        # It has expired before this came to it, and the old log is still there.
+            return  # The tombstone has expired, and a new task has begun there.
+        # The tombstone expired before this ran, and the old log still exists.
         await put_tombstone(
             bus, key, "", "retention", bus.settings.tombstone_seconds, last.sequence
         )

@@ -1,4 +1,4 @@
-"""Asking whoever holds a task."""
+"""Requests to the holder of a task."""
 
 import asyncio
 
@@ -11,15 +11,15 @@ from headrace.model.messages import Control, Holding
 from headrace.model.task import TaskKey
 
 SECOND_TRY = 0.15
-"""Seconds after which nobody listening is believed: a holder begins to listen a moment after it
-has written to the log."""
+"""Seconds before a second try if the subject has no subscriber: a holder subscribes a moment after
+it has appended to the log."""
 
 
 async def ask_holder(bus: Bus, key: TaskKey, control: Control, timeout: float) -> Holding | None:
-    """Return the answer of the task's holder; None: there is none, or it is too slow to be one.
+    """Return the answer of the task's holder. None: the task has no holder, or it timed out.
 
     Raises:
-        BusUnavailable: the question could not be asked.
+        BusUnavailable: The request could not be sent.
     """
     subject, question = bus.subjects.control(key), control.encode()
     try:

@@ -1,10 +1,10 @@
-"""Asking workers for runs.
+"""Run requests and their queues.
 
-Queues: the runs of one agent that wait in one line, those of one tenant and one priority.
-Each queue is a consumer of the stream RUNS, so that workers can take turns between them: however
-many runs one tenant has waiting, another's first one is next. The queue of the tenant without a
-name is made by workers as they start; every other one by who first asks for a run of it. Workers in
-an account without streams have task state make queues.
+A queue holds the waiting runs of one agent, tenant and priority. Each queue is a consumer of the
+stream RUNS, so that workers can take turns between queues: however many runs one tenant has
+waiting, another tenant's first run is next. Workers create the queue of the default tenant as they
+start. Other queues are created with the first run request. Workers in an account without streams
+have task state create queues.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 
 REMEMBERED = 60.0
-"""Seconds for which a queue that was there is taken to be there still."""
+"""Seconds for which an existing queue is assumed to still exist."""
 
 UNUSED = 600.0
-"""Seconds without a run after which a queue is let go; many times `REMEMBERED`, so that nobody who
-takes it to be there has one to publish."""
+"""Seconds without a run after which a queue is deleted; many times `REMEMBERED`, so that no process
+that assumes the queue exists publishes into a deleted one."""
 
 
 async def ensure_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
-    """Make the queue, if it is not there, or have task state make it where this process may not.
+    """Create the queue if it is missing, through task state if this process may not.
 
     Raises:
         BusUnavailable: JetStream or task state does not answer, or refuses.
-        StreamsDiffer: it is there and breaks the bus contract.
+        StreamsDiffer: It exists and violates the bus contract.
     """
     try:
         await make_queue(bus, queue, timeout)
@@ -58,7 +58,7 @@ async def _have_made(bus: Bus, queue: RunQueue, timeout: float) -> None:
 
 
 def no_right_to(consumer: str) -> str:
-    """Return what to say of a queue that this process' NATS account keeps from it."""
+    """Return the error message for a queue that this process's NATS account may not use."""
     return (
         f"NATS gives this worker no right to the queue {consumer}: add its agent, or its tenant, "
         "to the worker's group (headrace nats-permissions)"
@@ -74,29 +74,29 @@ async def _ask_for(bus: Bus, queue: RunQueue) -> None:
 
 
 async def make_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
-    """Make the queue's consumer of the stream RUNS, if it is not there, within `timeout` seconds.
+    """Create the queue's consumer of the stream RUNS if it is missing, within `timeout` seconds.
 
     Raises:
-        StreamsDiffer: it is there and breaks the bus contract.
-        BusUnavailable: JetStream does not answer, or refuses.
+        StreamsDiffer: It exists and violates the bus contract.
+        BusUnavailable: JetStream does not answer or refuses.
     """
     config = of_runs(bus.subjects, queue)
     await ensure_consumer(bus, bus.streams.runs, config, timeout)
 
 
 class RunQueues:
-    """Where somebody who publishes runs makes sure that they find a queue."""
+    """Makes sure that published runs have a queue."""
 
     def __init__(self, bus: Bus) -> None:
-        """Make queues on `bus`."""
+        """Create queues on `bus`."""
         self._bus = bus
         self._known: dict[RunQueue, float] = {}
 
     async def open(self, queue: RunQueue) -> None:
-        """Return once there is the queue; who published into it lately is not held up.
+        """Return once the queue exists. A queue that was opened recently is not checked.
 
         Raises:
-            BusUnavailable: JetStream does not answer, or refuses.
+            BusUnavailable: JetStream does not answer or refuses.
         """
         now = asyncio.get_running_loop().time()
         if now - self._known.get(queue, -REMEMBERED) < REMEMBERED:
@@ -114,7 +114,7 @@ _LOOK_EVERY = 0.1
 
 
 class RunRequests:
-    """Publishes run requests, and sees that they find a queue."""
+    """Publishes run requests and makes sure that they have a queue."""
 
     def __init__(self, bus: Bus) -> None:
         """Publish on `bus`."""
@@ -123,10 +123,10 @@ class RunRequests:
     async def publish(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
     ) -> bool:
-        """Ask workers for the run on the input `generation`; return whether it did not wait yet.
+        """Publish the run request for the input `generation`. Return whether it is new.
 
         Raises:
-            Refused: the work queue is full (`is_full`), or does not take it.
+            Refused: The work queue is full (`is_full`) or does not accept it.
             BusUnavailable: JetStream does not answer.
         """
         subject = self._bus.subjects.run(key, generation, priority)
@@ -137,7 +137,7 @@ class RunRequests:
             if not refused.is_duplicate:
                 raise
             is_new = False
-        # Whoever published it first may have died before there was a queue for it.
+        # The process that published it first may have died before it created the queue.
         await self._queues.open(RunQueue.of(key, priority))
         return is_new
 
@@ -145,18 +145,20 @@ class RunRequests:
 async def publish_unconfirmed(
     bus: Bus, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
 ) -> None:
-    """Ask workers for a run whose queue exists, without an answer: task state's sweep will, too.
+    """Publish a run request without waiting for an ack, for a queue that exists.
+
+    If it is lost, task state's sweep publishes it again.
 
     Raises:
-        BusUnavailable: there is no connection, and no room to wait for one.
+        BusUnavailable: The connection is down, and the buffer for a reconnect is full.
     """
     await bus.publish(bus.subjects.run(key, generation, priority), without_input(request).encode())
 
 
 async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) -> None:
-    """Return when the run request is off the queue, or after `timeout` seconds.
+    """Wait until the run request has left the queue, for at most `timeout` seconds.
 
-    A queue whose leader does not answer is asked again: it may be electing one.
+    If the queue's leader does not answer, the query is repeated: an election may be in progress.
     """
     query = {"subjects_filter": bus.subjects.run(key, generation)}
     with suppress(TimeoutError):
@@ -176,5 +178,5 @@ async def _is_queued(bus: Bus, query: Json) -> bool:
 
 
 def without_input(request: RunRequest) -> RunRequest:
-    """Return `run` for another input than the one that it carries."""
+    """Return `request` without the input that it carries."""
     return request.model_copy(update={"input": None, "sequence": None})
