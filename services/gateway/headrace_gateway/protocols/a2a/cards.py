@@ -100,7 +100,7 @@ def _skill(card: AgentCard) -> Json:
 _REPLACED = ("description", "version", "provider", "documentationUrl", "iconUrl")
 
 
-async def extended_card(services: Services, call: Call, params: object) -> Json:  # noqa: ARG001 - they say nothing
+async def extended_card(services: Services, call: Call, params: object) -> Json:  # noqa: ARG001 - the operation has no parameters
     """Return the agent's extended card, signed.
 
     Raises:

@@ -118,7 +118,7 @@ class JsonRpcBinding:
                 return await self._dispatch(_RpcCall(request, call, wording, request_id, params))
         except ClientDisconnect:
             return Response(status_code=499)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+        except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
             response = self._error(request_id, error, wording)
             return as_event(response) if is_stream and wording.streams_errors else response
 

@@ -179,12 +179,12 @@ class _Rest(Renderer):
         self.newest: Entry | None = None
         self._feed, self._at_once = feed, at_once
 
-    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - shows none
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - renders nothing
         """Record the newest entry."""
         self.newest = blocks[-1].entry
         return ()
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED answers, too
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED also counts
         """Return whether the task rests, as of the newest known entry."""
         newest = self.newest
         if newest is None or newest.last_generation < self._feed.head:

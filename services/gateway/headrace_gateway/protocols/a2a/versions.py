@@ -134,7 +134,7 @@ class Reworded:
         return self.inner.render(replace(entry, lines=lines), skip)
 
 
-def _same_params(operation: str, params: Json) -> Json:  # noqa: ARG001 - they need no turning
+def _same_params(operation: str, params: Json) -> Json:  # noqa: ARG001 - no conversion needed
     return params
 
 

@@ -44,7 +44,7 @@ class Activities:
         """
         content = part["data"]
         if not isinstance(content, dict):
-            raise ValueError("an activity's content is an object")  # noqa: TRY004 - as the patches
+            raise ValueError("an activity's content is an object")  # noqa: TRY004 - patches raise ValueError too
         self._show(self._id(name), _type(part), content)
 
     def delta(self, part: Json, name: str) -> None:

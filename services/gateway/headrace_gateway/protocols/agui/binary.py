@@ -211,7 +211,7 @@ _SIMPLE: dict[str, Write] = {
 _NUMBERS = {"int", "enum", "bool"}
 
 
-def encoded(log: str, frames: list[AguiFrame]) -> bytes:  # noqa: ARG001 - an `Encoding`: no place for ids
+def encoded(log: str, frames: list[AguiFrame]) -> bytes:  # noqa: ARG001 - required by `Encoding`; this form has no ids
     """Encode `frames` in the binary form; event types that it does not have are omitted."""
     return b"".join([_framed(frame.event) for frame in frames if frame.event["type"] in _EVENTS])
 

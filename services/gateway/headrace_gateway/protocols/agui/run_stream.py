@@ -30,11 +30,11 @@ class RunRenderer(Renderer):
         """Render `frames` with `encode`."""
         self._frames, self._encode = frames, encode
 
-    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - it folds all
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - the fold needs all entries
         """Render the next frames."""
         return self._encode([one for block in blocks for one in self._frames.read(block.entry)])
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - a task may rest before and after
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - the run decides, not the task
         """Return whether the run has ended."""
         return self._frames.over
 

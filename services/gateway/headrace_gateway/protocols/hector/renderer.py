@@ -53,7 +53,7 @@ class HectorRenderer(Renderer):
         self._start, self._place = start, place or (0, 0)
         self._encode, self._ending, self._fold = encode, ending, HectorFold()
 
-    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - it folds all
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - the fold needs all entries
         """Render the next events."""
         events = [one for block in blocks for one in self._fold.read(block.entry, self._start)]
         return self._encode([one for one in events if one.place > self._place])

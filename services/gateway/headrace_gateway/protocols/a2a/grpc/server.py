@@ -112,7 +112,7 @@ class _Handlers(grpc.GenericRpcHandler):
         return self._starting if is_ours else None
 
 
-async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - a method
+async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - signature of a handler
     message = "the gateway is starting; it waits for NATS"
     await refuse(context, replace(problem_of(BusUnavailable(message)), message=message))
 

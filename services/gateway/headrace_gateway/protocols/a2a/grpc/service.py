@@ -72,7 +72,7 @@ class Service:
             else:
                 yield path, grpc.stream_unary_rpc_method_handler(self._unary(method))
 
-    def _unary(self, method: str) -> Any:  # noqa: ANN401 - gRPC's types know no asyncio
+    def _unary(self, method: str) -> Any:  # noqa: ANN401 - gRPC's types do not cover asyncio
         operation = UNARY[self._form.operations[method]]
 
         async def answer(requests: _Requests, context: Context) -> bytes:
@@ -86,7 +86,7 @@ class Service:
                 await context.send_initial_metadata(outgoing(call.headers))
             except grpc.aio.BaseError:
                 raise gone() from None
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets its shape
+            except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
                 await refuse(context, problem_of(error), named=self._is_old)
             return answer
 

@@ -124,7 +124,7 @@ class A2ASession:
                 await self._unsubscribe(asked)
             else:
                 self._begin(envelope, asked, len(body))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+        except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
             await self._connection.write([envelope.error(problem_of(error))])
 
     def _shapes_for(self, frame: Json) -> VariantShapes | None:
@@ -159,7 +159,7 @@ class A2ASession:
             await self._answer(envelope, asked)
         except NothingFollows:
             await self._connection.write([envelope.end()])
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+        except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
             await self._connection.write([envelope.error(problem_of(error))])
 
     async def _answer(self, envelope: SocketEnvelope, asked: Asked) -> None:
