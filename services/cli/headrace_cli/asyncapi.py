@@ -1,7 +1,7 @@
-"""``headrace asyncapi``: the bus contract for machines, from the code that keeps it.
+"""``headrace asyncapi``: the bus contract for machines, generated from the code.
 
-FastStream describes what task state is asked. What it knows nothing of is added: the log and its
-queues, which are JetStream's, what gateways and workers tell each other, and answers.
+FastStream describes task state's requests. The rest is added here: the log and its queues, which
+are JetStream's, messages between gateways and workers, and answers.
 """
 
 import re
@@ -130,7 +130,7 @@ def _message(carried: Carried) -> Json:
 
 
 def _schemas(carried: Iterable[Carried]) -> Json:
-    """Return the JSON Schema of what is carried: of one line where it comes by the line."""
+    """Return the JSON Schemas of the messages; for messages by line, that of one line."""
     schemas: Json = {}
     models: list[type[BaseModel]] = []
     for each in carried:
@@ -145,7 +145,7 @@ def _schemas(carried: Iterable[Carried]) -> Json:
 
 
 def _on_one_line(schema: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return the schema with descriptions as running text, as docstrings break them."""
+    """Return the schema with descriptions on one line, without the line breaks of docstrings."""
     if isinstance(schema, dict):
         return {key: _on_one_line(value) for key, value in schema.items()}
     if isinstance(schema, list):
@@ -163,6 +163,6 @@ def _key(carried: Carried) -> str:
 
 
 def _name(channel: str) -> str:
-    """Return a channel's name as a component's: without dots."""
+    """Return a channel's name as a component's, without dots."""
     first, *others = channel.split(".")
     return first + "".join(other.capitalize() for other in others)

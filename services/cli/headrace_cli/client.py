@@ -1,4 +1,4 @@
-"""The command line's way to a gateway: JSON over HTTP, and SSE with the cursor of each frame."""
+"""The command line's client of a gateway: JSON over HTTP, and SSE with each frame's cursor."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +14,13 @@ import click
 from headrace_cli.failures import RequestFailed
 
 _TIMEOUT = 60.0
-"""Longest silence of a gateway, seconds; its streams send comments more often than that."""
+"""Maximum silence of a gateway in seconds; its streams send comments more often."""
 
 type Json = dict[str, Any]
 
 
 class Dropped(Exception):
-    """The connection broke, or nobody answered; asking again may help."""
+    """The connection broke, or the gateway did not answer; retrying may help."""
 
 
 class NothingLeft(Exception):
@@ -32,15 +32,15 @@ class Frame:
     """One SSE frame."""
 
     cursor: str
-    """Its ``id``: where to go on after it; empty if it has none."""
+    """The frame's ``id``, a cursor to continue after it; empty if it has none."""
     event: Json
 
 
 class Client:
-    """Asks one gateway."""
+    """A client of one gateway."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """Ask the gateway at `url`, scheme and host, maybe a path, as who holds `token`."""
+        """Use the gateway at `url` (scheme, host, optional path), with the credential `token`."""
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname:
             raise RequestFailed(f"{url!r} is not an http(s) URL")
@@ -54,7 +54,7 @@ class Client:
         return self._ask("GET", path, None)
 
     def post(self, path: str, body: Json) -> Json:
-        """Return the JSON that posting `body` to `path` is answered with."""
+        """Post `body` to `path` and return the answer's JSON."""
         return self._ask("POST", path, body)
 
     def stream(
@@ -107,10 +107,10 @@ class Client:
 
 
 def frames(lines: Iterable[bytes]) -> Iterator[Frame]:
-    """Yield the frames that lines make up; comments and frames without data are none."""
+    """Yield the frames in `lines`, without comments and frames without data."""
     cursor, data = "", list[str]()
     for line in lines:
-        # A line that was cut off may end within a character; no frame comes of it.
+        # A truncated line may end within a character; it yields no frame.
         field, _, value = line.decode(errors="replace").rstrip("\r\n").partition(":")
         if field == "id":
             cursor = value.strip()
@@ -122,12 +122,12 @@ def frames(lines: Iterable[bytes]) -> Iterator[Frame]:
 
 
 def agent_path(agent: str | None) -> str:
-    """Return where `agent` answers; None is the default agent, at the root."""
+    """Return the path of `agent`; None is the default agent, at the root."""
     return f"/v1/agents/{quote(agent, safe='')}" if agent else ""
 
 
 def task_path(base: str, task: str) -> str:
-    """Return where `task` of the agent at `base` is."""
+    """Return the path of `task` of the agent at `base`."""
     return f"{base}/tasks/{quote(task, safe='')}"
 
 
@@ -162,7 +162,7 @@ _token = click.option(
 
 
 def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say which gateway it asks, and as whom."""
+    """Add the options for the gateway's URL and the credential to a command."""
     return _url(_token(command))
 
 

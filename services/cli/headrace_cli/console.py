@@ -1,7 +1,7 @@
-"""What the development stack shows: the children's lines on stderr, each under its child's name.
+"""The development stack's output: the children's lines on stderr, each with its child's name.
 
-A thread writes, so that a terminal or a pipe that nobody reads never holds up the supervision. What
-does not fit into its queue is counted, and the count is shown.
+A thread writes, so that a terminal or pipe without a reader never blocks the supervision. Lines
+that do not fit into its queue are counted, and the count is shown.
 """
 
 import os
@@ -21,12 +21,12 @@ _FLUSH_TIMEOUT = 1.0
 
 
 class Console:
-    """Shows lines under the name of who said them."""
+    """Shows lines with the name of their source."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         """Write to `descriptor` (stderr), in colour on a terminal without NO_COLOR (no-color.org).
 
-        Not through `sys.stderr`: a thread that waits in there keeps Python from ending.
+        `sys.stderr` is not used: a thread that blocks in it keeps Python from exiting.
         """
         self._descriptor = sys.stderr.fileno() if descriptor is None else descriptor
         self._coloured = os.isatty(self._descriptor) and not os.environ.get("NO_COLOR")
@@ -44,7 +44,7 @@ class Console:
             self._skipped += 1
 
     def close(self) -> None:
-        """Write what is queued, as far as somebody reads it."""
+        """Write what is queued, as far as it is read."""
         try:
             self._lines.put(None, timeout=_FLUSH_TIMEOUT)
         except queue.Full:

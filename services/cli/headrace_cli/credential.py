@@ -1,4 +1,4 @@
-"""``headrace credential``: a new token, and what the file of credentials is to say of it."""
+"""``headrace credential``: create a token and its entry for the file of credentials."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""``headrace dead``: look at what was given up, have it done again, or drop it."""
+"""``headrace dead``: list, retry and drop dead letters."""
 
 import json
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ def dead() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_(nats_url: str | None, wanted: Wanted, after: int, limit: int, *, as_json: bool) -> None:
     """List dead letters, oldest first."""
-    # One more than is shown tells whether there is another page.
+    # One more than is shown, to find out whether there is another page.
     found = on_bus(nats_url, lambda bus: _first(Letters(bus).find(wanted, after), limit + 1))
     shown = found[:limit]
     if as_json:
@@ -74,7 +74,7 @@ def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
     del facts["bodyBase64"]
     for name, value in facts.items():
         if value not in (None, "", {}):
-            # The last may have lines; of the others' each is one.
+            # Only the body may contain line breaks.
             shown = printable if name == "body" else one_line
             click.echo(shown(f"{name + ':':<9} {value}"))
 

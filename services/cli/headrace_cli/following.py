@@ -7,7 +7,7 @@ from headrace_cli.client import Client, Dropped, Frame, Json, NothingLeft, task_
 from headrace_cli.failures import RequestFailed
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
-"""Seconds before each next try while nobody answers; then it is given up."""
+"""Seconds before each retry while the gateway does not answer; then it gives up."""
 
 _LAST = {
     "TASK_STATE_COMPLETED",
@@ -20,7 +20,7 @@ _LAST = {
 
 
 def state_of(event: Json) -> str:
-    """Return the state that `event` (a StreamResponse) tells of; empty if it tells of none."""
+    """Return the state in `event` (a StreamResponse); empty if it contains none."""
     bearer = event.get("task") or event.get("statusUpdate") or {}
     return str(bearer.get("status", {}).get("state", ""))
 
@@ -32,7 +32,7 @@ def task_of(event: Json) -> str:
 
 
 class Following:
-    """The events of one task, across as many connections as it takes."""
+    """The events of one task, across any number of connections."""
 
     def __init__(self, client: Client, base: str, task: str = "", cursor: str = "") -> None:
         """Follow `task` of the agent at `base` from `cursor` on; without one from where it is."""
@@ -40,18 +40,18 @@ class Following:
         self._task, self._cursor = task, cursor
 
     def sent(self, body: Json) -> Iterator[Json]:
-        """Send `body`, a SendMessageRequest, and yield what comes of it.
+        """Send `body`, a SendMessageRequest, and yield the events that follow.
 
         Raises:
-            RequestFailed: the gateway refused, or nobody answered for long.
+            RequestFailed: the gateway refused, or did not answer for long.
         """
         return self._across(self._client.stream("POST", f"{self._base}/message:stream", body))
 
     def subscribed(self) -> Iterator[Json]:
-        """Subscribe, and yield until the task ends or needs input.
+        """Subscribe, and yield events until the task ends or needs input.
 
         Raises:
-            RequestFailed: the gateway refused, or nobody answered for long.
+            RequestFailed: the gateway refused, or did not answer for long.
         """
         return self._across(self._subscription())
 

@@ -1,7 +1,7 @@
-"""Take the last stack's workers out of the agents' directory.
+"""Remove the last stack's workers from the agents' directory.
 
-Those of a killed stack would count as alive for some seconds, and the next one would seem ready
-before it is. On a server that is embedded, and so just started, nobody serves yet.
+The workers of a killed stack would count as alive for some seconds, so the next stack would seem
+ready too early. An embedded server has just been started, so no worker serves yet.
 """
 
 from headrace.jetstream.connection import Bus
@@ -12,11 +12,11 @@ from headrace_cli.failures import CannotStart, Misconfigured
 
 
 async def forget_workers(settings: BusSettings) -> None:
-    """Forget who served which agent; the agents stay known.
+    """Remove all workers from the directory; the agents stay known.
 
     Raises:
-        Misconfigured: its streams are not what the settings ask for.
-        CannotStart: the server at `nats_url` does not do what it is told.
+        Misconfigured: the streams differ from the settings.
+        CannotStart: the server at `nats_url` does not do what it is asked.
     """
     bus = Bus(settings)
     try:

@@ -1,7 +1,6 @@
-"""``headrace``: every command of the command line, each imported when it is asked for.
+"""``headrace``: all commands of the command line, each imported on use.
 
-Importing lazily keeps ``headrace send`` quick and lets each service live without the others'
-dependencies.
+Lazy imports keep ``headrace send`` fast and let each service run without the others' dependencies.
 """
 
 from importlib import import_module
@@ -38,7 +37,7 @@ class LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
-        """Import and return the command `cmd_name`; None if there is none of that name."""
+        """Import and return the command `cmd_name`; None if it does not exist."""
         if cmd_name not in _COMMANDS:
             return None
         module, attribute = _COMMANDS[cmd_name].split(":")

@@ -1,4 +1,4 @@
-"""``headrace nats-permissions``: who may do what on the bus, as nats-server's configuration."""
+"""``headrace nats-permissions``: permissions on the bus, as nats-server's configuration."""
 
 import click
 from pydantic import ValidationError
@@ -54,7 +54,7 @@ def configuration(groups: tuple[str, ...], tenants: tuple[str, ...]) -> str:
     """Return the text of the file.
 
     Raises:
-        InvalidName: a group, an agent or a tenant can't be called so.
+        InvalidName: the name of a group, an agent or a tenant is invalid.
     """
     permissions = Permissions(BusSettings(), [_group(text) for text in groups], tenants)
     named = [*(f"--group {group}" for group in groups), *(f"--tenant '{t}'" for t in tenants)]

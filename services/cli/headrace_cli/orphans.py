@@ -1,7 +1,7 @@
-"""End what a killed `headrace dev` left running, so that the next one can serve.
+"""Kill the processes that a killed `headrace dev` left running, so that the next one can start.
 
-On Linux the kernel has done so already, or is about to; elsewhere nobody has. Either way the next
-stack must not start before they are gone: they hold its ports and write its data.
+On Linux the kernel has done so already, or is about to; other systems do not. The next stack must
+not start before these processes are gone: they hold its ports and write its data.
 """
 
 import os
@@ -21,20 +21,20 @@ _MARKS: dict[Role, str] = {
     "nats": "nats-server",
     "redis": "valkey-server",
 }
-"""What the command line of a process of each role holds."""
+"""A part of the command line of each role's processes."""
 
 _STACK = re.compile(r"(-m headrace_cli|/headrace) dev\b")
-"""In the command line of a `headrace dev`."""
+"""Matches the command line of a `headrace dev`."""
 
 _INIT = 1
-"""Who inherits the children of a process that ended."""
+"""The process that inherits the children of a process that ended."""
 
 _TIMEOUT = 5.0
-"""How long a killed process may take to be gone, seconds."""
+"""Maximum seconds for a killed process to disappear."""
 
 
 def end_orphans(data_dir: Path) -> list[int]:
-    """Kill what is left of the last stack on `data_dir` and wait until it is gone; return its pids.
+    """Kill the last stack's processes on `data_dir`, wait for their end, and return their pids.
 
     The caller owns `data_dir`, so the stack that wrote its `dev.json` has ended.
     """
@@ -48,7 +48,7 @@ def end_orphans(data_dir: Path) -> list[int]:
 
 
 def _is_orphan(process: Process) -> bool:
-    """Tell whether the pid still is that process, and not a later one's.
+    """Return whether the pid still belongs to that process, and not to a later one.
 
     The child of a living `headrace dev` belongs to a stack on other data.
     """

@@ -21,8 +21,8 @@ _TRIES = 200
 class Ports:
     """Hands out ports on one host, none of them twice.
 
-    What one process has picked no other picks while that one lives, whether or not anybody listens
-    there yet, or again after a crash.
+    A port that one process has picked is not picked by any other while that process lives, even if
+    no server listens on it yet, or again after a crash.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -48,7 +48,8 @@ class Ports:
         """Return the `count` ports from `first` on, all free; from 0 on: any free ones.
 
         Raises:
-            CannotStart: one is taken or not to be had; `choose_with` tells how to choose others.
+            CannotStart: a port is taken or unavailable; `choose_with` describes how to choose
+                others.
         """
         if first == 0:
             return [self.pick() for _ in range(count)]
@@ -73,10 +74,10 @@ class Ports:
 
 
 def _reserve(host: str, port: int) -> bool:
-    """Take `port` for the life of this process; tell whether nobody else has.
+    """Reserve `port` for the life of this process; return whether it was free.
 
-    The reservation is the UDP port of that number, which no server of ours uses: it keeps nobody
-    from listening with TCP, and the system gives it back however the process ends.
+    The reservation is the UDP port of that number, which none of our servers uses. It does not keep
+    any process from listening with TCP, and the system releases it however the process ends.
     """
     try:
         family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]

@@ -1,4 +1,4 @@
-"""``headrace send`` and ``cancel``: ask for work, call it off."""
+"""``headrace send``, ``tail`` and ``cancel``: start, follow and cancel work."""
 
 import sys
 import uuid
@@ -32,7 +32,7 @@ def tail(url: str, token: str | None, agent: str | None, after: str, task: str) 
 
 
 def show_all(events: Iterable[Json]) -> None:
-    """Show `events` as they come: the answer on stdout, remarks on stderr."""
+    """Show `events` as they arrive: the answer on stdout, remarks on stderr."""
     transcript = Transcript(say=_say, remark=lambda line: click.echo(one_line(line), err=True))
     for event in events:
         transcript.show(event)

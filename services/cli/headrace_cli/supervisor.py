@@ -1,4 +1,4 @@
-"""Keeps the children of the development stack running until they are told to end."""
+"""Keep the children of the development stack running until they are stopped."""
 
 import asyncio
 import itertools
@@ -13,10 +13,10 @@ RESTART_DELAY = 1.0
 """Seconds from a child's end to its next start."""
 
 _TRIES = 3
-"""How often a child may end before the stack was ready until the stack is given up."""
+"""How often a child may end before the stack is ready until the start is given up."""
 
 _WAITED = 0.9
-"""A child that ended by itself after that part of its start's bound has waited in vain."""
+"""Fraction of the start's timeout; a child that ends by itself later than that has timed out."""
 
 _SERVICE_GRACE = 3.0
 _SERVER_GRACE = 1.0
@@ -26,7 +26,7 @@ _SERVERS = ("nats", "redis")
 
 
 class Supervisor:
-    """Starts children, starts them again when they die, and ends them all."""
+    """Starts children, restarts them when they die, and ends them all."""
 
     def __init__(
         self,
@@ -36,11 +36,13 @@ class Supervisor:
         restart: bool,
         startup_timeout: float,
     ) -> None:
-        """Supervise nobody yet.
+        """Start without children.
 
-        `show` takes the name of who speaks and a line; `on_change` is called when a child runs
-        again or, where `restart` is off, is gone for good.
-        `startup_timeout` is how long children wait for what they need, seconds.
+        Args:
+            show: takes a child's name and a line.
+            on_change: called when a child runs again or, without `restart`, has ended for good.
+            restart: whether children that die are restarted.
+            startup_timeout: how long children wait for what they need, seconds.
         """
         self._show = show
         self._on_change = on_change
@@ -51,11 +53,11 @@ class Supervisor:
         self._children: list[ChildProcess] = []
         self._watchers: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Raises `CannotStart` when going on is pointless."""
+        """Raises `CannotStart` when continuing is pointless."""
 
     @property
     def children(self) -> list[ChildProcess]:
-        """Those that run, or will run again."""
+        """Children that run or will be restarted."""
         return [child for child in self._children if self._restart or child.is_running]
 
     async def start(self, spec: ChildSpec) -> None:
@@ -66,7 +68,7 @@ class Supervisor:
         self._watchers.append(asyncio.create_task(self._watch(child)))
 
     def settle(self) -> None:
-        """From now on no end of a child is a reason to give up: the stack once worked."""
+        """Stop treating a child's end as a reason to give up: the stack has been ready."""
         self._settled = True
 
     async def end(self) -> None:

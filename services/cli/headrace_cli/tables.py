@@ -1,4 +1,4 @@
-"""Tables of text, as every listing command shows them."""
+"""Text tables of the listing commands."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import click
 
 
 def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Show `rows` under `heads`, each a line, each column as wide as its widest cell."""
+    """Show `rows` under `heads`, one per line, each column as wide as its widest cell."""
     rows = [tuple(map(one_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for row in (heads, *rows):
@@ -15,10 +15,10 @@ def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Return `text`, whoever wrote it, without what a terminal would obey instead of showing."""
+    """Return `text`, which is untrusted, without terminal control characters."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return `text` as `printable` does, all of it on one line."""
+    """Return `text` as `printable` does, on one line."""
     return printable(text).replace("\n", " ").replace("\t", " ")

@@ -1,1 +1,1 @@
-"""``headrace agui``: whether an agent, or a bridge to one, keeps the rules of AG-UI."""
+"""``headrace agui``: check whether an agent, or a bridge to one, keeps the rules of AG-UI."""

@@ -1,4 +1,4 @@
-"""Checking a run's events, one by one."""
+"""Check a run's events one by one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ class Patches:
     """Keeps state and activities, and checks that each patch applies."""
 
     def __init__(self, state: Any) -> None:  # noqa: ANN401  # any JSON
-        """Begin with the state of the run's input."""
+        """Start with the state of the run's input."""
         self._state = state
         self._activities: dict[str, Any] = {}
 
@@ -53,10 +53,10 @@ def _applied(rule: str, document: Any, patch: object) -> tuple[Any, Finding]:  #
 
 
 class Shape:
-    """Checks that each event is what the protocol says it is."""
+    """Checks that each event has the fields that the protocol defines."""
 
     def __init__(self, *, modern: bool) -> None:
-        """Check for a client that speaks 1.0 if `modern`, else for one of 0.x."""
+        """Check for a client of 1.0 if `modern`, else of 0.x."""
         self._modern = modern
         self._newest = 0.0
 
@@ -97,7 +97,7 @@ def _fits(event: Json, name: str) -> bool:
 
 
 class Checker:
-    """Says of each event of a run which rules it keeps and which it breaks."""
+    """Finds for each event of a run which rules it keeps and which it breaks."""
 
     def __init__(self, asked: Json) -> None:
         """Check the run that the RunAgentInput `asked` starts."""

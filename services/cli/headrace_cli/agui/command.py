@@ -1,4 +1,4 @@
-"""``headrace agui check``: run an agent, and say of each event which rules it keeps or breaks."""
+"""``headrace agui check``: run an agent and report which rules each event keeps or breaks."""
 
 import json
 import sys
@@ -36,10 +36,10 @@ _CATEGORIES = frozenset(
 
 
 def probed(endpoint: Endpoint) -> Iterator[Finding]:
-    """Check what the endpoint answers to a body that is no RunAgentInput, and its capabilities.
+    """Check the endpoint's answer to a body that is not a RunAgentInput, and its capabilities.
 
     Raises:
-        RequestFailed: nobody answers.
+        RequestFailed: the endpoint does not answer.
     """
     with endpoint.post({"messages": "none"}) as answer:
         status = answer.status

@@ -1,4 +1,4 @@
-"""Rules about what a client holds: messages and their tool calls, as the events build them."""
+"""Rules about a client's state: messages and their tool calls, as the events build them."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "activity": ("activityType", "content"),
     "reasoning": ("content",),
 }
-"""Each role, with the fields that its messages need beside ``id``."""
+"""Each role, with the fields that its messages need in addition to ``id``."""
 
 _SPEAKS = {"TEXT_MESSAGE_START": "assistant", "REASONING_MESSAGE_START": "reasoning"}
 
@@ -24,7 +24,7 @@ class Conversation:
     """Checks messages, tool calls and their results against each other."""
 
     def __init__(self, messages: list[Json]) -> None:
-        """Begin with the messages of the run's input."""
+        """Start with the messages of the run's input."""
         self._given = [str(message.get("id")) for message in messages]
         self._roles: dict[str, str] = {}
         self._calls: dict[str, list[str]] = {}
@@ -96,7 +96,7 @@ class Conversation:
         self._become([message for message in told if _is_message(message)])
 
     def _become(self, messages: list[Json]) -> None:
-        """Hold `messages`, and what clients keep beside them: activities and reasoning."""
+        """Replace the messages; keep what clients keep as well: activities and reasoning."""
         kept = {"activity", "reasoning"}
         self._roles = {name: role for name, role in self._roles.items() if role in kept}
         self._calls.clear()

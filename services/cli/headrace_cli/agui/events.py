@@ -1,4 +1,4 @@
-"""The events of AG-UI 1.0 and their fields, as the protocol's own models have them."""
+"""The events of AG-UI 1.0 and their fields, as in the protocol's own models."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Field(NamedTuple):
     one_of: tuple[str, ...] = ()
 
     def fits(self, value: object) -> bool:
-        """Tell whether `value` may stand there; clients take null for nothing where they may."""
+        """Return whether `value` is valid; clients treat null as absent where it is allowed."""
         if self.one_of:
             return value in self.one_of
         return _TYPES[self.kind](value)

@@ -1,4 +1,4 @@
-"""What checking a rule came to."""
+"""The result of checking a rule."""
 
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,7 @@ class Finding(NamedTuple):
     """Its name in `RULES`."""
     level: Level
     why: str = ""
-    """What breaks it; empty where it is kept."""
+    """Why the rule is broken; empty if it is kept."""
 
 
 RULES = {
@@ -52,10 +52,10 @@ RULES = {
 
 
 def kept_if(condition: object, rule: str, why: str) -> Finding:
-    """Return that the rule is kept if `condition` holds, and broken else, for the reason `why`."""
+    """Return a finding: kept if `condition` holds, else broken for the reason `why`."""
     return Finding(rule, "kept") if condition else Finding(rule, "broken", why)
 
 
 def wise_if(condition: object, rule: str, why: str) -> Finding:
-    """As `kept_if`, for what clients forgive."""
+    """Return as `kept_if`, for violations that clients tolerate."""
     return Finding(rule, "kept") if condition else Finding(rule, "doubtful", why)

@@ -1,4 +1,4 @@
-"""Rules about what begins, goes on and ends: messages, calls, reasoning, steps, subagents."""
+"""Rules about items with a start and an end: messages, calls, reasoning, steps, subagents."""
 
 from collections.abc import Iterator
 
@@ -42,10 +42,10 @@ type _Key = tuple[str, str, str]
 
 
 class Items:
-    """Checks that each item is opened once, open while it goes on, and closed in time."""
+    """Checks that each item is opened once, is open while it continues, and is closed in time."""
 
     def __init__(self) -> None:
-        """Begin with nothing open."""
+        """Start without open items."""
         self._open: set[_Key] = set()
         self._chunk = ""
 
@@ -79,7 +79,7 @@ class Items:
 
 
 def _key(item: tuple[str, str], event: Json) -> _Key:
-    """Return what is open; a step is the subagent's own, so two of them may have one name."""
+    """Return the open item's key; steps are per subagent, so two of them may share a name."""
     kind, field = item
     whose = f"of {event['subagentRunId']}" if kind == "step" and event.get("subagentRunId") else ""
     return kind, str(event.get(field, "")), whose

@@ -1,4 +1,4 @@
-"""Rules about a run as a whole: how it begins, how it ends, and what it says of itself."""
+"""Rules about a run as a whole: its start, its end, and its own description."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ class Lifecycle:
         self._begun, self._over = True, self._over or kind in LAST
 
     def end(self) -> Iterator[Finding]:
-        """Check that the stream has ended as it should."""
+        """Check that the stream has ended correctly."""
         yield kept_if(
             self._over, "run.ends", "no RUN_FINISHED or RUN_ERROR: clients take that for a success"
         )

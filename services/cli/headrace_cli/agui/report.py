@@ -1,4 +1,4 @@
-"""What a person reads of a check: a line per event, then what it came to."""
+"""The output of a check: a line per event, then a summary."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,10 +11,10 @@ _MARKS = {"kept": "ok", "doubtful": "DOUBTFUL", "broken": "BROKEN"}
 
 
 class Report:
-    """Writes findings as they come, and counts them."""
+    """Writes findings as they occur, and counts them."""
 
     def __init__(self, say: Callable[[str], None], *, explain: bool) -> None:
-        """Write lines with `say`; `explain`: name the rules that are kept, too."""
+        """Write lines with `say`; with `explain`, also list rules that are kept."""
         self._say, self._explain = say, explain
         self._counts: Counter[str] = Counter()
         self._seen: Counter[str] = Counter()
@@ -27,22 +27,22 @@ class Report:
 
     @property
     def doubtful(self) -> int:
-        """How often something was found that clients forgive."""
+        """How often a finding was one that clients tolerate."""
         return self._counts["doubtful"]
 
     def event(self, event: Json, findings: list[Finding]) -> None:
-        """Tell of one event."""
+        """Report one event."""
         self._number += 1
         kind = str(event.get("type"))
         self._seen[kind] += 1
         self._line(f"{self._number:5}  {kind:<26}", findings)
 
     def beside(self, what: str, findings: list[Finding]) -> None:
-        """Tell of something that is no event."""
+        """Report findings about something other than an event."""
         self._line(f"    -  {what:<26}", findings)
 
     def end(self) -> None:
-        """Tell what it came to."""
+        """Write the summary."""
         missing = [kind for kind in FIELDS if kind not in self._seen.keys() | DEPRECATED]
         self._say(
             f"{self._number} events: {self._counts['kept']} rules kept, "

@@ -1,4 +1,4 @@
-"""A run over HTTP, as it comes: status, media type and framing are part of what is checked."""
+"""A run over HTTP, unparsed: status, media type and framing are checked too."""
 
 import json
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from headrace_cli.client import Json
 from headrace_cli.failures import RequestFailed
 
 LONGEST = 10_000_000
-"""Bytes of a frame that clients take."""
+"""Maximum bytes of a frame that clients accept."""
 
 
 class Framed(NamedTuple):
     """One frame."""
 
     event: Json
-    """Empty where its data is no JSON object."""
+    """The event; empty if the frame's data is not a JSON object."""
     findings: list[Finding]
 
 
@@ -27,10 +27,10 @@ class Endpoint:
     """An AG-UI endpoint."""
 
     def __init__(self, url: str, headers: dict[str, str], timeout: float) -> None:
-        """Ask the one at `url`; give up after `timeout` seconds of silence.
+        """Use the endpoint at `url`; give up after `timeout` seconds of silence.
 
         Raises:
-            RequestFailed: it is no URL.
+            RequestFailed: `url` is not a URL.
         """
         self._where = urlsplit(url)
         if self._where.scheme not in ("http", "https") or not self._where.hostname:
@@ -39,10 +39,10 @@ class Endpoint:
 
     @contextmanager
     def post(self, body: object) -> Iterator[HTTPResponse]:
-        """Post `body`, as JSON, and yield the answer.
+        """Post `body` as JSON and yield the answer.
 
         Raises:
-            RequestFailed: nobody answers, or the connection breaks.
+            RequestFailed: the endpoint does not answer, or the connection breaks.
         """
         with self._ask("POST", "", json.dumps(body)) as answer:
             yield answer
@@ -74,7 +74,7 @@ class Endpoint:
 
 
 def framed(answer: HTTPResponse) -> Iterator[Framed]:
-    """Yield the frames of an answer as they come; comments are none."""
+    """Yield the frames of an answer as they arrive, without comments."""
     data, lines, ill = list[str](), 0, ""
     while line := answer.readline(LONGEST + 1):
         lines += len(line)
