@@ -7,19 +7,19 @@ from headrace.model.errors import HeadraceError
 
 
 class CredentialsMissing(HeadraceError):
-    """Nobody may call without credentials, and there are none."""
+    """Credentials are required, and the request has none."""
 
     code = "unauthenticated"
 
 
 class CredentialsRefused(HeadraceError):
-    """The credentials are nobody's, or not any more."""
+    """The credentials are unknown or no longer valid."""
 
     code = "unauthenticated"
 
 
 class AgentUnknown(HeadraceError):
-    """No agent of that name has ever been announced."""
+    """No agent of that name is registered."""
 
     code = "agent_unknown"
     name = ""
@@ -37,19 +37,19 @@ class AgentUnknown(HeadraceError):
 
 
 class TaskEnded(HeadraceError):
-    """The task is over: it takes no message and can't be canceled."""
+    """The task is over: it accepts no messages and can't be canceled."""
 
     code = "task_ended"
 
 
 class TaskBusy(HeadraceError):
-    """The task is being worked on and takes no message now."""
+    """The task is running and accepts no message at the moment."""
 
     code = "task_busy"
 
 
 class GenerationMismatch(HeadraceError):
-    """The task is at another generation than the message wants it to be."""
+    """The task is not at the generation that the message requires."""
 
     code = "generation_mismatch"
 
@@ -66,48 +66,48 @@ class KeyReused(HeadraceError):
 
 
 class ContextMismatch(HeadraceError):
-    """The task belongs to another context than the message says."""
+    """The task belongs to another context than the message names."""
 
     code = "context_mismatch"
 
 
 class Restarting(HeadraceError):
-    """The gateway stops before it has an answer; no message has been stored for the request."""
+    """The gateway is stopping before it has an answer; the request stored no message."""
 
     code = "restarting"
     retryable = True
 
 
 class TooManyStreams(HeadraceError):
-    """The gateway has as many streams open as it takes."""
+    """The gateway has reached its limit of open streams."""
 
     code = "too_many_streams"
     retryable = True
 
 
 class TooManyStreamsOfOwner(HeadraceError):
-    """The caller has as many streams open as one may have on a gateway."""
+    """The caller has reached its limit of open streams on this gateway."""
 
     code = "too_many_streams_of_owner"
     retryable = True
 
 
 class TooManyAtOnce(HeadraceError):
-    """One connection has as much under way as it may have."""
+    """The connection has reached its limit of concurrent calls."""
 
     code = "too_many_at_once"
     retryable = True
 
 
 class TooManyBytes(HeadraceError):
-    """The gateway holds as many bytes of requests under way as it may."""
+    """The gateway has reached its limit of bytes of requests in progress."""
 
     code = "too_many_bytes"
     retryable = True
 
 
 class TooManyBytesOfOwner(HeadraceError):
-    """The caller's requests under way have as many bytes as those of one owner may."""
+    """The caller has reached its limit of bytes of requests in progress."""
 
     code = "too_many_bytes_of_owner"
     retryable = True
@@ -120,7 +120,7 @@ class NotPermitted(HeadraceError):
 
 
 class RateLimited(HeadraceError):
-    """The caller, or its tenant, asks more often than it may; nothing has been begun."""
+    """The caller or its tenant has reached its request rate; nothing was started."""
 
     code = "rate_limited"
     retryable = True
@@ -132,7 +132,7 @@ class RateLimited(HeadraceError):
 
 
 class TooManyWaiting(HeadraceError):
-    """As many runs wait for the agent's workers as may; nothing has been begun."""
+    """The limit of runs waiting for the agent is reached; nothing was started."""
 
     code = "too_many_waiting"
     retryable = True
@@ -154,7 +154,7 @@ class Violation:
 
 
 class Malformed(Exception):
-    """The JSON is not of the schema; `violations` has at least one."""
+    """The request's JSON does not match the schema; `violations` has at least one entry."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
         """Keep every violation found."""

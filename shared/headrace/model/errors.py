@@ -78,7 +78,7 @@ class EventTooLarge(HeadraceError):
 
 
 class BusUnavailable(HeadraceError):
-    """NATS, or the stream's leader, does not answer now."""
+    """NATS or the stream's leader does not answer at the moment."""
 
     code = "bus_unavailable"
     retryable = True
@@ -124,7 +124,7 @@ class LogFull(BusUnavailable):
 
 
 class StateUnavailable(HeadraceError):
-    """Task state does not answer now, or is still rebuilding its view."""
+    """Task state does not answer at the moment, or is rebuilding its view."""
 
     code = "state_unavailable"
     retryable = True

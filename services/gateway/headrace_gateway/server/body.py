@@ -26,7 +26,7 @@ class BodyTooLarge(HeadraceError):
 
 
 class RequestNotWhole(HeadraceError):
-    """The rest of a request did not come in time."""
+    """The request was not complete in time."""
 
     code = "request_not_whole"
 

@@ -30,7 +30,7 @@ from headrace_gateway.server.open_requests import open_request
 
 
 class Unanswered(HeadraceError):
-    """The message has been accepted, or may have been; the answer names its task.
+    """The message was accepted, or may have been; the error names its task.
 
     Sending it again could ask for the work twice, so there is no ``Retry-After``.
     """
