@@ -57,7 +57,7 @@ def page_server(document: Json, port: int) -> ThreadingHTTPServer:
 
         @override
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: one reader reads one page."""
+            """Log nothing: one person reads one page."""
 
     try:
         return ThreadingHTTPServer((_HOST, port), Page)

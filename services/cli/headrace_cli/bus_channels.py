@@ -1,7 +1,7 @@
-"""The channels of the bus contract that FastStream knows nothing of, and what it is answered.
+"""The channels of the bus contract that FastStream does not describe, and task state's answers.
 
-Addresses are made by the functions that services use (`headrace.model.subjects.Subjects`), so that
-the document can't name a subject that nobody speaks on.
+Addresses are built by the functions that services use (`headrace.model.subjects.Subjects`), so that
+the document can't name an unused subject.
 """
 
 from dataclasses import dataclass
@@ -101,13 +101,13 @@ TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a message on a channel is."""
+    """The content of a message on a channel."""
 
     name: str
     payload: type[BusMessage] | Json
     headers: Json | None = None
     by_line: bool = False
-    """Whether the body is one such object per line."""
+    """Whether the body has one such object per line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Channel:
     name: str
     address: str
     carrier: str
-    """What stores it, or that nothing does."""
+    """What stores the messages, or that nothing does."""
     description: str
     messages: tuple[Carried, ...]
     replies: tuple[Carried, ...] = ()
@@ -242,4 +242,4 @@ ANSWERS: dict[str, tuple[Carried, ...]] = {
     "stateReady": (Carried("Following", FOLLOWING),),
     "stateMore": (Carried("Piece", PIECE),),
 }
-"""What task state answers, by the name of the channel on which it is asked."""
+"""Task state's answers, by the name of the channel of the request."""

@@ -1,4 +1,4 @@
-"""One process of the development stack: started, listened to, ended."""
+"""One process of the development stack: its start, output and end."""
 
 import asyncio
 import os
@@ -13,18 +13,18 @@ from headrace_cli.dev_file import Role
 
 _CHUNK = 65_536
 _LAST_WORDS_TIMEOUT = 0.5
-"""How long output is read after the process ended, seconds: a grandchild may hold the pipe open."""
+"""Seconds for which output is read after the process ended: a grandchild may hold the pipe open."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What to start."""
+    """How to start a process."""
 
     role: Role
     index: int
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to this process's own."""
+    """Variables added to this process's own."""
     port: int | None = None
     grpc_port: int | None = None
     is_shown: Callable[[str], bool] = lambda _: True
@@ -32,15 +32,15 @@ class ChildSpec:
 
     @property
     def name(self) -> str:
-        """What it is called in the log."""
+        """The child's name in the log."""
         return f"{self.role}-{self.index}"
 
 
 class ChildProcess:
-    """A process made from a `ChildSpec`; it can be started again once it ended."""
+    """A process made from a `ChildSpec`; it can be started again after it ended."""
 
     def __init__(self, spec: ChildSpec, show: Callable[[str, str], None]) -> None:
-        """Make the child that is to be; `show` takes its name and each line that it prints."""
+        """Prepare the child; `show` takes its name and each line that it prints."""
         self.spec = spec
         self.last_line = ""
         self._show = show
@@ -58,7 +58,7 @@ class ChildProcess:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Start it in a process group of its own: Ctrl-C at the terminal is not for it."""
+        """Start the process in its own process group: Ctrl-C at the terminal must not reach it."""
         output, their_end = os.pipe()
         # Not asyncio's pipe: with that one `wait` waits for grandchildren that hold it open, too.
         lines, pipe = await _reader(output)
@@ -76,14 +76,14 @@ class ChildProcess:
         self._listening = asyncio.create_task(self._listen(lines, pipe))
 
     async def ended(self) -> int:
-        """Wait until it ended, end what it started itself, and return its exit code."""
+        """Wait for the process to end, end its own children, and return its exit code."""
         process = self._started()
         code = await process.wait()
         await self._clean_up(process.pid)
         return code
 
     async def end(self, grace: float) -> None:
-        """Ask it to end if it runs; kill it after `grace` seconds."""
+        """End the process if it runs; kill it after `grace` seconds."""
         if not self.is_running:
             return
         process = self._started()

@@ -1,4 +1,4 @@
-"""Which dead letters a command is about, and whether the operator means it."""
+"""The choice of dead letters for a command, and its confirmation by the operator."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,14 +14,14 @@ from headrace_cli.on_bus import on_bus
 from headrace_cli.tables import one_line
 
 type Act = Callable[[Bus, Letter], Awaitable[str]]
-"""Does it to one letter; returns what it did."""
+"""Processes one letter; returns what it did."""
 
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The letters with some numbers, or all that are wanted."""
+    """The letters with the given numbers, or all that match the filters."""
 
     numbers: tuple[int, ...]
     wanted: Wanted
@@ -30,9 +30,9 @@ class Choice:
     def carry_out(
         self, nats_url: str | None, verb: str, act: Act, *, is_loss: bool = False
     ) -> None:
-        """Do `act` to each letter, after asking where many are meant or something would be lost.
+        """Call `act` for each letter, after a confirmation if there are many or data would be lost.
 
-        One that fails does not keep the others from their turn; then the command exits with 1.
+        If one letter fails, the others are still processed; then the command exits with 1.
         """
         letters, failed = on_bus(nats_url, self._find)
         if letters and not self.sure and (is_loss or not self.numbers):
@@ -48,7 +48,7 @@ class Choice:
             sys.exit(1)
 
     async def _find(self, bus: Bus) -> tuple[list[Letter], bool]:
-        """Return the letters, and whether some named ones are missing."""
+        """Return the letters, and whether some of the given numbers are missing."""
         if not self.numbers:
             return [letter async for letter in Letters(bus).find(self.wanted)], False
         found, missing = list[Letter](), False

@@ -1,4 +1,4 @@
-"""``dev.json``: what the development stack consists of now, for tools and tests."""
+"""``dev.json``: the processes of the running development stack, for tools and tests."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,12 @@ class Process(TypedDict):
 
     role: Role
     index: int
-    """Counted per role from 0; a process that is started again keeps it."""
+    """Counted per role from 0; a restarted process keeps its index."""
     pid: int
     port: int | None
-    """Where it listens; None if it does not."""
+    """The port on which it listens; None if it does not listen."""
     grpc_port: NotRequired[int]
-    """Where a gateway listens for gRPC."""
+    """The port on which a gateway listens for gRPC."""
 
 
 class DevFile(TypedDict):
@@ -34,7 +34,7 @@ _CONTENT: TypeAdapter[DevFile] = TypeAdapter(DevFile)
 
 
 def path_in(data_dir: Path) -> Path:
-    """Return where the file of the stack on `data_dir` is."""
+    """Return the path of the file of the stack on `data_dir`."""
     return data_dir / "dev.json"
 
 
@@ -49,7 +49,7 @@ def write(data_dir: Path, content: DevFile) -> None:
 
 
 def read(data_dir: Path) -> DevFile | None:
-    """Return the file's content; None if there is none that can be read."""
+    """Return the file's content; None if it is missing or unreadable."""
     try:
         return _CONTENT.validate_json(path_in(data_dir).read_bytes())
     except (OSError, ValueError):

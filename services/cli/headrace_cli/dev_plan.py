@@ -1,4 +1,4 @@
-"""Which processes make up the development stack, and what each is told."""
+"""The processes of the development stack and their settings."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ _NO_NEWS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A stack that is to be started: its servers, its services, where it will answer."""
+    """A stack before its start: its servers, its services and its addresses."""
 
     nats: NatsServer | None
     """None where HEADRACE_NATS_URL names one."""
@@ -37,10 +37,10 @@ class Plan:
     services: tuple[ChildSpec, ...]
 
     def servers(self) -> list[tuple[NatsServer | ValkeyServer, ChildSpec]]:
-        """Return the embedded servers and how each is started; writes their configuration files.
+        """Return the embedded servers and how each is started; write their configuration files.
 
         Raises:
-            CannotStart: there is no such server for this platform.
+            CannotStart: a server does not exist for this platform.
         """
         pairs: list[tuple[NatsServer | ValkeyServer, ChildSpec]] = []
         if self.nats is not None:
@@ -58,7 +58,7 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
     """Return the plan for `settings`: configuration in `folder`, the servers' data in `storage`.
 
     Raises:
-        CannotStart: a port that was asked for is taken.
+        CannotStart: a requested port is taken.
     """
     http = Ports(settings.http_host)
     http_ports = http.claim(settings.http_port, settings.gateways, "--port (HEADRACE_HTTP_PORT)")
@@ -75,7 +75,7 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
         "HEADRACE_DATA_DIR": str(folder),
         "HEADRACE_PUSH_ALLOW": settings.push_allow,
         "HEADRACE_CORS_ORIGINS": settings.cors_origins,
-        # One port can't be everybody's; the gateways serve theirs at /metrics.
+        # All services can't share one port; the gateways serve their metrics at /metrics.
         "HEADRACE_METRICS_PORT": "0",
         "PYTHONUNBUFFERED": "1",
     }
@@ -107,7 +107,7 @@ def _embedded(
 
 
 def _no_credentials(prefix: str, is_embedded: bool) -> dict[str, str]:  # noqa: FBT001 - a fact
-    """Return what takes this process's credentials from services of an embedded server."""
+    """Return variables that hide this process's credentials from services of an embedded server."""
     names = [name for name in os.environ if name.startswith(prefix)]
     return dict.fromkeys(names, "") if is_embedded else {}
 
@@ -115,7 +115,7 @@ def _no_credentials(prefix: str, is_embedded: bool) -> dict[str, str]:  # noqa: 
 def _gateway(shared: dict[str, str], index: int, port: int, grpc: int) -> ChildSpec:
     mine = {"HEADRACE_HTTP_PORT": str(port), "HEADRACE_GRPC_PORT": str(grpc)}
     if index:
-        # One port can't be everybody's.
+        # All gateways can't share one port.
         mine["HEADRACE_EXTRA_HTTP_PORTS"] = ""
     return ChildSpec("gateway", index, _headrace("gateway"), shared | mine, port, grpc)
 
@@ -143,5 +143,5 @@ def _reachable(host: str) -> str:
 
 
 def _is_news(line: str) -> bool:
-    """Tell whether a server's line is more than its account of a normal start and stop."""
+    """Return whether a server's line is more than a report of a normal start or stop."""
     return not any(words in line for words in _NO_NEWS)

@@ -1,4 +1,4 @@
-"""When the development stack serves: gateways are ready, task state answers, agents are there."""
+"""When the development stack is ready: gateways serve, task state answers, agents are there."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ async def until_ready(gateways: Sequence[str], *, with_agents: bool, timeout: fl
 
 
 _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.BAD_REQUEST)
-"""Answers to who has no credentials, or does not activate what the agent requires."""
+"""Answers to requests without credentials, or without an extension that the agent requires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _View:
 
     agents: tuple[str, ...] = ()
     missing: str = ""
-    """What keeps the gateway from serving; empty if nothing does."""
+    """What the gateway lacks to serve; empty: nothing."""
 
 
 def _view(gateway: str, *, with_agents: bool) -> _View:
@@ -66,7 +66,8 @@ def _view(gateway: str, *, with_agents: bool) -> _View:
     agents = _available(body)
     if not agents:
         return _View(missing=f"an agent at {gateway}/v1/agents")
-    # Only an answer proves that task state follows: without it a gateway is ready, but degraded.
+    # Only an answer proves that task state is applying: without it a gateway is ready, but
+    # degraded.
     status, _ = _get(gateway, f"/v1/agents/{agents[0]}/tasks?pageSize=1")
     if status in _REFUSALS:
         return replace(ready, agents=agents)
@@ -81,7 +82,7 @@ def _available(body: bytes) -> tuple[str, ...]:
 
 
 def _get(gateway: str, path: str) -> tuple[int, bytes]:
-    """Return status and body; status 0 if nobody answers."""
+    """Return status and body; status 0 if the gateway does not answer."""
     where = urlsplit(gateway)
     connection = HTTPConnection(where.hostname or "", where.port, timeout=_TIMEOUT)
     try:

@@ -1,4 +1,4 @@
-"""The life of one development stack: claim the data, start, say ready, wait, end."""
+"""The life of one development stack: claim the data, start, report ready, wait, end."""
 
 import asyncio
 import signal
@@ -25,14 +25,14 @@ from headrace_cli.supervisor import Supervisor
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE = 0.02
 _LAST_WORDS = 10.0
-"""Seconds in which a child that waited in vain may say for what, before the start is given up."""
+"""Seconds for a child that timed out to report what it waited for, before the start is given up."""
 
 
 async def run(settings: DevSettings) -> None:
     """Run the stack until a signal ends it.
 
     Raises:
-        CannotStart: it can not come up; everything that was started has ended.
+        CannotStart: it can't start; every process that was started has ended.
     """
     stop = _on_signal()
     with data_directory.claimed(settings.data_folder) as folder, _console() as console:
@@ -81,7 +81,7 @@ class _Stack:
         )
 
     async def _unless(self, stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
-        """Tell whether `work` was done before `stop`; raise what it or a child fails with."""
+        """Return whether `work` finished before `stop`; raise a failure of `work` or a child."""
         doing = asyncio.create_task(work)
         futures = (doing, asyncio.create_task(_wait(stop)), self._supervisor.failure)
         done, others = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
@@ -133,7 +133,7 @@ def _console() -> Iterator[Console]:
 
 
 def _on_signal() -> asyncio.Event:
-    """Return what a signal to end sets; an ignored one (nohup) stays ignored."""
+    """Return an event set by a signal to end; an ignored signal (nohup) stays ignored."""
     stop = asyncio.Event()
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:

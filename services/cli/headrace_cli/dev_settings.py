@@ -1,4 +1,4 @@
-"""What ``headrace dev`` is told: the bus's settings, and how large the stack is to be."""
+"""Settings of ``headrace dev``: the bus's settings and the size of the stack."""
 
 from pathlib import Path
 
@@ -67,12 +67,12 @@ class DevSettings(BusSettings):
 
 
 def load(**flags: str | int | bool | None) -> DevSettings:
-    """Return the settings of the environment under the `flags` that are not None.
+    """Return the environment's settings, overridden by the `flags` that are not None.
 
-    Port 0 without a gRPC port picks free ones for both: who takes any port wants no collision.
+    HTTP port 0 without a gRPC port picks free ports for both.
 
     Raises:
-        CannotStart: a value does not fit; says which and why.
+        CannotStart: a value is invalid; the message says which and why.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     try:

@@ -1,10 +1,10 @@
-"""The way to an embedded nats-server, which asks nobody for credentials."""
+"""Settings for an embedded nats-server, which requires no credentials."""
 
 from headrace.settings import BusSettings
 
 
 def without_login(settings: BusSettings, url: str) -> BusSettings:
-    """Return `settings` for the embedded server at `url`: without what another one would ask."""
+    """Return `settings` for the embedded server at `url`, without any credentials."""
     fields = type(settings).model_fields
     unset = {
         name: field.get_default(call_default_factory=True)

@@ -1,4 +1,4 @@
-"""The operator's way to the fleet: straight over NATS, also when no gateway answers."""
+"""The operator's access to the fleet: directly over NATS, even if no gateway answers."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from headrace_cli.embedded_bus import without_login
 from headrace_cli.failures import CommandFailed
 
 _TIMEOUT = 5.0
-"""Seconds to wait for NATS; who waits longer says so with HEADRACE_STARTUP_TIMEOUT."""
+"""Seconds to wait for NATS; HEADRACE_STARTUP_TIMEOUT overrides it."""
 
 with_nats = click.option(
     "--nats-url",
@@ -29,16 +29,16 @@ with_nats = click.option(
 
 
 class CommandRefused(CommandFailed):
-    """What was asked for can't be done; the message says why."""
+    """The requested operation is impossible; the message says why."""
 
 
 def on_bus[Result](
     nats_url: str | None, work: Callable[[Bus], Coroutine[Any, Any, Result]]
 ) -> Result:
-    """Return what `work` returns, done on a connection of its own.
+    """Return the result of `work`, run on its own connection.
 
     Raises:
-        Refused: it can't be done, or there is no NATS.
+        CommandRefused: it is impossible, or NATS is not available.
     """
     settings = _settings(nats_url)
     try:
@@ -50,7 +50,7 @@ def on_bus[Result](
 
 @contextmanager
 def _only_errors() -> Iterator[None]:
-    """Log no warnings: a command says once why it fails; that it waits meanwhile is no news."""
+    """Log no warnings: a command reports its failure once, and not that it is waiting."""
     log = logging.getLogger("headrace")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What the system says of a process: its parent and its command line."""
+"""The system's data about a process: its parent and its command line."""
 
 import subprocess
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 
 _ENDED = "ZX"
-"""States of a process that has ended and that its parent has not asked about."""
+"""States of a process that has ended and that its parent has not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,12 @@ class ProcessEntry:
 
     parent: int
     command: str
-    """Its command line, arguments joined by spaces; empty for a moment when it becomes another."""
+    """Its command line, arguments joined by spaces; briefly empty while it becomes another program.
+    """
 
 
 def look_up(pid: int) -> ProcessEntry | None:
-    """Return the entry of `pid`; None if none of that id lives."""
+    """Return the entry of `pid`; None if no such process is alive."""
     return _from_proc(pid) if (_PROC / "self").exists() else _from_ps(pid)
 
 

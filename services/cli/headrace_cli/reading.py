@@ -1,4 +1,4 @@
-"""``headrace agents`` and ``tasks``: what there is, as tables."""
+"""``headrace agents`` and ``tasks``: list agents and tasks, delete and fail tasks."""
 
 from collections.abc import Iterator
 from urllib.parse import urlencode
@@ -17,7 +17,7 @@ from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, table
 
 _TIMEOUT = 3 * ELECTION
-"""Seconds: elections of more than one stream's leader, and an agent that cleans up."""
+"""Seconds: covers elections of more than one stream's leader, and an agent's clean-up."""
 
 
 @click.command()
@@ -40,7 +40,7 @@ def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 
             await Webhooks(bus).delete_all(key)
             await clear_away(bus, key)
 
-        # Done again it finishes what is left, so a leader's election is waited out anywhere in it.
+        # A repeated deletion finishes what is left, so it can wait out an election at any step.
         await wait_for("NATS", erase, _TIMEOUT)
 
     on_bus(nats_url, work)
@@ -141,7 +141,7 @@ tasks.add_command(delete)
 
 
 def agent_names(client: Client) -> list[str]:
-    """Return the names of all agents that the gateway knows."""
+    """Return the names of all agents in the gateway's directory."""
     return [agent["id"] for agent in client.get("/v1/agents").get("agents", [])]
 
 

