@@ -1,4 +1,4 @@
-"""Tasks that other tasks have asked for: what a child knows of its parent, and what its id is."""
+"""Delegated tasks: a child's lineage and its id."""
 
 import uuid
 from dataclasses import dataclass
@@ -11,48 +11,49 @@ from headrace.model.subjects import stream_of_shard
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, is_task_id
 
 DELEGATION = "headrace.delegation"
-"""Metadata key of an input that another task has asked for: a `Lineage`. Only task state writes it;
-from clients no metadata of our own is taken."""
+"""Metadata key of an input that another task has sent: a `Lineage`. Only task state writes it;
+clients can't set metadata with our prefix."""
 
 CHILD = "headrace.child"
-"""Metadata key, in a parent's log, of an event about a child: an object with ``task`` and
-``generation`` (of the child's event that is relayed; 0: the child is asked for), and as it applies
-``agent``, ``name``, ``state`` (what the child has come to), ``givenUp`` (nobody waits for it any
-more), ``attempt`` (the child was begun again) with ``discardedAfter`` (what it said after that
-generation of its log holds no more), and ``child`` (the same, of the child's own one)."""
+"""Metadata key, in a parent's log, of an event about a child. Its value is an object with ``task``
+and ``generation`` (of the relayed event of the child; 0: the child is requested) and, where they
+apply, ``agent``, ``name``, ``state`` (the child's result), ``givenUp`` (the parent no longer waits
+for it), ``attempt`` (the child has started another attempt) with ``discardedAfter`` (the child's
+output after that generation of its log is void), and ``child`` (the same object for the child's own
+child)."""
 
 ASKS_FOR = "headrace.asksFor"
-"""Metadata key of an INPUT_REQUIRED status: ``task`` and ``agent`` of the child whose question it
-is, and which the answer is for."""
+"""Metadata key of an INPUT_REQUIRED status: ``task`` and ``agent`` of the child that asks and gets
+the answer."""
 
 LARGEST = 2**53
-"""What JSON's readers elsewhere take as a whole number."""
+"""The largest integer that all JSON readers represent exactly."""
 
 MAX_NAME = 512
-"""Characters that the name of a child may have."""
+"""Maximum length of a child's name in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where an input comes from that an agent has asked for."""
+    """The origin of an input that another agent sent."""
 
     parent: str
-    """The asking task."""
+    """Id of the parent task."""
     agent: str
-    """Its agent."""
+    """The parent's agent."""
     run: int
-    """Its run, which waits for the answer."""
+    """The parent's run, which waits for the answer."""
     name: str
-    """What the parent knows the child by."""
+    """The parent's name for the child."""
     path: tuple[str, ...]
-    """Agents from the first task, which no agent has asked for, down to the parent."""
+    """Agents from the first task, which no agent requested, down to the parent."""
     deadline: str | None = None
-    """When the answer is worth nothing any more, RFC 3339."""
+    """When the parent stops waiting, RFC 3339."""
     budget: int | None = None
-    """Tokens that the child may use, its own children included; None: nobody counts."""
+    """Maximum number of tokens for the child, including its own children. None: unlimited."""
 
     def to_json(self) -> Json:
-        """Return what stands under `DELEGATION`."""
+        """Return the metadata value for `DELEGATION`."""
         shown: Json = {
             "parent": self.parent,
             "agent": self.agent,
@@ -68,13 +69,13 @@ class Lineage:
 
     @classmethod
     def of(cls, metadata: Json) -> Self | None:
-        """Return the lineage in an input's metadata; None: no agent has asked for it."""
+        """Return the lineage in an input's metadata. None: no agent sent it."""
         kept = metadata.get(DELEGATION)
         if not isinstance(kept, dict):
             return None
         path, run = kept.get("path"), kept.get("run")
         parent, agent, name = (str(kept.get(word, "")) for word in ("parent", "agent", "name"))
-        # Subjects are made of it: what names no log is no lineage.
+        # Subjects are built from it, so a lineage that names no log is ignored.
         if not (is_task_id(parent) and is_token(agent) and name and isinstance(path, list)):
             return None
         if type(run) is not int or not 0 < run <= LARGEST:
@@ -86,20 +87,20 @@ class Lineage:
         )
 
     def parent_key(self, tenant: str) -> TaskKey:
-        """Return where the parent's log is."""
+        """Return the key of the parent's log."""
         return TaskKey(tenant, self.agent, self.parent)
 
     def is_same_question(self, other: "Lineage | None") -> bool:
-        """Tell whether `other` is the same run's question of the same name."""
+        """Return whether `other` is a question of the same run with the same name."""
         asked = (self.parent, self.run, self.name)
         return other is not None and asked == (other.parent, other.run, other.name)
 
 
 def child_task_id(parent: str, run: int, agent: str, name: str) -> str:
-    """Return the one task id of `agent`'s child that `run` of `parent` calls `name`.
+    """Return the task id of `agent`'s child that `run` of `parent` calls `name`.
 
-    Its shard is one of the parent's stream: so it stays the same as streams are added, and who
-    applies the parent's log applies the child's too.
+    Its shard belongs to the parent's stream. So the id stays the same when streams are added, and
+    the replica that applies the parent's log applies the child's too.
     """
     derived = uuid.uuid5(uuid.NAMESPACE_URL, f"{parent}/{run}\x00{agent}\x00{name}")
     shard = int(parent.partition("-")[0])
@@ -108,12 +109,12 @@ def child_task_id(parent: str, run: int, agent: str, name: str) -> str:
 
 
 def earliest(*times: datetime | None) -> datetime | None:
-    """Return the first of the times that are any."""
+    """Return the earliest of the times that are not None."""
     return min((time for time in times if time is not None), default=None)
 
 
 def read_time(text: str | None) -> datetime | None:
-    """Return an RFC 3339 time; None: there is none, or it is none."""
+    """Parse an RFC 3339 time. None: the text is empty or invalid."""
     try:
         time = datetime.fromisoformat(text) if text else None
     except ValueError:

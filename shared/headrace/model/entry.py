@@ -1,7 +1,7 @@
-"""One stored message of a task's log: one or more events and the headers that describe them.
+"""Entries: the stored messages of a log, each with events and headers that describe them.
 
-The headers say in a few bytes what most readers ask of a log's tail (whose it is, how far it goes,
-in which state), so that no reader parses events to find out.
+The headers contain what most readers need from a log's tail (its owner, its length, its state), so
+that they don't parse events for it.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED, STATES, TERMINAL
 
 CONTRACT_VERSION = "2"
-"""Version of the bus contract that this code writes and reads."""
+"""Version of the bus contract that this code reads and writes."""
 
 VERSION = "Headrace-Version"
 LOG = "Headrace-Log"
@@ -30,16 +30,16 @@ OWNER = "Headrace-Owner"
 CHECKPOINT = "Headrace-Checkpoint"
 
 ANSWERED = "HEADRACE_ANSWERED"
-"""In place of a task state: the log ended with a bare Message and there is no task to list."""
+"""Instead of a task state: the log ended with a bare Message, and there is no task to list."""
 
 DEEPEST = 200
-"""Levels to which the objects and arrays of an event may nest."""
+"""Maximum nesting depth of an event's objects and arrays."""
 
 _STATED = {state.encode(): state for state in (*STATES, ANSWERED)}
 
 _WRITABLE = 254
 _DIGITS = 15
-"""Of a number in a header: JSON's readers elsewhere take no more."""
+"""Maximum digits of a number in a header, the limit of other JSON readers."""
 
 _BLOCK = re.compile(
     rb"NATS/1\.0\r\n"
@@ -53,29 +53,29 @@ _BLOCK = re.compile(
     rb"(?:Headrace-Owner: ([A-Za-z0-9_-]+)\r\n)?"
     rb"(?:N[A-Za-z-]+: [^\r\n]*\r\n)*\r\n"
 )
-"""The headers of nearly every entry, as `Stamp.headers` writes them; behind them those of NATS."""
+"""The headers of nearly every entry, as `Stamp.headers` writes them, followed by NATS's headers."""
 
 _LOG_ID = re.compile(r"[0-9a-z]{4,16}")
 _NOT_EMPTY = re.compile(r".+")
 
 
 class Stamp(NamedTuple):
-    """What the headers of an entry say."""
+    """The headers of an entry."""
 
     log: str
     """The log id, minted with generation 1."""
     generation: int
     """Generation of the entry's first event."""
     writer: str
-    """Who appended it: one id per attempt, per gateway request, or per sweep."""
+    """Id of the writer: one per attempt, per gateway request or per sweep."""
     state: str
     """The task's state after the entry."""
     run: int
     """Generation of the input that the entry belongs to."""
     attempt: int = 0
-    """Attempt that wrote it, from 1; 0 for entries that are no worker's."""
+    """Attempt that wrote it, from 1. 0: not written by a worker."""
     owner: str | None = None
-    """The owner, as a subject token: on generation 1, and from workers where a run ends."""
+    """The owner, as a subject token: on generation 1, and on entries of workers that end a run."""
     checkpoint: str | None = None
     """JSON of at most 8 KB that the agent saved with these events."""
 
@@ -100,7 +100,7 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stored message that parsed: a stamp, its events, and where it lies in the stream."""
+    """A parsed stored message: its stamp, its events and its position in the stream."""
 
     stamp: Stamp
     lines: list[bytes]
@@ -113,14 +113,14 @@ class Entry:
     def parsed(self) -> Iterator[Json]:
         """Parse the events one by one, at about 1 µs each.
 
-        None is kept: parsed, they take eight times the room of their lines, and the garbage
-        collector goes through each of their parts. The busiest readers want only the lines.
+        Parsed events are not kept: they take eight times the memory of their lines, and the garbage
+        collector visits each of their parts. The busiest readers need only the lines.
         """
         return map(orjson.loads, self.lines)
 
     @property
     def events(self) -> list[Json]:
-        """The events, parsed anew at each look; for readers of many, `parsed` costs less."""
+        """The events, parsed on each access. `parsed` costs less for many events."""
         return list(self.parsed())
 
     @property
@@ -145,10 +145,10 @@ class Entry:
 
 
 def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
-    """Return what `headers` of a message on `subject` say.
+    """Return the stamp in the `headers` of a message on `subject`.
 
     Raises:
-        UndecodableMessage: a header is missing or malformed, or of another contract version.
+        UndecodableMessage: A header is missing or malformed, or has another contract version.
     """
     if not headers or headers.get(VERSION) != CONTRACT_VERSION:
         raise UndecodableMessage(subject, f"{VERSION} is not {CONTRACT_VERSION}")
@@ -170,12 +170,13 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
 def read_stamp(
     subject: str, block: bytes, headers: Callable[[], Mapping[str, str] | None]
 ) -> Stamp:
-    """Like `parse_stamp`, from the bytes that came; `headers` parses them where it must.
+    """Like `parse_stamp`, from the raw header block; `headers` is called only if necessary.
 
-    A tenth of the cost of the latter, which is a third of what applying a small entry took.
+    It takes a tenth of the time of `parse_stamp`, which was a third of the cost of applying a small
+    entry.
 
     Raises:
-        UndecodableMessage: as `parse_stamp`.
+        UndecodableMessage: As `parse_stamp`.
     """
     match = _BLOCK.fullmatch(block)
     if match is None:
@@ -196,7 +197,7 @@ def read_stamp(
 
 
 def _number(text: str, *, least: int) -> int:
-    # int() alone would take signs, spaces, underscores and other scripts' digits.
+    # int() alone would accept signs, spaces, underscores and digits of other scripts.
     is_short = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     if not is_short or (number := int(text)) < least:
         raise ValueError(f"{text!r} is not a number from {least}")
@@ -218,16 +219,16 @@ def _matching(pattern: re.Pattern[str], text: str) -> str:
 def parse_entry(
     subject: str, headers: Mapping[str, str] | None, data: bytes, sequence: int, time: str
 ) -> Entry:
-    """Return the entry that a stored message holds.
+    """Return the entry in a stored message.
 
-    Every reader must agree on what is an entry and what is stepped over, so the body is parsed
-    here, once per message (about 1 µs an event), whether or not the reader wants it parsed.
+    All readers must agree on what is an entry and what is skipped. So the body is parsed here, once
+    per message (about 1 µs per event), even if the reader does not need it parsed.
 
     Raises:
-        UndecodableMessage: the headers do not parse, or a line is no JSON object.
+        UndecodableMessage: The headers do not parse, or a line is not a JSON object.
     """
     entry = Entry(parse_stamp(subject, headers), _lines(subject, data), sequence, time)
-    # Each let go before the next is read: half the cost of keeping them all.
+    # Each is freed before the next is parsed, at half the cost of keeping all.
     for line in entry.lines:
         _parsed(subject, line)
     return entry
@@ -241,11 +242,11 @@ def parse_lines(
 ) -> tuple[list[bytes], list[Json | str]]:
     """Return the lines and the events of an entry that begins with `generation`.
 
-    For a reader that has the stamp and wants every event parsed. A line of which `text_of` knows
-    the text, without parsing, is that text among the events.
+    For a reader that has the stamp and needs all events parsed. For a line whose text `text_of` can
+    return without parsing, that text replaces the event.
 
     Raises:
-        UndecodableMessage: a line is no JSON object.
+        UndecodableMessage: A line is not a JSON object.
     """
     lines = _lines(subject, data)
     if text_of is None:
@@ -259,7 +260,7 @@ def parse_lines(
 
 def _lines(subject: str, data: bytes) -> list[bytes]:
     if b"\r" in data:
-        # JSON takes it between tokens; spliced into server-sent events it would end a line.
+        # JSON allows it between tokens, but in server-sent events it would end a line.
         raise UndecodableMessage(subject, "the body has a carriage return")
     return data.split(b"\n")
 
@@ -271,14 +272,14 @@ def _parsed(subject: str, line: bytes) -> Json:
         raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
     if type(event) is not dict:
         raise UndecodableMessage(subject, "the body is not one JSON object per line")
-    # A level takes two bytes at least: most lines are too short to be counted.
+    # A level takes at least two bytes, so most lines are too short to need the check.
     if len(line) > 2 * DEEPEST and line.count(b"{") + line.count(b"[") > DEEPEST:
         _check_depth(subject, event)
     return event
 
 
 def _check_depth(subject: str, event: Json) -> None:
-    # orjson reads 1024 levels and writes 254; what is read here must fit into what is answered.
+    # orjson reads 1024 levels but writes 254. Parsed events must fit into answers.
     for key in event:
         for _ in range(_WRITABLE - DEEPEST):
             event = {key: event}

@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902) on documents that are never changed in place: all of it, or nothing."""
+"""JSON Patch (RFC 6902), applied as a whole or not at all, without changing documents in place."""
 
 import re
 from typing import Any
@@ -10,14 +10,14 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,15}")
 
 
 class PatchFailed(ValueError):
-    """A patch is malformed or does not fit its document."""
+    """A patch is malformed or does not match its document."""
 
 
 def parse(pointer: Any) -> list[str]:  # noqa: ANN401 - any JSON value, checked here
-    """Return the keys that `pointer` goes along; none is the whole document.
+    """Return the keys in `pointer`. An empty list means the whole document.
 
     Raises:
-        PatchFailed: it is no JSON Pointer.
+        PatchFailed: It is not a JSON Pointer.
     """
     if not isinstance(pointer, str) or not _POINTER.fullmatch(pointer):
         raise PatchFailed(f"{pointer!r} is no JSON Pointer")
@@ -28,7 +28,7 @@ def look_up(document: Any, path: list[str]) -> Any:  # noqa: ANN401 - any JSON v
     """Return the value at `path`.
 
     Raises:
-        PatchFailed: there is none.
+        PatchFailed: The path does not exist.
     """
     for key in path:
         document = document[_place(document, key)]
@@ -36,10 +36,10 @@ def look_up(document: Any, path: list[str]) -> Any:  # noqa: ANN401 - any JSON v
 
 
 def add(document: Any, path: list[str], value: Any) -> Any:  # noqa: ANN401 - as look_up
-    """Return a copy with `value` put at `path`; in a list, what follows moves up.
+    """Return a copy with `value` added at `path`. In a list, later items move up.
 
     Raises:
-        PatchFailed: there is nothing to put it into, or the index is beyond the list's end.
+        PatchFailed: The parent does not exist, or the index is beyond the list's end.
     """
     if not path:
         return value
@@ -55,10 +55,10 @@ def add(document: Any, path: list[str], value: Any) -> Any:  # noqa: ANN401 - as
 
 
 def replace(document: Any, path: list[str], value: Any) -> Any:  # noqa: ANN401 - as look_up
-    """Return a copy with `value` instead of what is at `path`.
+    """Return a copy with the value at `path` replaced by `value`.
 
     Raises:
-        PatchFailed: there is nothing.
+        PatchFailed: The path does not exist.
     """
     if not path:
         return value
@@ -67,10 +67,10 @@ def replace(document: Any, path: list[str], value: Any) -> Any:  # noqa: ANN401 
 
 
 def remove(document: Any, path: list[str]) -> Any:  # noqa: ANN401 - as look_up
-    """Return a copy without what is at `path`; in a list, what follows moves down.
+    """Return a copy without the value at `path`. In a list, later items move down.
 
     Raises:
-        PatchFailed: there is nothing, or it is the whole document.
+        PatchFailed: The path does not exist, or is the whole document.
     """
     if not path:
         raise PatchFailed("the whole document can't be removed")
@@ -90,7 +90,7 @@ def _with(document: Any, key: str, value: Any) -> Any:  # noqa: ANN401 - as look
 
 
 def _place(document: Any, key: str) -> Any:  # noqa: ANN401 - an index or a key
-    """Return how to subscript `document`, in which `key` must exist."""
+    """Return the key or index for `key`, which must exist in `document`."""
     if isinstance(document, list):
         return _index(key, len(document) - 1)
     if isinstance(document, dict) and key in document:
@@ -108,10 +108,10 @@ __all__ = ["PatchFailed", "apply"]
 
 
 def apply(document: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return `document` with `patch` applied; the document itself stays as it is.
+    """Return `document` with `patch` applied. The document itself is not changed.
 
     Raises:
-        PatchFailed: the patch is malformed or does not fit the document.
+        PatchFailed: The patch is malformed or does not match the document.
     """
     if not isinstance(patch, list):
         raise PatchFailed("a patch is a list of operations")

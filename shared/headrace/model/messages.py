@@ -1,6 +1,6 @@
-"""What travels on the bus besides events: runs, control, questions to task state, dead letters.
+"""Bodies of bus messages other than events: runs, control, state requests, dead letters.
 
-Bodies are JSON; each model is validated once per request, never per token.
+They are JSON. Each is validated once per request, never per token.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -11,7 +11,7 @@ from headrace.model.errors import UndecodableMessage
 
 
 class BusMessage(BaseModel):
-    """A body on the bus: camelCase nowhere, unknown fields ignored so that versions can mix."""
+    """A message body. Unknown fields are ignored, so that versions can mix."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, frozen=True)
 
@@ -21,10 +21,10 @@ class BusMessage(BaseModel):
 
     @classmethod
     def decode(cls, subject: str, data: bytes) -> Self:
-        """Read a body.
+        """Parse a body.
 
         Raises:
-            UndecodableMessage: it is not JSON of this shape; the reason names the field.
+            UndecodableMessage: It is not JSON of this shape; the reason names the field.
         """
         try:
             return cls.model_validate_json(data)
@@ -35,10 +35,10 @@ class BusMessage(BaseModel):
 
 
 class RunRequest(BusMessage):
-    """The message that asks workers to do a run; tenant, agent, task and run are its subject's."""
+    """A run request. Tenant, agent, task and run are in its subject."""
 
     log: str
-    """Log id of the task: a request for another log is void."""
+    """Log id of the task. A request for another log is void."""
     context: str
     """The task's contextId."""
     owner: str
@@ -46,10 +46,11 @@ class RunRequest(BusMessage):
     traceparent: str | None = None
     """W3C trace context of the request."""
     input: str | None = None
-    """The input, a line of the log: its first worker need not read it there. None: it must."""
+    """The input, as a line of the log, so that its first worker need not read the log. None: it
+    must."""
     sequence: int | None = None
-    """Beside `input`: its stream sequence. What is appended expects it, so that a request which the
-    log has left behind is refused there."""
+    """Stream sequence of `input`. Appends expect it, so a request that the log has passed is
+    refused."""
 
 
 class Holding(BusMessage):
@@ -62,32 +63,33 @@ class Holding(BusMessage):
     run: int
     attempt: int
     accepted: bool = True
-    """Whether what was asked will be attended to."""
+    """Whether the holder accepts the request."""
     ends_within: float | None = None
-    """Seconds that the holder may take to end the run once it is asked to cancel: its agent cleans
-    up, and its children are ended. None: it does not say."""
+    """Seconds that the holder needs to end the run after a cancel, for its agent's clean-up and its
+    children. None: not specified."""
     generation: int | None = None
-    """Of the accepted message in the log."""
+    """Generation of the accepted message in the log."""
     refused: Literal["policy", "over", "too_large", "generation", "blocked"] | None = None
-    """Why a message was not: the agent takes none, its run has ended, it fits no entry, the task is
-    at `generation` and not where the message wants it, or the agent blocks its worker: then whoever
-    asked queues the message, and the holder goes on behind it."""
+    """Why a message was not accepted: ``policy``: the agent accepts none; ``over``: its run has
+    ended; ``too_large``: it fits no entry; ``generation``: the task is at `generation`, not at the
+    expected one; ``blocked``: the agent blocks its worker, so the sender queues the message and the
+    holder continues after it."""
 
 
 class Control(BusMessage):
-    """A question to the holder of a task."""
+    """A request to the holder of a task."""
 
     ask: Literal["who", "cancel", "input"]
-    """`who`: are you there? `cancel`: end the run; CANCELED in the log confirms it. `input`: take
-    this message in; the answer comes when it is in the log."""
+    """`who`: identify the holder. `cancel`: end the run; CANCELED in the log confirms it. `input`:
+    accept this message; the answer is sent when it is in the log."""
     input: str | None = None
-    """For `input`: the name that the message is known by, however often it is handed in."""
+    """For `input`: the message's name, which stays the same when it is sent again."""
     message: dict[str, Any] | None = None
     """For `input`: the user's A2A v1.0 Message."""
     metadata: dict[str, Any] | None = None
-    """For `input`: what came with the message."""
+    """For `input`: the message's metadata."""
     if_generation: int | None = None
-    """For `input`: take it in only right behind this generation."""
+    """For `input`: accept it only directly after this generation."""
 
 
 class GetTask(BusMessage):
@@ -96,16 +98,16 @@ class GetTask(BusMessage):
     tenant: str
     owner: str
     any_owner: bool = False
-    """An operator of the tenant asks: it may be any owner's."""
+    """The caller is an operator of the tenant; the task may have any owner."""
     task: str
     agent: str | None = None
-    """If given, a task of another agent is unknown."""
+    """If set, tasks of other agents are unknown."""
     history_length: int | None = Field(default=None, ge=0)
     """None: all; 0: omit; n: the n most recent messages."""
 
 
 class TaskFound(BusMessage):
-    """A task with what its reader needs to go on from here."""
+    """A task with the data that its reader needs to continue from here."""
 
     task: dict[str, Any]
     """A2A v1.0 Task in ProtoJSON; its metadata carries ``headrace.generation``."""
@@ -127,13 +129,13 @@ class ListTasks(BusMessage):
     tenant: str
     owner: str
     any_owner: bool = False
-    """An operator of the tenant asks: all owners' tasks."""
+    """The caller is an operator of the tenant; tasks of all owners match."""
     agent: str | None = None
     context: str | None = None
     status: str | None = None
-    """A task state, or None for all."""
+    """A task state. None: all."""
     status_after: str | None = None
-    """RFC 3339; only tasks whose status is of then or later."""
+    """RFC 3339. Only tasks whose status is from this time or later."""
     page_size: int = Field(default=50, ge=1, le=100)
     page_token: str = ""
     history_length: int | None = Field(default=None, ge=0)
@@ -141,11 +143,11 @@ class ListTasks(BusMessage):
 
 
 class RequestsTaken(BusMessage):
-    """What a gateway tells the others of the requests that it has served (subject ``rates``)."""
+    """The requests that a gateway has served, sent to the other gateways (subject ``rates``)."""
 
     gateway: str
     taken: dict[str, int]
-    """Requests since it told last: by tenant, and by tenant and owner with a dot between them."""
+    """Requests since the last report: by tenant, and by ``tenant.owner``."""
 
 
 class TasksFound(BusMessage):
@@ -156,67 +158,67 @@ class TasksFound(BusMessage):
     """Empty on the last page."""
     page_size: int
     total_size: int
-    """Tasks that match, on all pages."""
+    """Number of matching tasks on all pages."""
 
 
 class StartTask(BusMessage):
-    """Operation ``start``: an agent at work asks another one. Asked again it starts nothing new."""
+    """Operation ``start``: an agent delegates to another one. Repetitions start nothing new."""
 
     tenant: str
     agent: str
-    """Who is asked."""
+    """The child's agent."""
     parent: str
-    """The asking task; its owner and its context are the child's."""
+    """The parent task. The child gets its owner and context."""
     parent_agent: str
     run: int = Field(ge=1)
-    """The parent's run that asks."""
+    """The parent's run."""
     attempt: int = Field(ge=1)
-    """The parent's attempt that asks; one that a later attempt has replaced is refused."""
+    """The parent's attempt. An attempt that a later one has replaced is refused."""
     name: str = Field(min_length=1, max_length=512)
-    """The child's, one per run and agent: its task id is derived from it."""
+    """The child's name, unique per run and agent. Its task id is derived from it."""
     message: dict[str, Any]
-    """An A2A v1.0 Message; ids and role are set here."""
+    """An A2A v1.0 Message. Task state sets its ids and role."""
     into: str | None = None
-    """A child of the parent's that waits for input: the message answers it."""
+    """A child of the parent that waits for input, which this message answers."""
     deadline: str | None = None
-    """RFC 3339; the child is stopped then."""
+    """When the child is stopped, RFC 3339."""
     budget: int | None = None
-    """Tokens that the child may use."""
+    """Maximum number of tokens for the child."""
     priority: str = "normal"
-    """Of the parent's run."""
+    """Priority of the parent's run."""
     traceparent: str | None = None
     """W3C trace context of the parent's run."""
 
 
 class ChildTask(BusMessage):
-    """A child, named to task state by a worker of its parent's agent."""
+    """A child task, as a worker of its parent's agent names it to task state."""
 
     tenant: str
     agent: str
-    """The child's."""
+    """The child's agent."""
     task: str
-    """The child's."""
+    """The child's task id."""
     parent: str
-    """The task that asked for it."""
+    """The parent task's id."""
     parent_agent: str
-    """The parent's, whose workers alone may ask."""
+    """The parent's agent. Only its workers may send this request."""
 
 
 class CancelChild(ChildTask):
-    """Operation ``cancel``: the child is to end; CANCELED in its log confirms it."""
+    """Operation ``cancel``: end the child. CANCELED in its log confirms it."""
 
 
 class TellChild(ChildTask):
-    """Operation ``tell``: hand the child's holder a message, as `Control` does with ``input``."""
+    """Operation ``tell``: send the child's holder a message, as `Control` does with ``input``."""
 
     input: str
-    """The name that the message is known by, however often it is handed in."""
+    """The message's name, which stays the same when it is sent again."""
     message: dict[str, Any]
     """The user's A2A v1.0 Message."""
 
 
 class OpenQueue(BusMessage):
-    """Operation ``queue``: there is to be a queue for these runs."""
+    """Operation ``queue``: create the queue for these runs."""
 
     tenant: str
     agent: str
@@ -224,24 +226,24 @@ class OpenQueue(BusMessage):
 
 
 class DropFile(BusMessage):
-    """Operation ``drop``: forget a file of a task of the agent's."""
+    """Operation ``drop``: delete a file of a task of the agent."""
 
     tenant: str
     agent: str
     task: str
     name: str
-    """The file's, within its task."""
+    """Name of the file within its task."""
 
 
 class Done(BusMessage):
-    """What was asked for is done, or goes on by itself."""
+    """The requested operation is done, or will complete by itself."""
 
     generation: int | None = None
-    """Of the message that a child was told, in its log; None: it was told none."""
+    """Generation of the message to a child, in its log. None: it was not accepted."""
 
 
 class TaskStarted(BusMessage):
-    """A child is in its log."""
+    """A child task that has started: its input is in its log."""
 
     task: str
     log: str
@@ -251,13 +253,13 @@ class TaskStarted(BusMessage):
     sequence: int
     """Stream sequence of the input."""
     input: str | None = None
-    """The input, a line of the log, if it has just begun the log."""
+    """The input, as a line of the log, if it has just started the log."""
     again: bool = False
-    """Whether it had been asked before: this is what is there."""
+    """Whether the child already existed."""
 
 
 class Refusal(BusMessage):
-    """Any operation's answer when it can't be served; told apart by its `code`."""
+    """The error answer of any operation, recognized by its `code`."""
 
     code: Literal["task_unknown", "state_unavailable", "bad_request", "start_refused"]
     message: str
@@ -267,19 +269,19 @@ class Refusal(BusMessage):
         ]
         | None
     ) = None
-    """For `start_refused`: the rule that forbids it; for `state_unavailable`, ``no_leader``: the
-    log's leader did not answer, as during an election, so the question can be asked again."""
+    """For `start_refused`: the rule. For `state_unavailable`: ``no_leader`` if the log's leader did
+    not answer, as during an election; the request can be repeated."""
     is_late: bool = False
-    """For `state_unavailable`: the view had not caught up in time, so the question can be asked
-    again for a while: after an election it soon has."""
+    """For `state_unavailable`: the view had not caught up in time, as after an election; the
+    request can be repeated for a while."""
 
 
 class DeadLetter(BusMessage):
-    """Something given up, kept with its reason until an operator looks."""
+    """A message that was given up, kept with the reason for operators."""
 
     reason: str
     subject: str
-    """Where the original was."""
+    """Subject of the original."""
     task: str | None = None
     sequence: int | None = None
     """Stream sequence of the original, if it was stored."""

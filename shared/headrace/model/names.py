@@ -1,8 +1,8 @@
-"""Names that travel inside NATS subjects: tenants, owners, agents, tasks.
+"""Names in NATS subjects: tenants, owners, agents, tasks.
 
-A subject token holds ``[A-Za-z0-9_-]`` only. A name from outside (a claim in a token, say) may hold
-anything, so it is encoded reversibly: each other byte becomes ``_`` and its two hex digits, and so
-does ``_`` itself.
+A subject token contains only ``[A-Za-z0-9_-]``. External names, such as a claim in a token, may
+contain anything, so they are encoded reversibly: every other byte, and ``_`` itself, becomes ``_``
+and its two hex digits.
 """
 
 import re
@@ -10,10 +10,11 @@ import re
 from headrace.model.errors import InvalidName
 
 MAX_TOKEN = 200
-"""Longest token, in characters: subjects of five tokens stay far below what NATS accepts."""
+"""Maximum length of a token in characters. Subjects of five tokens stay far below NATS's limit."""
 
 LONGEST_CONTEXT = 256
-"""Characters of a context id and of what AG-UI calls a thread or run: every event repeats it."""
+"""Maximum length in characters of a context id and of AG-UI's thread and run ids, which every event
+repeats."""
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
@@ -22,7 +23,7 @@ _ESCAPE = re.compile(rb"_([0-9a-f]{2})")
 
 
 def encode_token(name: str) -> str:
-    """Return `name` as one subject token, which `decode_token` turns back.
+    """Return `name` as one subject token, which `decode_token` reverses.
 
     Raises:
         InvalidName: `name` is empty, or too long once encoded.
@@ -41,16 +42,16 @@ def encode_token(name: str) -> str:
 
 
 def decode_token(token: str) -> str:
-    """Return the name that `encode_token` made `token` of; what it made of none is readable."""
+    """Return the name that `encode_token` encoded. Other tokens give readable text."""
     name = _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]), token.encode())
     return name.decode(errors="replace")
 
 
 def check_agent_name(name: str) -> str:
-    """Return `name` if it can be an agent's.
+    """Return `name` if it is a valid agent name.
 
     Raises:
-        InvalidName: it is not 1-64 of ``[A-Za-z0-9_-]``, or starts with neither letter nor digit.
+        InvalidName: It is not 1-64 of ``[A-Za-z0-9_-]``, or does not start with a letter or digit.
     """
     if not _AGENT.fullmatch(name):
         raise InvalidName("agent", name, "must be 1-64 of [A-Za-z0-9_-], first a letter or digit")
@@ -58,5 +59,5 @@ def check_agent_name(name: str) -> str:
 
 
 def is_token(text: str) -> bool:
-    """Tell whether `text` may stand in a subject as it is."""
+    """Return whether `text` is a valid subject token."""
     return _TOKEN.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""Queues: the runs of one agent that wait in one line, those of one tenant and one priority."""
+"""Queues: the waiting runs of one agent, tenant and priority."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 
 type Priority = Literal["high", "normal", "low"]
-"""How many turns a queue gets: see `WEIGHTS`."""
+"""The priority of a queue: its share of turns is in `WEIGHTS`."""
 
 PRIORITIES: tuple[Priority, ...] = get_args(Priority.__value__)
-"""From the first to the last."""
+"""In descending order."""
 
 WEIGHTS: dict[str, float] = {"high": 9.0, "normal": 3.0, "low": 1.0}
-"""Turns of a queue that has runs waiting, in proportion to others that have."""
+"""Relative number of turns among queues with waiting runs."""
 
 DEFAULT_TENANT = "default"
 """The tenant of callers whose credentials name none."""
 
 _LONGEST_TENANT = 120
-"""Characters of a tenant in a consumer's name, which may have 255 in all."""
+"""Maximum length of a tenant in a consumer's name, which may have 255 characters in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunQueue:
-    """One line of waiting runs; every field is a subject token."""
+    """A queue of waiting runs. Every field is a subject token."""
 
     agent: str
     tenant: str = DEFAULT_TENANT
@@ -33,17 +33,17 @@ class RunQueue:
 
     @classmethod
     def of(cls, key: TaskKey, priority: str = NORMAL) -> "RunQueue":
-        """Return the queue in which runs of the task at `key` wait."""
+        """Return the queue for runs of the task at `key`."""
         return cls(key.agent, key.tenant, priority)
 
     @property
     def is_first(self) -> bool:
-        """Whether it is there for every agent that has a worker."""
+        """Whether it is the queue that every agent with a worker has."""
         return self.tenant == DEFAULT_TENANT and self.priority == NORMAL
 
     @property
     def consumer(self) -> str:
-        """The name of its consumer: the agent's, and behind it what is not the usual."""
+        """The name of its consumer, such as ``shop``, ``shop@tenant`` or ``shop@tenant@high``."""
         if self.is_first:
             return self.agent
         tenant = self.tenant
@@ -54,11 +54,11 @@ class RunQueue:
 
 
 def agent_of(consumer: str) -> str:
-    """Return whose runs a consumer of that name hands out."""
+    """Return the agent whose runs the consumer delivers."""
     return consumer.partition("@")[0]
 
 
 def weight_of(consumer: str) -> float:
-    """Return how many turns the queue with a consumer of that name gets."""
+    """Return the weight of the consumer's queue."""
     _, _, priority = (*consumer.split("@"), "", "")[:3]
     return WEIGHTS.get(priority, WEIGHTS[NORMAL])

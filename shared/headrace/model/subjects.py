@@ -1,4 +1,4 @@
-"""Every subject of the bus contract, declared once (DESIGN, "The bus contract")."""
+"""The subjects of the bus contract (DESIGN, "The bus contract")."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ _KEY_TOKENS = 3
 _PUSH_TOKENS = (4, 5)
 
 NORMAL = "normal"
-"""The priority that the subjects of runs leave out."""
+"""The priority that run subjects omit."""
 
 UNUSUAL = ("high", "low")
-"""The priorities that a run's subject names, as its last token."""
+"""The priorities that a run subject contains as its last token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,87 +22,87 @@ class Subjects:
     prefix: str = "headrace"
 
     def run(self, key: TaskKey, run: int, priority: str = NORMAL) -> str:
-        """The one message that asks workers to do a run."""
+        """Return the subject of a run request."""
         usual = f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{run}"
         return usual if priority == NORMAL else f"{usual}.{priority}"
 
     def runs_of_task(self, key: TaskKey) -> str:
-        """All runs of one task, whatever their priority."""
+        """Return the filter for all runs of a task, of any priority."""
         return f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.>"
 
     def runs_of_agent(self, agent: str, tenant: str = "*", priority: str = NORMAL) -> str:
-        """All runs of one agent (and tenant) in one class of priority, for a consumer's filter."""
+        """Return a consumer's filter for the runs of an agent, tenant and priority."""
         usual = f"{self.prefix}.run.{tenant}.{agent}.*.*"
         return usual if priority == NORMAL else f"{usual}.{priority}"
 
     def runs(self) -> list[str]:
-        """All runs: the RUNS stream."""
+        """Return the subjects of all runs: the RUNS stream."""
         usual = f"{self.prefix}.run.*.*.*.*"
         return [usual, *(f"{usual}.{priority}" for priority in UNUSUAL)]
 
     def queue(self, agent: str) -> str:
-        """Tells the agent's workers that runs wait in a queue that may be new to them."""
+        """Return the subject that notifies the agent's workers of a queue that may be new."""
         return f"{self.prefix}.queue.{agent}"
 
     def event(self, key: TaskKey) -> str:
-        """The task's log."""
+        """Return the subject of the task's log."""
         return f"{self.prefix}.event.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
 
     def shard_events(self, shard: int) -> str:
-        """All logs of one shard."""
+        """Return the filter for all logs of a shard."""
         return f"{self.prefix}.event.{shard}.>"
 
     def live(self, key: TaskKey) -> str:
-        """What JetStream republishes of the task's log."""
+        """Return the subject on which JetStream republishes the task's log."""
         return f"{self.prefix}.live.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
 
     def control(self, key: TaskKey) -> str:
-        """The literal subject that the task's holder answers on."""
+        """Return the subject on which the task's holder answers."""
         return f"{self.prefix}.control.{key.tenant}.{key.agent}.{key.task}"
 
     def state(self, operation: str, *, of_all: bool = False) -> str:
-        """A question to task state: to one of its replicas, or to all."""
+        """Return the subject of a request to one replica of task state, or to all."""
         return f"{self.prefix}.state.{'all.' if of_all else ''}{operation}"
 
     def dead(self, tenant: str, agent: str) -> str:
-        """Dead letters of one tenant's agent."""
+        """Return the subject of the dead letters of a tenant's agent."""
         return f"{self.prefix}.dead.{tenant}.{agent}"
 
     def dead_letters(self) -> str:
-        """All dead letters: the DEAD stream."""
+        """Return the filter for all dead letters: the DEAD stream."""
         return f"{self.prefix}.dead.*.*"
 
     def push(self, key: TaskKey, webhook: str, generation: int | None = None) -> str:
-        """Asks task state to tell the task's webhook what it has not been told yet.
+        """Return the subject that makes task state deliver pending events to the webhook.
 
-        With a `generation`: to try once more what was given up, which ends with that event.
+        With a `generation`: retry a delivery that was given up; it ends with that event.
         """
         number = stream_of_shard(key.shard)
         again = "" if generation is None else f".{generation}"
         return f"{self.prefix}.push.{number}.{key.tenant}.{key.agent}.{key.task}.{webhook}{again}"
 
     def pushes_of_task(self, key: TaskKey) -> str:
-        """All webhooks' subjects of one task."""
+        """Return the filter for all webhooks of a task."""
         number = stream_of_shard(key.shard)
         return f"{self.prefix}.push.{number}.{key.tenant}.{key.agent}.{key.task}.>"
 
     def pushes(self, number: int | None = None) -> str:
-        """All webhooks' subjects: of event stream `number`'s tasks, or of all."""
+        """Return the filter for webhooks of event stream `number`'s tasks, or of all tasks."""
         return f"{self.prefix}.push.{'*' if number is None else number}.>"
 
     def rates(self) -> str:
-        """What gateways tell each other of the requests that they have counted."""
+        """Return the subject on which gateways share their request counts."""
         return f"{self.prefix}.rates"
 
     def poke(self, task: str) -> str:
-        """Asks every reader of a log to look at its tail."""
+        """Return the subject that makes every reader of the log check its tail."""
         return f"{self.prefix}.poke.{task}"
 
     def key_of_event(self, subject: str) -> TaskKey:
-        """Return whose log `subject` (of `event` or `live`) is.
+        """Return the key of the log on `subject` (of `event` or `live`).
 
         Raises:
-            UndecodableMessage: the subject is not of that form, or its shard not the task's.
+            UndecodableMessage: The subject has another form, or its shard is not the task's.
         """
         shard, *tokens = self._tokens(subject, "event", "live")
         key = self._key(subject, tokens)
@@ -111,10 +111,10 @@ class Subjects:
         return key
 
     def key_of_run(self, subject: str) -> tuple[TaskKey, int]:
-        """Return the task and the run that the request on `subject` asks for.
+        """Return the task and the run of the run request on `subject`.
 
         Raises:
-            UndecodableMessage: the subject is not of that form.
+            UndecodableMessage: The subject has another form.
         """
         *tokens, run = self._tokens(subject, "run")
         if run in UNUSUAL and tokens:
@@ -124,19 +124,19 @@ class Subjects:
         return self._key(subject, tokens), int(run)
 
     def priority_of_run(self, subject: str) -> str:
-        """Return the class of priority of the run on `subject`.
+        """Return the priority of the run on `subject`.
 
         Raises:
-            UndecodableMessage: it is no subject of a run.
+            UndecodableMessage: The subject is not a run's.
         """
         last = self._tokens(subject, "run")[-1]
         return last if last in UNUSUAL else NORMAL
 
     def key_of_push(self, subject: str) -> tuple[TaskKey, str]:
-        """Return the task and the token of the webhook that `subject` (of `push`) names.
+        """Return the task and the webhook's token in `subject` (of `push`).
 
         Raises:
-            UndecodableMessage: the subject is not of that form.
+            UndecodableMessage: The subject has another form.
         """
         tokens = self._tokens(subject, "push")[1:]
         if len(tokens) not in _PUSH_TOKENS:
@@ -144,7 +144,7 @@ class Subjects:
         return self._key(subject, tokens[:_KEY_TOKENS]), tokens[_KEY_TOKENS]
 
     def _tokens(self, subject: str, *kinds: str) -> list[str]:
-        """Return the tokens behind the prefix and one of `kinds`."""
+        """Return the tokens after the prefix and one of `kinds`."""
         for kind in kinds:
             if subject.startswith(start := f"{self.prefix}.{kind}."):
                 return subject.removeprefix(start).split(".")

@@ -1,7 +1,6 @@
-"""A task's name and its states.
+"""A task's key and its states.
 
-The shard of a task is part of its id, so whoever holds an id knows the log's subject without
-asking anybody.
+A task's shard is part of its id, so the log's subject follows from the key without a look-up.
 """
 
 import re
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from headrace.model.errors import InvalidName
 
 SHARDS_PER_STREAM = 16
-"""Stream k owns the shards 16k … 16k+15 for ever (DESIGN, the bus contract)."""
+"""Stream k always owns the shards 16k … 16k+15 (DESIGN, the bus contract)."""
 
 _LOG_ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LOG_ID_LENGTH = 8
@@ -29,20 +28,20 @@ CANCELED = "TASK_STATE_CANCELED"
 REJECTED = "TASK_STATE_REJECTED"
 
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELED, REJECTED})
-"""A task in one of these is over."""
+"""States of a finished task."""
 
 INTERRUPTED = frozenset({INPUT_REQUIRED, AUTH_REQUIRED})
-"""A task in one of these waits for its user."""
+"""States in which a task waits for its user."""
 
 RUN_ENDED = TERMINAL | {INPUT_REQUIRED}
-"""A run in one of these is over; at AUTH_REQUIRED its holder waits on."""
+"""States in which a run is over. In AUTH_REQUIRED its holder keeps waiting."""
 
 STATES = frozenset({SUBMITTED, WORKING}) | TERMINAL | INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
 class TaskKey:
-    """Where a task's log is: every field is a subject token."""
+    """The key of a task and its log. Every field is a subject token."""
 
     tenant: str
     agent: str
@@ -60,12 +59,12 @@ def mint_task_id(shard: int) -> str:
 
 
 def derive_task_id(shard: int, namespace: str, key: str) -> str:
-    """Return the one task id of `key` under `namespace`: asking twice meets the same task."""
+    """Return the task id derived from `key` under `namespace`; the same key gives the same id."""
     return f"{shard}-{uuid.uuid5(uuid.NAMESPACE_URL, f'{namespace}\x00{key}').hex}"
 
 
 def is_task_id(text: str) -> bool:
-    """Tell whether `text` has the form of a task id."""
+    """Return whether `text` has the form of a task id."""
     return _TASK_ID.fullmatch(text) is not None
 
 
@@ -73,7 +72,7 @@ def check_task_id(task: str) -> str:
     """Return `task` if it has the form of a task id.
 
     Raises:
-        InvalidName: it has not, so no such task can exist.
+        InvalidName: It does not, so no such task can exist.
     """
     if not is_task_id(task):
         raise InvalidName("task", task, "is not a task id")
