@@ -84,12 +84,12 @@ class BearerSection(Section):
 
 
 class ApiKeySection(Section):
-    """A key in a header of its own."""
+    """An API key in its own header."""
 
     type: Literal["api_key"]
     key: str
     header: str = ""
-    """Empty: the one that the agent's card names."""
+    """Name of the header. Empty: the one in the agent's card."""
 
 
 class ClientCredentialsSection(Section):
@@ -99,7 +99,7 @@ class ClientCredentialsSection(Section):
     client_id: str
     client_secret: str
     token_url: Url | None = None
-    """None: the one that the agent's card names."""
+    """URL of the token endpoint. None: the one in the agent's card."""
     scopes: list[str] = Field(default_factory=list)
     audience: str = ""
 
@@ -110,7 +110,7 @@ type Credentials = Annotated[
 
 
 class SchemeSection(Section):
-    """One way to show who asks, as agent cards have it (OpenAPI's names)."""
+    """An authentication scheme, as in agent cards (with OpenAPI's names)."""
 
     type: Literal["http", "apiKey"]
     scheme: str = ""
@@ -131,11 +131,11 @@ class SchemeSection(Section):
 
 
 class Security(Section):
-    """Who may ask the agent: callers whom the gateway knows by their credentials."""
+    """Which credentials callers of the agent need."""
 
     schemes: dict[str, SchemeSection] = Field(default_factory=dict)
     require: list[str] = Field(default_factory=list)
-    """Names of `schemes`, any of which will do; empty: what the gateway asks of everybody."""
+    """Names of `schemes`, one of which is required. Empty: the gateway's requirement."""
 
 
 class Model(Section):
@@ -143,58 +143,58 @@ class Model(Section):
 
     model: str
     base_url: Url | None = None
-    """None: OpenAI's own."""
+    """URL of the endpoint. None: OpenAI's."""
     api_key: str | None = None
-    """None: what the client library finds in its environment."""
+    """None: taken from the environment by the client library."""
     temperature: float | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     headers: Headers = Field(default_factory=dict)
     options: Json = Field(default_factory=dict)
-    """Goes into each request as it is."""
+    """Added to each request unchanged."""
 
 
 class Reasoning(Section):
-    """How a model thinks, and what becomes of it."""
+    """How a model reasons, and whether clients see it."""
 
     engine: str | None = None
-    """No effect: models reason by themselves. Taken from files that were written for Hector."""
+    """Accepted for files written for Hector; has no effect."""
     enable_streaming: bool = True
     """Whether clients may stream the answer."""
 
     show_thinking: bool = True
-    """Whether clients see them."""
+    """Whether clients receive the model's reasoning."""
     effort: str | None = None
-    """``low``, ``medium``, ``high``, or what else the model knows."""
+    """``low``, ``medium``, ``high``, or another value that the model supports."""
 
 
 class SkillSection(Section):
-    """One thing that an agent can do."""
+    """A skill of the agent."""
 
     id: str
     name: str = ""
-    """Empty: the id."""
+    """Name shown to people. Empty: the id."""
     description: str = ""
     tags: list[str] = Field(default_factory=list)
     examples: list[str] = Field(default_factory=list)
-    """Prompts that show it."""
+    """Example prompts."""
     input_modes: list[str] = Field(default_factory=list)
-    """Media types; empty: the agent's."""
+    """Media types. Empty: the agent's."""
     output_modes: list[str] = Field(default_factory=list)
 
 
 class ProviderSection(Section):
-    """Who runs an agent."""
+    """The organization that runs the agent."""
 
     organization: str
     url: Url
-    """Of the organization; A2A requires it."""
+    """URL of the organization; required by A2A."""
 
 
 class Described(Section):
     """What any agent's section may say; see `headrace.sdk.agent`."""
 
     name: str | None = None
-    """What people call it; its id is the key of this section."""
+    """Name shown to people. The id is the key of this section."""
     description: str | None = None
     version: str | None = None
     icon_url: Url | None = None
@@ -204,7 +204,7 @@ class Described(Section):
     input_modes: list[str] | None = None
     output_modes: list[str] | None = None
     follow_ups: FollowUps | None = None
-    """What becomes of a message to a task at work."""
+    """How a message to a running task is handled."""
     concurrency: int | None = Field(default=None, ge=1)
     max_attempts: int | None = Field(default=None, ge=1)
     backoff: float | None = Field(default=None, ge=0, le=_LONGEST)
@@ -213,21 +213,21 @@ class Described(Section):
 
 
 class PythonAgent(Described):
-    """An agent in Python code: what is said here is taken instead of what the code says."""
+    """An agent in Python code. Fields set here override those in the code."""
 
     type: Literal["python"] = "python"
-    """May be left out: a `target` says it."""
+    """Optional if there is a `target`."""
     target: Target
-    """``module:attribute``, an agent."""
+    """The agent as ``module:attribute``."""
 
 
 class ModelAgent(Described):
     """A model with an instruction and tools."""
 
     type: Literal["openai"] = "openai"
-    """May be left out."""
+    """Optional."""
     llm: str | None = None
-    """Name of one of `llms`, instead of `model`. Without either, the only one of `llms` or the one
+    """Name of one of `llms`; instead of `model`. Default: the only one of `llms`, or the one
     called ``default``; without `llms`, the model that ``OPENAI_MODEL``, ``OPENAI_BASE_URL`` and
     ``OPENAI_API_KEY`` say."""
     model: Model | None = None
@@ -236,7 +236,7 @@ class ModelAgent(Described):
     tools: list[str] = Field(default_factory=list)
     """Names of `tools`."""
     memory: Memory = "context"
-    """What of the conversation the model is shown."""
+    """How much of the conversation the model receives."""
     max_turns: int = Field(default=16, ge=1)
 
     @model_validator(mode="after")
@@ -247,32 +247,32 @@ class ModelAgent(Described):
 
 
 class RemoteAgent(Described):
-    """An agent elsewhere that speaks A2A."""
+    """An A2A agent on another server."""
 
     type: Literal["a2a"]
     url: Url
-    """Of the agent: its card lies at the well-known path below."""
+    """URL of the agent; its card is at the well-known path below it."""
     binding: Literal["", "JSONRPC", "HTTP+JSON", "GRPC"] = ""
-    """Empty: the first of its card's that is any of these."""
+    """Empty: the first supported binding in its card."""
     credentials: Credentials | None = None
     headers: Headers = Field(default_factory=dict)
-    """Go into each request."""
+    """Headers added to each request."""
     silence: float = Field(default=60.0, gt=0)
-    """Seconds without a byte after which a stream is opened anew."""
+    """Seconds of silence after which a stream is opened again."""
 
 
 class AgUiAgent(Described):
-    """An agent elsewhere that speaks AG-UI over HTTP."""
+    """An AG-UI agent behind HTTP."""
 
     type: Literal["ag-ui"]
     url: Url
-    """What runs are posted to."""
+    """URL to which runs are posted."""
     headers: Headers = Field(default_factory=dict)
-    """Go into each request."""
+    """Headers added to each request."""
     silence: float = Field(default=300.0, gt=0)
-    """Seconds without a byte after which a run is tried again."""
+    """Seconds of silence after which a run is tried again."""
     memory: Memory = "context"
-    """What of the conversation it is told, where the client does not say."""
+    """How much of the conversation it receives, unless the client sends the conversation itself."""
 
 
 def _type_of(section: object) -> str | None:
@@ -305,19 +305,19 @@ class PythonTool(Section):
 
 
 class McpTool(Section):
-    """An MCP server: all its tools, or some."""
+    """The tools of an MCP server."""
 
     type: Literal["mcp"]
     url: Url | None = None
-    """Of a server that speaks streamable HTTP; instead of `command`."""
+    """URL of a streamable HTTP server; instead of `command`."""
     headers: Headers = Field(default_factory=dict)
     command: list[str] | None = Field(default=None, min_length=1)
-    """What starts a server that speaks over its standard input and output."""
+    """Command that starts a server on standard input and output; instead of `url`."""
     env: dict[str, str] = Field(default_factory=dict)
     only: list[str] | None = None
-    """Names of its tools; None: all."""
+    """Names of the tools to use. None: all."""
     prefix: str = ""
-    """Before each tool's name."""
+    """Prefix of each tool's name."""
 
     @model_validator(mode="after")
     def _is_at_one_place(self) -> Self:
@@ -330,14 +330,14 @@ type ToolSection = Annotated[PythonTool | McpTool, Field(discriminator="type")]
 
 
 class Configuration(Section):
-    """The file."""
+    """The contents of headrace.yaml."""
 
     llms: dict[str, Model] = Field(default_factory=dict)
-    """Models that agents name."""
+    """Models, by the name that agents use in `llm`."""
     tools: dict[str, ToolSection] = Field(default_factory=dict)
-    """Tools that agents name."""
+    """Tools, by the name that agents use in `tools`."""
     agents: dict[Name, AgentSection] = Field(min_length=1)
-    """By name."""
+    """Agents by id."""
 
 
 def schema() -> dict[str, Any]:
