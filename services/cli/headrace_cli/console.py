@@ -62,14 +62,14 @@ class Console:
         while (line := self._lines.get()) is not None:
             try:
                 self._write((self._note_skipped() + line).encode(errors="replace"))
-            except OSError:  # Whoever read is gone; the stack goes on without.
+            except OSError:  # The reader is gone; the stack continues without.
                 return
 
     def _write(self, text: bytes) -> None:
         while text:
             try:
                 text = text[os.write(self._descriptor, text) :]
-            except BlockingIOError:  # Whoever shares the terminal made it non-blocking.
+            except BlockingIOError:  # Another process made the terminal non-blocking.
                 select.select([], [self._descriptor], [])
 
     def _note_skipped(self) -> str:

@@ -51,7 +51,7 @@ def _lock(lock: IO[str], folder: Path) -> None:
 def ephemeral_storage(folder: Path) -> Iterator[Path]:
     """Give an empty temporary folder to the servers of the stack on `folder`; delete it after.
 
-    Its name follows from `folder`, so what a killed stack left behind is found and deleted.
+    Its name follows from `folder`, so the remains of a killed stack are found and deleted.
 
     Raises:
         CannotStart: something of that name is there and cannot be deleted.

@@ -20,7 +20,7 @@ async def until_ready(gateways: Sequence[str], *, with_agents: bool, timeout: fl
     A worker announces one agent after the other, so the agents count once they are the same twice.
 
     Raises:
-        CannotStart: `timeout` seconds were not enough; says what was still missing.
+        CannotStart: not ready within `timeout` seconds; the message names what is missing.
     """
     views, missing = list[_View](), ""
     try:
@@ -62,7 +62,7 @@ def _view(gateway: str, *, with_agents: bool) -> _View:
     ready = _View(missing="" if b'"taskState":true' in body else "task state")
     status, body = _get(gateway, "/v1/agents")
     if status == HTTPStatus.UNAUTHORIZED:
-        return ready  # nobody may know which agents there are
+        return ready  # no access to the list of agents
     agents = _available(body)
     if not agents:
         return _View(missing=f"an agent at {gateway}/v1/agents")

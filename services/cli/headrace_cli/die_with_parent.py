@@ -27,7 +27,7 @@ def become(parent: int, command: Sequence[str]) -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # It ended before the kernel was told to watch it.
+    if os.getppid() != parent:  # It ended before the kernel watched it.
         sys.exit(1)
     os.execv(command[0], list(command))  # noqa: S606  # the command is the caller's own, no shell
 

@@ -26,7 +26,7 @@ class CannotStart(CommandFailed):
 
 
 class Misconfigured(CannotStart):
-    """As `CannotStart`, told to whoever supervises this process by its exit code."""
+    """As `CannotStart`; the exit code also reports it to this process's supervisor."""
 
     exit_code = os.EX_CONFIG
 

@@ -75,7 +75,7 @@ def module_of(service: str, name: str) -> Any:  # noqa: ANN401  # whatever the s
         return import_module(name)
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("headrace"):
-            raise  # A broken installation, not a missing extra: the trace says where.
+            raise  # A broken installation, not a missing extra: the traceback shows where.
         raise Misconfigured(
             f"the {service} needs the module {missing.name}: pip install 'headrace[{service}]'"
         ) from missing

@@ -59,7 +59,7 @@ def _row(name: str, field: FieldInfo) -> str:
 
 
 def _is_own(settings_class: type[BusSettings], name: str, field: FieldInfo) -> bool:
-    """Whether the class adds the variable, or says something else of it than every service."""
+    """Return whether the class adds the variable, or documents it differently."""
     if settings_class is BusSettings:
         return True
     inherited = BusSettings.model_fields.get(name)

@@ -108,7 +108,7 @@ class Supervisor:
                 return
 
     def _give_up(self, child: ChildProcess, code: int) -> None:
-        """End the start; a stack that once was ready goes on."""
+        """Abort the start; a stack that has been ready continues."""
         if self._settled or self.failure.done():
             return
         words = child.last_line.removeprefix("Error: ")

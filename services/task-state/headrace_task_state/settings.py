@@ -1,4 +1,4 @@
-"""What task state is told by its environment."""
+"""Task state's settings, from environment variables."""
 
 from pathlib import Path
 from typing import Annotated

@@ -119,7 +119,7 @@ class RedisSettings(SecretSettings):
         return without_credentials(self.redis_url.partition("?")[0])
 
     def redis_login(self) -> Login:
-        """Return what to log in to the server with, where the URL does not say it.
+        """Return the login for the server, unless the URL contains it.
 
         Raises:
             SecretUnreadable: a file can't be read.
