@@ -1,1 +1,1 @@
-"""NATS and JetStream: the one place that knows their API, headers, buckets and error numbers."""
+"""NATS and JetStream: their API, headers, buckets and error numbers are used only here."""

@@ -1,4 +1,4 @@
-"""JetStream's API: what it is asked, what it refuses, and messages that it stores."""
+"""JetStream's API: requests, refusals, and storing messages."""
 
 import asyncio
 from base64 import b64decode
@@ -18,27 +18,28 @@ from headrace.wait_for import ELECTION, RECONNECT
 type Json = dict[str, Any]
 
 LEADER_TIMEOUT = 1.0
-"""Seconds to wait for the leader's answer, once. An idle one takes 0.2 ms; what is asked while
-there is no leader is never answered, so this much is lost after an election."""
+"""Seconds to wait for the leader's answer, once. An idle leader takes 0.2 ms. Requests sent while
+no leader exists are never answered, so this time is lost after an election."""
 
 _STORE_TIMEOUT = 2.0
 """Seconds to wait for the ack of a message, once."""
 
 _TIMEOUT = 5.0
 _LEASE_NS = 3_000_000_000
-"""Nanoseconds for which who was heard from elects no other leader; NATS waits for 4 s or more."""
+"""Nanoseconds in which a follower that was heard from elects no other leader; NATS waits for 4 s or
+more."""
 
 _PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """A stream as its leader knows it."""
+    """A stream's state, from its leader."""
 
     origin: str
-    """When it was made; another stream of the same name has another origin."""
+    """When it was created. Another stream with the same name has another origin."""
     last: int
-    """Sequence of its last message, which may be gone; 0: it never had one."""
+    """Sequence of its last message, which may be deleted. 0: it never had one."""
 
 
 async def request(
@@ -61,11 +62,11 @@ async def request(
 async def store(
     bus: Bus, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
 ) -> int:
-    """Have the stream on `subject` store a message; return its sequence.
+    """Store a message in the stream on `subject` and return its sequence.
 
     Raises:
-        Refused: the stream does not take it.
-        BusUnavailable: there is no clean answer; it may be stored or not.
+        Refused: The stream refuses the message.
+        BusUnavailable: No clean answer came; the message may be stored or not.
     """
     msg = await bus.request(subject, data, timeout, headers)
     try:
@@ -82,12 +83,13 @@ async def until_answered[Answer](
 ) -> Answer:
     """Call `ask` until a leader answers, for at most `timeout` seconds.
 
-    Whatever is asked of JetStream for a client, or for a command, is asked through this: while a
-    leader is elected, requests are not answered, refused, or find that nobody listens.
+    All JetStream requests for a client or a command use this function. During an election, requests
+    are not answered, are refused, or find no listeners.
 
     Raises:
-        Refused: as `ask`, and asking again would not help.
-        BusUnavailable: none did, or the server itself was away for as long as a reconnect takes.
+        Refused: As `ask`, if a repetition would not help.
+        BusUnavailable: No leader answered, or the server was away for longer than a reconnect
+            takes.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -109,10 +111,10 @@ async def until_answered[Answer](
 async def store_surely(
     bus: Bus, subject: str, data: bytes, headers: dict[str, str] | None = None
 ) -> int:
-    """As `store`, until a leader answers: for what may be stored twice.
+    """Like `store`, repeated until a leader answers. For messages that may be stored twice.
 
     Raises:
-        Refused, BusUnavailable: as `store`.
+        Refused, BusUnavailable: As `store`.
     """
     return await until_answered(bus, lambda: store(bus, subject, data, _STORE_TIMEOUT, headers))
 
@@ -125,14 +127,15 @@ async def store_behind(  # noqa: PLR0917 - what is stored, and where
     behind: int,
     headers: dict[str, str] | None = None,
 ) -> int:
-    """Have `stream` store a message once, if the last one on `subject` has sequence `behind`.
+    """Store a message once, if the last one on `subject` has sequence `behind`.
 
-    Where it is not known what came of that, it is asked again, and what stands there by then is
-    compared: it may be this message.
+    If the outcome is unknown, the request is repeated, and then the stored message is compared: it
+    may be this one.
 
     Raises:
-        Refused: the stream does not take it; another one stands there (`has_other_sequence`).
-        BusUnavailable: no leader answered in time; it may be stored or not.
+        Refused: The stream refuses the message, or another one is stored there
+            (`has_other_sequence`).
+        BusUnavailable: No leader answered in time; the message may be stored or not.
     """
     expecting = {**(headers or {}), EXPECTED: str(behind)}
     is_in_doubt = False
@@ -156,7 +159,7 @@ async def _stored(  # noqa: PLR0917 - as `store_behind`
     """Return the sequence of the last message on `subject` if that is the one in doubt."""
     there = await get_message(bus, stream, {"last_by_subj": subject})
     if there is None or int(there["seq"]) == behind:
-        # It is on its way there, and neither stored nor lost.
+        # The message is in flight, neither stored nor lost.
         raise BusUnavailable(str(refused))
     if b64decode(there.get("data") or "") != data:
         raise refused
@@ -166,19 +169,19 @@ async def _stored(  # noqa: PLR0917 - as `store_behind`
 async def stream_info(
     bus: Bus, stream: str, query: Json | None = None, timeout: float = _TIMEOUT
 ) -> Json:
-    """Return what the leader says of a stream.
+    """Return the leader's STREAM.INFO of a stream.
 
     Raises:
-        Refused, BusUnavailable: as `request`.
+        Refused, BusUnavailable: As `request`.
     """
     return await request(bus, f"STREAM.INFO.{stream}", query, timeout)
 
 
 async def stream_state(bus: Bus, stream: str, timeout: float = 0.0) -> StreamState:
-    """Return the state of a stream, asking for a leader that answers for `timeout` seconds.
+    """Return the state of a stream. Wait for a leader for at most `timeout` seconds.
 
     Raises:
-        BusUnavailable: none does.
+        BusUnavailable: No leader answers.
     """
     answer = await until_answered(
         bus, lambda: stream_info(bus, stream, timeout=LEADER_TIMEOUT), timeout
@@ -187,10 +190,10 @@ async def stream_state(bus: Bus, stream: str, timeout: float = 0.0) -> StreamSta
 
 
 async def server_time(bus: Bus, stream: str) -> float:
-    """Return the time by the clock of the stream's leader, seconds since 1970.
+    """Return the clock of the stream's leader, in seconds since 1970.
 
     Raises:
-        Refused, BusUnavailable: as `request`.
+        Refused, BusUnavailable: As `request`.
     """
     answer = await stream_info(bus, stream, timeout=LEADER_TIMEOUT)
     return datetime.fromisoformat(answer["ts"]).timestamp()
@@ -199,10 +202,10 @@ async def server_time(bus: Bus, stream: str) -> float:
 async def get_message(
     bus: Bus, stream: str, query: Json, timeout: float | None = None
 ) -> Json | None:
-    """Return the stored message that `query` asks the leader for; None: there is none.
+    """Return the stored message for `query`, from the leader. None: no such message.
 
     Raises:
-        Refused, BusUnavailable: as `request`.
+        Refused, BusUnavailable: As `request`.
     """
     try:
         answer = await request(bus, f"STREAM.MSG.GET.{stream}", query, timeout or LEADER_TIMEOUT)
@@ -215,13 +218,13 @@ async def get_message(
 
 
 async def check_empty(bus: Bus, stream: str, subject: str) -> None:
-    """Return if `stream` has nothing on `subject`, as a leader says that its followers still hear.
+    """Return if `stream` has no message on `subject`, according to a leader with a live majority.
 
-    A leader that was frozen, or that is cut off, answers what it knew until it hears of its
-    successor; its followers have not been heard from by then.
+    A leader that was frozen or is cut off answers with old data until it hears of its successor.
+    Until then it has not heard from its followers either.
 
     Raises:
-        Refused, BusUnavailable: as `request`; or there is something, or it may not lead any more.
+        Refused, BusUnavailable: As `request`, or a message exists, or the leader may be deposed.
     """
     info = await stream_info(bus, stream, {"subjects_filter": subject}, LEADER_TIMEOUT)
     if info["state"].get("subjects"):
@@ -233,10 +236,10 @@ async def check_empty(bus: Bus, stream: str, subject: str) -> None:
 
 
 async def delete_message(bus: Bus, stream: str, sequence: int) -> bool:
-    """Delete a message and have its bytes overwritten; return whether there was one.
+    """Delete a message and overwrite its bytes. Return whether it existed.
 
     Raises:
-        Refused, BusUnavailable: as `request`.
+        Refused, BusUnavailable: As `request`.
     """
     try:
         await request(bus, f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})

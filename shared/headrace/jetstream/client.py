@@ -1,4 +1,4 @@
-"""nats-py's client, with what nothing outside it can get at made better: traps and costs."""
+"""nats-py's client, with fixes and optimizations that are only possible inside it."""
 
 import asyncio
 import itertools
@@ -22,23 +22,23 @@ _EOL = b"\r\n"
 _MSG, _HMSG = ord("M"), ord("H")
 _REPLY = 3
 _WITH_REPLY = {_MSG: 5, _HMSG: 6}
-"""Words of a control line that names a reply subject."""
+"""Number of words of a control line with a reply subject."""
 
 
 class FastParser(Parser):
-    """Takes what was read from the socket, and hands each message to the client."""
+    """Parses bytes from the socket and passes each message to the client."""
 
     def reset(self) -> None:
-        """Forget what was begun: a new connection begins anew."""
+        """Discard partial input, for a new connection."""
         super().reset()
         self._rest = bytearray()
         self._least = 0
 
     async def parse(self, data: bytes = b"") -> None:
-        """Take the next bytes.
+        """Parse the next bytes.
 
         Raises:
-            ProtocolError: they are not what a NATS server sends.
+            ProtocolError: A NATS server does not send such bytes.
         """
         if self._rest:
             self._rest += data
@@ -76,24 +76,24 @@ _STATUS_LENGTH = 3
 
 
 class Received(Msg):
-    """A message whose headers are read where somebody looks at them; many readers never do."""
+    """A message whose headers are parsed on first access; many readers never use them."""
 
     def __init__(self, client: Client, subject: str, reply: str, data: bytes, block: bytes) -> None:
-        """Take a message that came with `block`: ``NATS/1.0`` and what follows, or nothing."""
+        """Create a message with the header `block`: ``NATS/1.0`` and its lines, or nothing."""
         self._client, self._sid = client, None
         self.subject, self.reply, self.data, self.block = subject, reply, data, block
         self._parsed: dict[str, str] | None = None
 
     @property
     def headers(self) -> dict[str, str] | None:  # type: ignore[override]
-        """What `block` says; None: it says nothing."""
+        """The headers in `block`. None: it has none."""
         if self._parsed is None and self.block:
             self._parsed = _headers(self.block)
         return self._parsed
 
 
 def _headers(block: bytes) -> dict[str, str] | None:
-    """Read a block with the status that a server may have put into its first line."""
+    """Parse a block, including the status that a server may have put into its first line."""
     first, _, lines = block.partition(b"\r\n")
     stated = first.removeprefix(b"NATS/1.0").strip().decode("utf-8", "replace")
     found: dict[str, str] = {}
@@ -105,9 +105,9 @@ def _headers(block: bytes) -> dict[str, str] | None:
 
 
 def header_lines(raw: bytes) -> dict[str, str]:
-    """Read the lines behind ``NATS/1.0`` as nats-py does, at a quarter of its cost.
+    """Parse the lines after ``NATS/1.0`` as nats-py does, at a quarter of its cost.
 
-    An entry has seven headers: they took 7.5 of the 18 µs that receiving it did.
+    An entry has seven headers, which took 7.5 of the 18 µs of receiving it.
     """
     headers: dict[str, str] = {}
     for line in raw.decode("utf-8", "replace").split("\r\n"):
@@ -118,24 +118,26 @@ def header_lines(raw: bytes) -> dict[str, str]:
 
 
 class NatsClient(Client):
-    """Reconnects also from a server that froze, or whose machine went away without a word.
+    """nats-py's client with changes to reconnects, dispatch, flushing and credentials.
 
-    nats-py first waits until the old connection is closed, that is until the old server has taken
-    what was still to be sent: for ever, or for as long as TCP tries. And a connection on which the
-    server says nothing at all it would forget, open.
+    It also reconnects from a server that froze or whose machine disappeared. nats-py first waits
+    until the old connection is closed, that is until the old server has accepted all buffered data:
+    for ever, or for as long as TCP tries. It would also leave a connection open on which the server
+    sends nothing at all.
 
-    Hands a message to a listener, and an answer to who asked, where it is read. nats-py has a task
-    per subscription, behind a queue: 15 µs more a message, and a round of the loop.
+    It passes messages to listeners, and answers to requesters, as they are read from the socket.
+    nats-py has a task with a queue per subscription: 15 µs more per message, and a loop iteration.
 
-    Sends a ping behind what was sent before it, so that after `flush` the server has it all;
-    nats-py lets it overtake.
+    It sends a ping after the data that was sent before it, so that after `flush` the server has it
+    all. In nats-py the ping can overtake the data.
 
-    Shows its credentials to every server, also to those that it learns of, and reads them anew for
-    each; connects again with what they are then when the server lets it in no more.
+    It sends its credentials to every server, including servers that it discovers, and reads them
+    again for each. If the server closes the connection because of its credentials, it reconnects
+    with the current ones.
     """
 
     def __init__(self, credentials: NatsCredentials | None = None) -> None:
-        """Prepare to connect with `credentials`; `connect` does the work."""
+        """Create a client with `credentials`; `connect` connects it."""
         super().__init__()
         self._credentials = credentials
         self._ps = FastParser(self)
@@ -148,16 +150,16 @@ class NatsClient(Client):
     async def listen(
         self, subject: str, receive: Callable[[Msg], None], queue: str = ""
     ) -> Subscription:
-        """Call `receive` for every message on `subject`, within the loop that reads the socket.
+        """Call `receive` for every message on `subject`, in the loop that reads the socket.
 
-        Of those who listen in the same `queue` each message goes to one.
+        Each message goes to one of the listeners in the same `queue`.
         """
         subscription = await self.subscribe(subject, queue)
         self._listeners[subscription._id] = receive  # noqa: SLF001 - as nats-py's client itself
         arrived = subscription._pending_queue  # noqa: SLF001 - likewise
         while not arrived.empty():
             receive(arrived.get_nowait())
-            arrived.task_done()  # or draining would wait for it
+            arrived.task_done()  # otherwise draining would wait for it
         return subscription
 
     async def _process_msg(
@@ -171,7 +173,7 @@ class NatsClient(Client):
         self.stats["in_bytes"] += len(data)
         try:
             receive(Received(self, subject.decode(), reply.decode(), data, headers))
-        except Exception as error:  # noqa: BLE001  # or nothing more would be read
+        except Exception as error:  # noqa: BLE001  # otherwise nothing more would be read
             await self._error_cb(error)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
@@ -186,9 +188,9 @@ class NatsClient(Client):
         payload_size: int,
         headers: dict[str, Any] | None,
     ) -> None:
-        """Send headers at a quarter of the 13 µs that nats-py checks them for.
+        """Send headers at a quarter of the 13 µs that nats-py's checks take.
 
-        It has the first look at each name, and at every value of more than one line.
+        nats-py still checks each header name once, and every value with more than one line.
         """
         if headers is None or not self._header_names.issuperset(headers):
             await super()._send_publish(subject, reply, payload, payload_size, headers)
@@ -251,7 +253,7 @@ class NatsClient(Client):
         await self._flush_pending()
 
     async def _process_pong(self) -> None:
-        # nats-py would stumble over a flush that was given up, and read nothing any more.
+        # nats-py would fail on a flush that was given up, and stop reading.
         if self._pongs and self._pongs[0].done():
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
@@ -269,7 +271,7 @@ class NatsClient(Client):
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
-        """What TLS is done with."""
+        """The TLS context."""
         return self._credentials.tls() if self._credentials else ssl.create_default_context()
 
     def _connect_command(self) -> bytes:
@@ -290,7 +292,7 @@ class NatsClient(Client):
         return writer is not None and writer.get_extra_info("ssl_object") is not None
 
     async def _process_err(self, err_msg: str) -> None:
-        # Credentials that expired or were replaced: nats-py would hang up for good.
+        # Credentials expired or were replaced. nats-py would close the connection for good.
         if "auth" in err_msg and PERMISSIONS_ERR not in err_msg and not self.is_connecting:
             error = nats.errors.Error(f"nats: {err_msg}")
             await self._error_cb(error)

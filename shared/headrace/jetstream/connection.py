@@ -1,4 +1,4 @@
-"""A connection to NATS and what the bus contract needs of it."""
+"""A connection to NATS with the operations that the bus contract needs."""
 
 import asyncio
 import logging
@@ -34,18 +34,20 @@ TROUBLE = (
     nats.errors.BadSubscriptionError,
     OSError,
 )
-"""What nats-py raises when a request may or may not have been carried out."""
+"""Errors of nats-py after which a request may or may not have been carried out."""
 
 _CONNECT_ATTEMPT = 2.5
-"""Seconds after which connecting is begun anew. nats-py itself would go on for ever, in silence."""
+"""Seconds after which a connection attempt is restarted. nats-py would continue silently for
+ever."""
 
 _INBOX = "_INBOX"
 
 _SETTLE = 0.1
-"""Seconds within which disturbances count as one: nats-py reports every message that it drops."""
+"""Seconds within which disturbances count as one: nats-py reports every dropped message."""
 
 _CLOSE_TIMEOUT = 2.0
-"""Seconds that hanging up may take; nats-py would wait 30 for a server that does not answer."""
+"""Maximum seconds to close the connection. nats-py would wait 30 s for a server that does not
+answer."""
 
 type Disturbed = Callable[[], None]
 
@@ -53,12 +55,12 @@ type Disturbed = Callable[[], None]
 class Bus:
     """One connection, its subjects and its streams.
 
-    Whoever follows logs registers with `on_disturbance`: it is called after a reconnect and after
-    a slow-consumer error, the two moments at which live messages may have been missed.
+    Followers of logs register with `on_disturbance`. The callback runs after a reconnect and after
+    a slow-consumer error, when live messages may have been missed.
     """
 
     def __init__(self, settings: BusSettings) -> None:
-        """Prepare; `connect` does the work."""
+        """Create a bus; `connect` connects it."""
         self.settings = settings
         self.subjects = settings.subjects
         self.streams = Streams(settings.stream_prefix)
@@ -70,9 +72,9 @@ class Bus:
         self._refusal = ""
         self._closing = False
         self.is_silent = False
-        """Whether the server is known to carry no messages although it is connected: it froze."""
+        """Whether the server is connected but known not to deliver messages: it froze."""
         self.back_since = -math.inf
-        """When the server, or another one, answered again after it had not, loop time."""
+        """When a server last answered again after a silence, in loop time (seconds)."""
 
     @property
     def js(self) -> JetStreamContext:
@@ -86,29 +88,29 @@ class Bus:
 
     @property
     def answers(self) -> bool:
-        """Whether the server is connected and, as far as is known, carries messages."""
+        """Whether the server is connected and not known to be silent."""
         return self.connected and not self.is_silent
 
     @property
     def max_payload(self) -> int:
-        """The largest message the server takes, bytes."""
+        """Maximum size of a message in bytes."""
         return self.connection.max_payload
 
     def among_role(self, name: str) -> str:
-        """Return a subject on which processes of this one's role hear each other, nobody else."""
+        """Return a subject that only processes with this one's role can use."""
         return f"{_INBOX}.{self.settings.role}.{name}"
 
     def on_disturbance(self, callback: Disturbed) -> Callable[[], None]:
-        """Call `callback` whenever live messages may have been missed; returns how to stop that."""
+        """Call `callback` when live messages may have been missed. Return its removal function."""
         self._disturbed.add(callback)
         return lambda: self._disturbed.discard(callback)
 
     async def connect(self, name: str) -> None:
-        """Connect as `name`, waiting and saying so, and make missing streams.
+        """Connect as `name`, with log messages while waiting, and create missing streams.
 
         Raises:
-            BusUnavailable: NATS or JetStream was not there within `startup_timeout`.
-            StreamsDiffer: the streams that there are are not what the settings ask for.
+            BusUnavailable: NATS or JetStream did not answer within `startup_timeout`.
+            StreamsDiffer: The existing streams differ from the settings.
         """
         await self.dial(name)
         await wait_for(
@@ -118,10 +120,10 @@ class Bus:
         )
 
     async def dial(self, name: str) -> None:
-        """Connect as `name`, waiting and saying so; streams are left as they are.
+        """Connect as `name`, with log messages while waiting. Streams are not checked.
 
         Raises:
-            BusUnavailable: NATS was not there within `startup_timeout`.
+            BusUnavailable: NATS did not answer within `startup_timeout`.
         """
         await wait_for(
             f"NATS at {without_credentials(self.settings.nats_url)}",
@@ -168,7 +170,7 @@ class Bus:
         if isinstance(error, nats.errors.SlowConsumerError):
             self._disturb_soon()
         elif type(error) is nats.errors.Error or isinstance(error, SecretUnreadable):
-            # Said once, and not at each of four attempts a second.
+            # Log it once, not for each of four attempts per second.
             level = logging.DEBUG if str(error) == self._refusal else logging.WARNING
             self._refusal = str(error)
             _log.log(level, "NATS refuses: %s", error)
@@ -190,10 +192,10 @@ class Bus:
             callback()
 
     async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
-        """Send without asking whether anybody takes it.
+        """Publish a message without an ack.
 
         Raises:
-            BusUnavailable: there is no connection and no more room to keep it for the next one.
+            BusUnavailable: The connection is down, and the buffer for the next one is full.
         """
         try:
             await self.connection.publish(subject, payload, reply)
@@ -203,10 +205,10 @@ class Bus:
     async def subscribe(
         self, subject: str, receive: Callable[[Msg], Coroutine[Any, Any, None]]
     ) -> Subscription:
-        """Call `receive` for every message on `subject`, one after the other.
+        """Call `receive` for every message on `subject`, sequentially.
 
         Raises:
-            BusUnavailable: the connection is closed.
+            BusUnavailable: The connection is closed.
         """
         try:
             return await self.connection.subscribe(subject, cb=receive)
@@ -214,12 +216,13 @@ class Bus:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Subscription:
-        """Call `receive` for every message on `subject` as it is read: at once, at least cost.
+        """Call `receive` for every message on `subject` as it is read from the socket.
 
-        Nothing else is read meanwhile, and nothing is dropped on this side of the socket.
+        This has the lowest latency and cost. No other message is read meanwhile, and none is
+        dropped on this side of the socket.
 
         Raises:
-            BusUnavailable: the connection is closed.
+            BusUnavailable: The connection is closed.
         """
         try:
             return await self.connection.listen(subject, receive)
@@ -228,7 +231,7 @@ class Bus:
 
     @asynccontextmanager
     async def answering(self, subject: str) -> AsyncIterator[None]:
-        """Answer whoever asks on `subject` for a block; outside of one, nobody listens there."""
+        """Answer requests on `subject` inside a block. The subject has no listener outside it."""
 
         async def answer(msg: Msg) -> None:
             with suppress(BusUnavailable):
@@ -245,18 +248,18 @@ class Bus:
 
     @staticmethod
     async def unsubscribe(subscription: Subscription) -> None:
-        """End a subscription; one that ended with its connection is no trouble."""
+        """End a subscription. Nothing happens if it ended with its connection."""
         with suppress(*TROUBLE):
             await subscription.unsubscribe()
 
     async def request(
         self, subject: str, payload: bytes, timeout: float, headers: dict[str, str] | None = None
     ) -> Msg:
-        """Ask and wait for one answer.
+        """Send a request and wait for one answer.
 
         Raises:
-            NobodyListens: nobody does.
-            BusUnavailable: no answer within `timeout` seconds, or no connection.
+            NobodyListens: The subject has no listener.
+            BusUnavailable: No answer came within `timeout` seconds, or the connection is down.
         """
         try:
             return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
@@ -266,7 +269,7 @@ class Bus:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     async def close(self) -> None:
-        """Send what is buffered and hang up, in bounded time also if NATS is frozen."""
+        """Send buffered data and close the connection, in bounded time even if NATS is frozen."""
         self._closing = True
         if self.connection.is_connected:
             await _at_most(_CLOSE_TIMEOUT, self.connection.drain())
@@ -275,7 +278,7 @@ class Bus:
 
 
 async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:
-    """Give `step` so long; a cancelled `drain` would go on waiting, so nobody waits for it."""
+    """Run `step` for at most `seconds`. A cancelled `drain` may continue, so it is not awaited."""
     task = asyncio.ensure_future(step)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait({task}, timeout=seconds)
@@ -283,11 +286,11 @@ async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:
 
 
 def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
-    """Return what every connection of the fleet is opened with, beside its credentials."""
+    """Return the options of every connection of the fleet, except its credentials."""
     return {
         "servers": settings.nats_servers,
         "name": name,
-        # A user may then read the answers to its own role's questions, and no others.
+        # This lets a user's permissions cover the answers to its own role's requests only.
         "inbox_prefix": f"{_INBOX}.{settings.role}",
         "max_reconnect_attempts": -1,
         "reconnect_time_wait": 0.25,

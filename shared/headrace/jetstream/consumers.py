@@ -1,4 +1,4 @@
-"""Consumers: made, listed, pulled from, and how a message that they deliver is answered."""
+"""Consumers: create, list and pull from them, and acknowledge their messages."""
 
 import asyncio
 from typing import NamedTuple
@@ -10,30 +10,30 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import PENDING_REQUEST
 
 ACK = b"+ACK"
-"""The message is done with."""
+"""The message is processed."""
 TERM = b"+TERM"
-"""The message is never to be delivered again."""
+"""The message must not be delivered again."""
 IN_PROGRESS = b"+WPI"
-"""The message is being worked on: the time to acknowledge it begins anew."""
+"""The message is in progress: its ack timeout restarts."""
 
 HEARTBEAT = 1.0
-"""Seconds of silence after which a consumer with nothing to hand out says that it is there."""
+"""Seconds of silence after which a consumer without messages sends a heartbeat."""
 
 WINDOW = 2000
-"""Messages that may be asked for or lie untaken."""
+"""Maximum number of messages that are requested or not yet processed."""
 
 _BATCH = 500
 _BYTES = 16 * 1024 * 1024
-"""Of one pull; at least one message of the largest kind must fit."""
+"""Maximum bytes of one pull. At least one message of the maximum size must fit."""
 
 _EXPIRES = 20.0
 _LONG = 600.0
-"""Seconds that a pull waits which is not to end before it is answered."""
+"""Seconds that a pull waits if it should not end before it is answered."""
 
 _LEAST = 64
 
 _SHORT_HEARTBEAT = 0.25
-"""Seconds between heartbeats where somebody waits for them."""
+"""Seconds between heartbeats if a caller waits for them."""
 _SECOND = 1_000_000_000
 _TIMEOUT = 2.0
 _SHORT_REPLY = 9
@@ -41,18 +41,18 @@ _DOMAIN_AND_ACCOUNT = 2
 
 
 class Delivery(NamedTuple):
-    """What the reply subject of a delivered message says."""
+    """The data in the reply subject of a delivered message."""
 
     sequence: int
-    """In the stream."""
+    """Sequence in the stream."""
     number: int
-    """How many messages the consumer has handed out, this one included."""
+    """Number of messages that the consumer has delivered, including this one."""
     time: int
-    """When NATS stored it, nanoseconds since 1970."""
+    """When NATS stored it, in nanoseconds since 1970."""
 
 
 def nak(seconds: float = 0.0) -> bytes:
-    """Return the answer that has a message delivered again, at once or in `seconds`."""
+    """Return the answer that requests redelivery, immediately or after `seconds`."""
     return b'-NAK {"delay": %d}' % round(seconds * _SECOND) if seconds else b"-NAK"
 
 
@@ -71,12 +71,12 @@ def delivery(reply: str) -> Delivery:
 
 
 def pull_subject(stream: str, consumer: str) -> str:
-    """Return where messages are asked for."""
+    """Return the subject of pull requests."""
     return f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
 
 
 def pull_request(batch: int, expires: float = 0.0, **limits: int) -> bytes:
-    """Return a request for `batch` messages that waits `expires` seconds; 0: it does not wait."""
+    """Return a request for `batch` messages that waits `expires` seconds; 0: no wait."""
     wait = {"expires": round(expires * _SECOND)} if expires else {"no_wait": True}
     return orjson.dumps({"batch": batch, **limits, **wait})
 
@@ -85,7 +85,7 @@ async def consumer_info(bus: Bus, stream: str, name: str, timeout: float = _TIME
     """Return JetStream's ConsumerInfo.
 
     Raises:
-        Refused: there is no such consumer, or it may not be looked at.
+        Refused: The consumer does not exist, or this process may not read it.
         BusUnavailable: JetStream does not answer.
     """
     return await request(bus, f"CONSUMER.INFO.{stream}.{name}", timeout=timeout)
@@ -123,34 +123,34 @@ async def _all[Item](bus: Bus, operation: str, timeout: float) -> list[Item]:
 
 
 async def create_consumer(bus: Bus, stream: str, name: str, config: Json) -> Json:
-    """Make an ephemeral consumer and return its ConsumerInfo.
+    """Create an ephemeral consumer and return its ConsumerInfo.
 
     Raises:
-        BusUnavailable: JetStream does not answer, or refuses.
+        BusUnavailable: JetStream does not answer or refuses.
     """
     query = {"stream_name": stream, "config": {"name": name, **config}}
     return await request(bus, f"CONSUMER.CREATE.{stream}.{name}", query, _TIMEOUT)
 
 
 async def delete_consumer(bus: Bus, stream: str, name: str) -> None:
-    """Delete a consumer, without waiting for JetStream to do so.
+    """Delete a consumer, without waiting for the result.
 
     Raises:
-        BusUnavailable: there is no connection.
+        BusUnavailable: The connection is down.
     """
     await bus.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
 
 
 class Pulls:
-    """Keeps pull requests going, each answered by up to a batch of messages, or by its end."""
+    """Keeps pull requests open. Each ends after a batch of messages, or with a status."""
 
     def __init__(
         self, bus: Bus, stream: str, consumer: str, inbox: str, *, last_per_subject: bool = False
     ) -> None:
         """Pull from `consumer` of `stream` into `inbox`.
 
-        A consumer of the last message of each subject steps over one for which the last pull has
-        ended (nats-server 2.15), so its pulls have no bytes that could be used up, and wait long.
+        A consumer of the last message per subject skips a message for which the last pull has ended
+        (nats-server 2.15). So its pulls have no byte limit and wait long.
         """
         self._bus, self._subject, self._inbox = bus, pull_subject(stream, consumer), inbox
         self._asked_for = self._count = self._size = 0
@@ -168,17 +168,17 @@ class Pulls:
 
     @property
     def _window(self) -> int:
-        """How many messages may be asked for or lie untaken; large ones are fewer."""
+        """Maximum number of requested or unprocessed messages; lower for large messages."""
         if not self._sized:
             return WINDOW
         usual = (self._size + _BYTES) // (self._count + 1)
         return min(max(_BYTES // max(usual, 1), _LEAST), WINDOW)
 
     async def top_up(self, untaken: int) -> None:
-        """Ask for more if there is room beside `untaken` messages.
+        """Send pull requests while the window has room besides `untaken` messages.
 
         Raises:
-            BusUnavailable: there is no connection.
+            BusUnavailable: The connection is down.
         """
         while self._asked_for + untaken + self._batch <= self._window:
             self._asked_for += self._batch
@@ -186,20 +186,20 @@ class Pulls:
 
     @property
     def waiting(self) -> bool:
-        """Whether a request is out that may still be answered."""
+        """Whether a pull request is open."""
         return self._asked_for > 0
 
     def delivered(self, size: int) -> None:
-        """Take note of a message of `size` bytes that came."""
+        """Record a delivered message of `size` bytes."""
         self._asked_for -= 1
         self._count += 1
         self._size += size
 
     @staticmethod
     def only_ended(headers: dict[str, str]) -> bool:
-        """Tell whether a status ends one pull, and not the consumer."""
+        """Return whether a status ends one pull, not the consumer."""
         return PENDING_REQUEST in headers
 
     def ended(self, headers: dict[str, str]) -> None:
-        """Take note of a pull's end: it had expired, or the next message did not fit."""
+        """Record the end of a pull: it expired, or the next message did not fit."""
         self._asked_for -= int(headers[PENDING_REQUEST])

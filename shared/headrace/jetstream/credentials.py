@@ -1,7 +1,7 @@
-"""What a connection to NATS proves itself with: made anew for each server that it connects to.
+"""The credentials of NATS connections, read again for each server that it connects to.
 
-nats-py would take credentials that stand in a URL for that server alone, and send none to the
-servers that it learns of.
+nats-py would use credentials in a URL for that server only, and send none to servers that it
+discovers.
 """
 
 import base64
@@ -17,20 +17,20 @@ from headrace.tls import tls_context
 
 _SEED = 18 << 3
 USER = 20 << 3
-"""What kind of key a user has; its text starts with U."""
+"""The NKey prefix of users, whose text starts with U."""
 
 _SEED_BYTES = 2 + 32 + 2
 
 
 class NotASeed(ValueError):
-    """The text is no seed of the kind that was wanted. The message does not show it."""
+    """The text is not a seed of the required kind. The message does not contain it."""
 
 
 class KeyPair:
-    """One key pair; `public` is its public half as text."""
+    """An NKey pair; `public` is the public key as text."""
 
     def __init__(self, raw: bytes, kind: int = USER) -> None:
-        """Make the pair of a private key's 32 bytes."""
+        """Create the pair from a private key's 32 bytes."""
         self._key = Ed25519PrivateKey.from_private_bytes(raw)
         self.public = _text(bytes([kind]) + self._key.public_key().public_bytes_raw())
 
@@ -81,12 +81,12 @@ class NatsCredentials:
     """The credentials and certificates of some settings."""
 
     def __init__(self, settings: BusSettings) -> None:
-        """Read nothing yet."""
+        """Keep the settings; files are read when they are needed."""
         self._settings = settings
 
     @property
     def need_tls(self) -> bool:
-        """Whether nothing may be sent in the clear, whatever the server says."""
+        """Whether the connection must use TLS, whatever the server offers."""
         settings = self._settings
         return (
             settings.nats_tls_first
@@ -96,10 +96,10 @@ class NatsCredentials:
         )
 
     def login(self, nonce: str) -> dict[str, str]:
-        """Return what a CONNECT says of who connects; `nonce` is what the server wants signed.
+        """Return the CONNECT fields that identify the user; the server wants `nonce` signed.
 
         Raises:
-            SecretUnreadable: a file can't be read, or what it holds is of no use.
+            SecretUnreadable: A file can't be read, or its content is unusable.
         """
         settings = self._settings
         if settings.has("nats_creds"):
@@ -117,10 +117,10 @@ class NatsCredentials:
                 return {"user": name, "pass": password}
 
     def tls(self) -> ssl.SSLContext:
-        """Return what TLS is done with.
+        """Return the TLS context.
 
         Raises:
-            SecretUnreadable: a file can't be read, or is no certificate or key.
+            SecretUnreadable: A file can't be read, or is not a certificate or key.
         """
         return tls_context(self._settings, "nats")
 

@@ -1,7 +1,7 @@
-"""Direct gets: many messages in one answer, from any copy of a stream.
+"""Direct gets: many messages in one answer, from any replica of a stream.
 
-An answer is a train of core NATS messages, which may lose some on its way (a reconnect, a server
-that dies). Each of them names the one before it, so only what is whole is taken.
+An answer is a series of core NATS messages, some of which may be lost (in a reconnect, or when a
+server dies). Each names the one before it, so only messages without a gap are accepted.
 """
 
 import asyncio
@@ -16,35 +16,35 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import PENDING_MATCHES, PREVIOUS, SEQUENCE, STATUS, UP_TO
 
 SILENCE = 0.5
-"""Seconds of silence after which a copy is given up: a frozen one costs that much."""
+"""Seconds of silence after which a replica is given up; the cost of a frozen one."""
 
 _ENDED = frozenset({"204", "404"})
-"""Status of an answer's end, and of an empty answer; others refuse (413, 503, …)."""
+"""Status of an answer's end and of an empty answer. Others are refusals (413, 503, …)."""
 
 
 @dataclass(slots=True)
 class DirectAnswer[Read]:
-    """What came of one direct get."""
+    """The result of a direct get."""
 
     messages: list[Read] = field(default_factory=list)
-    """In the stream's order and without a hole, from the first one asked for."""
+    """In the stream's order and without a gap, from the first requested one."""
     complete: bool = False
-    """Whether the copy said that this is its whole answer, and all of it came."""
+    """Whether the replica sent its whole answer and all of it arrived."""
     pending: int = 0
-    """How many more messages match, if complete."""
+    """Number of further matching messages, if complete."""
     up_to: int = 0
-    """For a question for last messages: the sequence that the copy had reached; 0: none match."""
+    """For a query for last messages: the sequence that the replica had reached. 0: none match."""
 
 
 async def direct_get[Read](
     bus: Bus, stream: str, query: dict[str, Any], read: Callable[[Msg], Read]
 ) -> DirectAnswer[Read]:
-    """Ask one copy of `stream` for messages, each of which `read` turns into what is wanted.
+    """Request messages from one replica of `stream`; `read` converts each.
 
-    No answer, a refusal and half an answer are no errors: another copy may do better.
+    A missing answer, a refusal and a partial answer are not errors: another replica may answer.
 
     Raises:
-        BusUnavailable: there is no connection.
+        BusUnavailable: The connection is down.
     """
     train = _Train(read)
     inbox = bus.connection.new_inbox()
@@ -70,7 +70,7 @@ class _Train[Read]:
         if self._over.is_set():
             return
         headers = msg.headers or {}
-        # Asked for first: a stored message may have a header Status of its own.
+        # Checked first: a stored message may have its own Status header.
         sequence = headers.get(SEQUENCE)
         if sequence is None:
             self._end(headers)
@@ -88,7 +88,7 @@ class _Train[Read]:
         self._over.set()
 
     async def arrival(self) -> None:
-        """Return when the train is in, or has been silent for too long."""
+        """Return when the answer is complete, or after too long a silence."""
         while not self._over.is_set():
             self._heard = False
             try:

@@ -1,4 +1,4 @@
-"""What JetStream refuses, by its error numbers."""
+"""JetStream's refusals, by error number."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +14,13 @@ _PER_SUBJECT = "per subject"
 
 
 class ErrorCode(IntEnum):
-    """The error numbers of JetStream that this code tells apart."""
+    """The JetStream error numbers that this code distinguishes."""
 
     CONSUMER_NOT_FOUND = 10014
     INSUFFICIENT_RESOURCES = 10023
     MESSAGE_NOT_FOUND = 10037
     NOT_ENABLED_FOR_ACCOUNT = 10039
-    """There is no JetStream in this account: where workers have accounts, theirs."""
+    """The account has no JetStream, as workers' own accounts."""
     SEQUENCE_NOT_FOUND = 10043
     STORAGE_EXCEEDED = 10047
     MESSAGE_DELETE_FAILED = 10057
@@ -28,7 +28,7 @@ class ErrorCode(IntEnum):
     STREAM_NOT_FOUND = 10059
     WRONG_LAST_SEQUENCE = 10071
     STORE_FAILED = 10077
-    """The stream refuses the message: it is full, or its subject has one already."""
+    """The stream refuses the message: it is full, or its subject already has one."""
     CONSUMER_ACTIVE = 10105
     CONSUMER_EXISTS = 10148
     WRONG_LAST_SEQUENCE_CONSTANT = 10164
@@ -38,7 +38,7 @@ _FULL = frozenset(
     {ErrorCode.STORE_FAILED, ErrorCode.STORAGE_EXCEEDED, ErrorCode.INSUFFICIENT_RESOURCES}
 )
 _SETTLED = frozenset({ErrorCode.NOT_ENABLED_FOR_ACCOUNT})
-"""What counts as the server's fault, and stays."""
+"""Errors with a server-error status that are permanent."""
 
 _SERVERS_FAULT = 500
 _NO_MESSAGE = frozenset(
@@ -52,7 +52,7 @@ _WRONG_SEQUENCE = frozenset({ErrorCode.WRONG_LAST_SEQUENCE, ErrorCode.WRONG_LAST
 
 
 class Refused(BusUnavailable):
-    """JetStream has answered with an error."""
+    """JetStream answered with an error."""
 
     def __init__(self, subject: str, error: dict[str, Any]) -> None:
         """Keep the ``error`` of an answer on `subject`."""
@@ -63,18 +63,18 @@ class Refused(BusUnavailable):
 
     @property
     def is_passing(self) -> bool:
-        """Whether it is the server that can't now, as while there is no leader."""
+        """Whether the error is temporary, as while no leader exists."""
         is_final = self.is_full or self.is_duplicate or self.finds_no_message
         return self._status >= _SERVERS_FAULT and not is_final and self.number not in _SETTLED
 
     @property
     def is_duplicate(self) -> bool:
-        """Whether the subject holds as many messages as it may."""
+        """Whether the subject has its maximum number of messages."""
         return self.number == ErrorCode.STORE_FAILED and _PER_SUBJECT in self._description
 
     @property
     def is_full(self) -> bool:
-        """Whether the stream takes no more messages."""
+        """Whether the stream is full."""
         return self.number in _FULL and not self.is_duplicate
 
     @property
@@ -84,17 +84,17 @@ class Refused(BusUnavailable):
 
     @property
     def finds_no_message(self) -> bool:
-        """Whether there is no such message."""
+        """Whether the message does not exist."""
         return self.number in _NO_MESSAGE
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise what nats-py's own JetStream context raises in a block as errors of ours.
+    """Convert errors of nats-py's JetStream context in a block to `HeadraceError`s.
 
     Raises:
-        Refused: the answer is an error.
-        BusUnavailable: there is no answer.
+        Refused: The answer is an error.
+        BusUnavailable: No answer came.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The headers and reply subjects by which NATS and JetStream describe messages."""
+"""NATS and JetStream headers that describe messages."""
 
 from collections.abc import Mapping
 from datetime import datetime

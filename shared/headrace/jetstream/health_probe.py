@@ -1,4 +1,4 @@
-"""Whether NATS answers: asked over and over, so that nobody who wants to know has to wait."""
+"""A periodic check whether NATS answers, so that callers need not wait for the result."""
 
 import asyncio
 import logging
@@ -13,15 +13,15 @@ from headrace.model.errors import BusUnavailable
 
 _EVERY = 1.0
 _TIMEOUT = 2.0
-"""Seconds; of a server that froze it is known after both, at most."""
+"""In seconds. A frozen server is detected after at most `_EVERY` and this together."""
 
 _log = logging.getLogger(__name__)
 
 
 class HealthProbe:
-    """Sends itself messages by the server that a bus is connected to.
+    """Sends itself messages through the server that a bus is connected to.
 
-    A server that froze stays connected for half a minute; `Bus.answers` tells others sooner.
+    A frozen server stays connected for half a minute. `Bus.answers` reports it sooner.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -32,23 +32,23 @@ class HealthProbe:
 
     @property
     def beats(self) -> bool:
-        """Whether the server carried the last message, and is connected now."""
+        """Whether the server delivered the last message and is connected now."""
         return self._bus.answers
 
     async def start(self) -> None:
-        """Begin.
+        """Start the probe.
 
         Raises:
-            BusUnavailable: the connection is closed.
+            BusUnavailable: The connection is closed.
         """
         inbox = self._bus.connection.new_inbox()
         await self._bus.listen(inbox, self._take)
-        # A server that has just been connected to has answered.
+        # A server to which a connection was just made has answered.
         self._bus.on_disturbance(self._hear)
         self._task = keep_running(partial(self._run, inbox), "health probe")
 
     async def stop(self) -> None:
-        """Send no more. The subscription ends with the connection."""
+        """Stop the probe. The subscription ends with the connection."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A key-value bucket as its leader knows it: read, listed, and changed by compare-and-set."""
+"""A key-value bucket: read and listed from its leader, changed by compare-and-set."""
 
 from base64 import b64decode
 from dataclasses import dataclass, field
@@ -23,63 +23,63 @@ from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 
 FORGET_AFTER = 60
-"""Seconds after which the mark of a deletion goes too."""
+"""Seconds after which a deletion marker expires."""
 
 _ATTEMPT = 2.0
 _READ_AT_ONCE = 512
 
 
 class Moved(HeadraceError):
-    """Somebody else has changed the key meanwhile: look again."""
+    """The key was changed concurrently. Read it again."""
 
     code = "moved"
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a key has."""
+    """The value of a key."""
 
     data: bytes | None = None
-    """None: nothing, or nothing any more."""
+    """None: the key does not exist."""
     sequence: int = 0
-    """Of the bucket's stream: what a change expects; 0: there was never anything."""
+    """Sequence in the bucket's stream, which a change expects. 0: the key never existed."""
     written: datetime | None = field(default=None, compare=False)
-    """When that was, by NATS's clock."""
+    """When it was written, by NATS's clock."""
     age: float = field(default=0.0, compare=False)
     """Seconds since it was written, by NATS's clock and this machine's."""
 
 
 class Copied(NamedTuple):
-    """What a copy of a bucket has of a key."""
+    """A key's value in a replica of a bucket."""
 
     data: bytes
     sequence: int
 
 
 class Bucket:
-    """One bucket.
+    """A key-value bucket.
 
-    Every call waits out the election of a leader; it raises BusUnavailable if it can't be known
-    what came of it.
+    Every call waits for the election of a leader, and raises BusUnavailable if its outcome is
+    unknown.
     """
 
     def __init__(self, bus: Bus, name: str) -> None:
-        """Use the bucket called `name`, which `headrace.jetstream.streams` declares."""
+        """Use the bucket `name`, which `headrace.jetstream.streams` declares."""
         self._bus, self._stream = bus, stream_of(name)
         self.prefix = subject_of(name, "")
 
     async def get(self, key: str) -> Value:
-        """Return what `key` has, as the leader knows it."""
+        """Return the value of `key`, from the leader."""
         found = await self._ask({"last_by_subj": self.prefix + key})
         return Value() if found is None else found[1]
 
     async def put(self, key: str, data: bytes, behind: int, *, seconds: int | None = None) -> int:
-        """Write the key, which is at sequence `behind`; return where it then is.
+        """Write the key if it is at sequence `behind`, and return its new sequence.
 
-        It is forgotten after `seconds`; None: never.
+        It expires after `seconds`; None: never.
 
         Raises:
-            Moved: it is not there any more.
+            Moved: The key is at another sequence.
         """
         ttl = {} if seconds is None else {TTL: str(seconds)}
         try:
@@ -90,23 +90,23 @@ class Bucket:
             raise
 
     async def overwrite(self, key: str, data: bytes, *, seconds: int) -> None:
-        """Write the key, whatever it has; it is forgotten after `seconds`."""
+        """Write the key unconditionally. It expires after `seconds`."""
         await store_surely(self._bus, self.prefix + key, data, {TTL: str(seconds)})
 
     async def delete(self, key: str, *, seconds: int = FORGET_AFTER) -> None:
-        """Delete the key; one that is not there is no trouble.
+        """Delete the key. Nothing happens if it does not exist.
 
-        The mark of the deletion is forgotten after `seconds`.
+        The deletion marker expires after `seconds`.
         """
         mark = {KV_OPERATION: "DEL", TTL: str(seconds)}
         await store_surely(self._bus, self.prefix + key, b"", mark)
 
     async def forget(self, pattern: str) -> None:
-        """Take every key that fits `pattern` out of the bucket, without a mark."""
+        """Remove every key that matches `pattern`, without a deletion marker."""
         await purge(self._bus, self._stream, self.prefix + pattern)
 
     async def under(self, pattern: str) -> list[tuple[str, Value]]:
-        """Return every key that fits `pattern` (with NATS's wildcards), from the leader.
+        """Return every key that matches `pattern` (with NATS's wildcards), from the leader.
 
         For few keys: each costs a request.
         """
@@ -115,14 +115,14 @@ class Bucket:
         while (one := await self._ask(query)) is not None:
             key, value = one
             query["seq"] = value.sequence + 1
-            # A key that is changed meanwhile comes again: what it has last is what it has.
+            # A key that is changed meanwhile occurs again; its last occurrence counts.
             found.pop(key, None)
             if value.data is not None:
                 found[key] = value
         return list(found.items())
 
     async def keys(self) -> list[str]:
-        """Return every key, as the leader knows them; some may just have been deleted."""
+        """Return every key, from the leader. Some may just have been deleted."""
         found: list[str] = []
         query = {"subjects_filter": f"{self.prefix}>", "offset": 0}
         while True:
@@ -137,7 +137,7 @@ class Bucket:
                 return found
 
     async def copy(self) -> dict[str, Copied]:
-        """Return every key and what it has, from any copy of the bucket: many in one answer."""
+        """Return every key and its value, from any replica: many in one answer."""
         found, start = dict[str, Copied | None](), 1
         while True:
             query = {"batch": _READ_AT_ONCE, "seq": start, "next_by_subj": f"{self.prefix}>"}
@@ -169,12 +169,12 @@ class Bucket:
 
 
 def stream_of(name: str) -> str:
-    """Return the stream of the bucket called `name`."""
+    """Return the name of a bucket's stream."""
     return f"KV_{name}"
 
 
 def subject_of(name: str, key: str) -> str:
-    """Return where `key` of the bucket called `name` is stored."""
+    """Return the subject of `key` in the bucket `name`."""
     return f"$KV.{name}.{key}"
 
 

@@ -1,13 +1,12 @@
-"""Files that are too large for a log: kept in a JetStream object store, named in the log by a link.
+"""The store of files that are too large for a log: an object store, with links in the log.
 
-The store has the object store's own format (NATS ADR-20) but for one thing: chunks and descriptions
-alike lie on subjects that begin with the task, so that all files of a task can be dropped at once,
-and so that NATS can keep one agent's workers from writing another one's files. An object is written
-once, under a name of its own, and never changed.
+It uses JetStream's object store format (NATS ADR-20) with one difference: the subjects of chunks
+and descriptions begin with the task. So all files of a task can be dropped at once, and NATS can
+keep one agent's workers from writing another one's files. An object is written once, under its own
+name, and never changed.
 
-A link stands where a Part has its URL: ``headrace-file:<agent>/tasks/<task>/files/<name>``.
-Gateways put their address before it when they show it (`headrace.links`); agents read what it
-names.
+A link replaces the URL of a Part: ``headrace-file:<agent>/tasks/<task>/files/<name>``. Gateways
+convert links to URLs for clients (`headrace.links`); agents read the linked files.
 """
 
 import asyncio
@@ -34,13 +33,13 @@ from headrace.model.events import Json, now
 from headrace.model.task import TaskKey
 
 SCHEME = "headrace-file:"
-"""Begins the link of a file that is in the store."""
+"""Prefix of links to stored files."""
 
 LINKS_ARE_OURS = f"must not begin with {SCHEME}, which names files that the fleet keeps"
-"""Why a client's URL is refused."""
+"""Error message for a client's URL with that prefix."""
 
 CHUNK = 128 * 1024
-"""Bytes of one chunk, the object store's usual size."""
+"""Size of a chunk in bytes, the object store's default."""
 
 _SOON = 5.0
 _BATCH = 8
@@ -51,7 +50,7 @@ LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
 
 @dataclass(frozen=True, slots=True)
 class FileOwner:
-    """Whose a file is: agents read what their own caller and conversation have, nothing else."""
+    """The owner of a file. Agents can read only files of their own caller and conversation."""
 
     owner: str
     """As a subject token."""
@@ -59,24 +58,24 @@ class FileOwner:
 
 
 type Remove = Callable[[Bus, str, str], Awaitable[None]]
-"""Takes what a stream has on a subject out of it."""
+"""Removes the messages on a subject from a stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """What the store knows of a file."""
+    """The description of a stored file."""
 
     name: str
-    """Its name within its task."""
+    """Name within its task."""
     size: int
     """Bytes."""
     chunks: int
     digest: str
-    """SHA-256, base64 with the URL's alphabet."""
+    """SHA-256, base64url-encoded."""
     filename: str
-    """What its author calls it, or nothing."""
+    """Name given by its author. Empty: none."""
     media_type: str
-    """As its author said, or nothing."""
+    """Media type given by its author. Empty: none."""
     belongs_to: FileOwner
 
 
@@ -84,7 +83,7 @@ class FileStore:
     """The fleet's object store."""
 
     def __init__(self, bus: Bus) -> None:
-        """Keep files on `bus`."""
+        """Store files on `bus`."""
         self._bus, self._bucket = bus, bus.streams.files
         self._stream = f"OBJ_{self._bucket}"
 
@@ -99,8 +98,8 @@ class FileStore:
         """Store a file of the task at `key` and return its link.
 
         Raises:
-            LogFull: the store is at its limit.
-            BusUnavailable: it is not stored, or not for certain; it may be put again.
+            LogFull: The store is at its limit.
+            BusUnavailable: It is not stored, or not for certain. It may be stored again.
         """
         name = secrets.token_hex(8)
         headers = {
@@ -112,7 +111,7 @@ class FileStore:
         try:
             await self._put(key, name, content, headers)
         except LogFull:
-            # Or the halves of what a full store refuses would keep it full.
+            # Otherwise partial files would keep a full store full.
             with suppress(BusUnavailable):
                 await self.drop(key, name)
             raise
@@ -137,11 +136,11 @@ class FileStore:
         await self._publish(self._meta(key, name), orjson.dumps(meta), 0)
 
     async def info(self, key: TaskKey, name: str) -> FileInfo:
-        """Return what is known of the file `name` of the task at `key`.
+        """Return the description of the file `name` of the task at `key`.
 
         Raises:
-            FileUnknown: there is none, or none any more.
-            BusUnavailable: the store does not answer.
+            FileUnknown: The file does not exist.
+            BusUnavailable: The store does not answer.
         """
         if not _NAME.fullmatch(name):
             raise unknown_file(key, name)
@@ -164,11 +163,11 @@ class FileStore:
         )
 
     async def chunks(self, key: TaskKey, info: FileInfo) -> AsyncIterator[bytes]:
-        """Yield the file's content, piece by piece: a few are held at a time.
+        """Yield the file's content in chunks. Only a few are in memory at a time.
 
         Raises:
-            FileUnknown: it was dropped meanwhile.
-            BusUnavailable: the store does not answer.
+            FileUnknown: The file was dropped meanwhile.
+            BusUnavailable: The store does not answer.
         """
         left, start, tries = info.chunks, 1, 0
         while left:
@@ -184,20 +183,20 @@ class FileStore:
                 raise BusUnavailable(f"the file store did not return {info.name} of {key.task}")
 
     async def read(self, link: str, tenant: str, reader: FileOwner) -> bytes:
-        """Return the content of the file that `link` names, if it is the `reader`'s.
+        """Return the content of the file at `link`, if it belongs to `reader`.
 
         Raises:
-            FileUnknown: it is no link, or `tenant`, owner and context have no such file.
-            BusUnavailable: the store does not answer.
+            FileUnknown: It is not a link, or `tenant`, owner and context have no such file.
+            BusUnavailable: The store does not answer.
         """
         key, info = await self.find(link, tenant, reader)
         return b"".join([chunk async for chunk in self.chunks(key, info)])
 
     async def find(self, link: str, tenant: str, reader: FileOwner) -> tuple[TaskKey, FileInfo]:
-        """Return whose file `link` names, and what is known of it, if it is the `reader`'s.
+        """Return the task and the description of the file at `link`, if it belongs to `reader`.
 
         Raises:
-            FileUnknown, BusUnavailable: as `read`.
+            FileUnknown, BusUnavailable: As `read`.
         """
         found = LINK.fullmatch(link)
         if found is None:
@@ -209,18 +208,18 @@ class FileStore:
         return key, info
 
     async def drop(self, key: TaskKey, name: str = "*") -> None:
-        """Forget every file of the task at `key`, or the one called `name`.
+        """Delete all files of the task at `key`, or the one called `name`.
 
         Raises:
-            BusUnavailable: the store does not answer; it may be asked again.
+            BusUnavailable: The store does not answer. The call may be repeated.
         """
         await self._remove(key, name, purge)
 
     async def erase(self, key: TaskKey) -> None:
-        """Forget every file of the task at `key`, and have its bytes overwritten.
+        """Delete all files of the task at `key` and overwrite their bytes.
 
         Raises:
-            BusUnavailable: the store does not answer; it may be asked again.
+            BusUnavailable: The store does not answer. The call may be repeated.
         """
         await self._remove(key, "*", erase)
 
@@ -228,7 +227,7 @@ class FileStore:
         query = {"subjects_filter": self._chunks(key, name)}
         found = await until_answered(self._bus, lambda: stream_info(self._bus, self._stream, query))
         for chunks in found["state"].get("subjects") or {}:
-            # The chunks last: they are what is found again should this be interrupted.
+            # Chunks are removed last, because an interrupted removal finds the file by them.
             for subject in (self._meta(key, chunks.rpartition(".")[2]), chunks):
                 await remove(self._bus, self._stream, subject)
 
@@ -254,26 +253,26 @@ class FileStore:
 
 
 def is_link(url: object) -> bool:
-    """Tell whether this is, or pretends to be, a link to a file of the fleet."""
+    """Return whether `url` is a link to a stored file, valid or not."""
     return isinstance(url, str) and url.lstrip().lower().startswith(SCHEME)
 
 
 def unknown_file(key: TaskKey, name: str) -> FileUnknown:
-    """Return the error of a file that there is not, or not for who asks."""
+    """Return the error for a file that does not exist or is not the caller's."""
     return FileUnknown(f"task {key.task} has no file {name}")
 
 
 async def offloaded_part(
     files: FileStore, key: TaskKey, belongs_to: FileOwner, part: Json, inline: int
 ) -> Json:
-    """Return the Part of a message or artifact with a file beyond `inline` bytes in the store.
+    """Return the Part with its content in the store if it is larger than `inline` bytes.
 
     Raises:
-        LogFull: the store is at its limit.
-        BusUnavailable: it does not take the file now.
+        LogFull: The store is at its limit.
+        BusUnavailable: The store does not accept the file now.
     """
     raw = part.get("raw")
-    # Base64 takes four characters for three bytes.
+    # Base64 has four characters for three bytes.
     if not isinstance(raw, str) or len(raw) * 3 // 4 <= inline:
         return part
     name, media_type = part.get("filename", ""), part.get("mediaType", "")
@@ -282,10 +281,10 @@ async def offloaded_part(
 
 
 async def with_parts(message: Json, convert: Callable[[Json], Awaitable[Json]]) -> Json:
-    """Return a Message with its parts as `convert` returns them; itself if they stay the same.
+    """Return a Message with its parts converted by `convert`; itself if they stay the same.
 
     Raises:
-        Exception: whatever `convert` raises.
+        Exception: Any error of `convert`.
     """
     given = message.get("parts", [])
     parts = [await convert(part) for part in given]
@@ -293,7 +292,7 @@ async def with_parts(message: Json, convert: Callable[[Json], Awaitable[Json]]) 
 
 
 async def drop_links(files: FileStore, key: TaskKey, links: list[str]) -> None:
-    """Forget files of the task at `key`, as far as the store answers soon: somebody waits."""
+    """Delete files of the task at `key`, as far as the store answers within a few seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_SOON):
             for link in links:

@@ -1,4 +1,4 @@
-"""Taking messages out of a stream: fast, or so that their bytes are gone from the disk, too."""
+"""Removing messages from a stream: quickly, or with their bytes overwritten on disk."""
 
 import asyncio
 from itertools import batched
@@ -23,10 +23,10 @@ async def purge(
 ) -> None:
     """Purge the messages on `subject` before stream sequence `before`; 0: all of them.
 
-    NATS keeps their bytes in its files until it compacts the block that they lie in.
+    NATS keeps their bytes in its files until it compacts the block that contains them.
 
     Raises:
-        BusUnavailable: after `timeout` seconds it is not sure that they are gone.
+        BusUnavailable: It is not certain after `timeout` seconds that they are gone.
     """
     query: Json = {"filter": subject}
     if before:
@@ -36,12 +36,12 @@ async def purge(
 
 
 async def erase(bus: Bus, stream: str, subject: str, before: int = 0) -> None:
-    """Purge, and have NATS overwrite the bytes in its files first.
+    """Like `purge`, but overwrite the messages' bytes in NATS's files first.
 
     Each message costs a request, so this is for single tasks.
 
     Raises:
-        BusUnavailable: not all of it is erased.
+        BusUnavailable: Not all messages are erased.
     """
     after = 0
     while found := await _sequences(bus, stream, subject, after):
@@ -49,7 +49,7 @@ async def erase(bus: Bus, stream: str, subject: str, before: int = 0) -> None:
         within = [one for one in found if not before or one < before]
         for some in batched(within, _AT_ONCE):
             await asyncio.gather(*(_delete(bus, stream, one) for one in some))
-    # What the copy that was asked did not know of, the leader does.
+    # The leader also knows messages that the queried replica did not.
     await purge(bus, stream, subject, before)
 
 
@@ -68,7 +68,7 @@ async def _sequences(bus: Bus, stream: str, subject: str, after: int) -> list[in
     async def ask() -> list[int]:
         answer = await direct_get(bus, stream, query, _sequence)
         if not answer.messages and not answer.complete:
-            # What would be purged now would keep its bytes.
+            # A purge now would leave their bytes.
             raise BusUnavailable(f"no copy of {stream} answers")
         return answer.messages
 

@@ -1,8 +1,8 @@
-"""Every stream and bucket of the bus contract, declared once, and made where it is missing.
+"""The streams and buckets of the bus contract, created where they are missing.
 
-What exists is left as its operator shaped it. Where it breaks the contract, or is not what a
-setting asks for, a service refuses to start; an operator has it changed by `apply`. A setting that
-is unset asks for nothing.
+Existing ones stay as their operator configured them. If one violates the contract or differs from a
+setting, a service refuses to start, and an operator changes it with `apply`. An unset setting
+requires nothing.
 """
 
 import logging
@@ -36,10 +36,10 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 DEAD_MAX_AGE = 30 * 24 * 3600.0
-"""How long a dead letter is kept, seconds."""
+"""Seconds for which a dead letter is kept."""
 
 RUNS_MAX = 1_000_000
-"""Runs that the work queue holds where nobody says otherwise."""
+"""Default maximum of runs in the work queue."""
 
 _CONTRACT = (
     "subjects",
@@ -54,17 +54,17 @@ _CONTRACT = (
     "allow_rollup_hdrs",
     "allow_msg_ttl",
 )
-"""What promises rest on."""
+"""The settings of streams that the contract requires."""
 
 _WISHES = {
     "num_replicas": ("replicas",),
     "max_bytes": ("events_max_bytes", "files_max_bytes"),
     "max_msgs": ("runs_max",),
 }
-"""What settings may ask for, and which ones."""
+"""The stream settings that Headrace settings can set, with the names of those."""
 
 _FIXED = {"storage", "retention"}
-"""What JetStream does not change of a stream that exists."""
+"""What JetStream can't change on an existing stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Streams:
 
     @property
     def idempotency(self) -> str:
-        """The key-value bucket of what was sent under which Idempotency-Key."""
+        """The key-value bucket of requests by Idempotency-Key."""
         return f"{self.prefix}IDEMPOTENCY"
 
     @property
@@ -100,17 +100,17 @@ class Streams:
 
     @property
     def keys(self) -> str:
-        """The key-value bucket of what the fleet signs with."""
+        """The key-value bucket of signing keys."""
         return f"{self.prefix}KEYS"
 
     @property
     def push(self) -> str:
-        """The key-value bucket of webhooks, and of how far each has been told."""
+        """The key-value bucket of webhooks and their delivery progress."""
         return f"{self.prefix}PUSH"
 
     @property
     def pushes(self) -> str:
-        """The work queue of webhooks that have something to be told."""
+        """The work queue of webhooks with pending deliveries."""
         return f"{self.prefix}PUSHES"
 
     def events(self, number: int) -> str:
@@ -134,7 +134,7 @@ class Effect(StrEnum):
 
     @property
     def command(self) -> str:
-        """What an operator does about it."""
+        """The remedy for operators."""
         match self:
             case Effect.SHRINK:
                 return "headrace streams apply --shrink"
@@ -289,12 +289,12 @@ def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
 
 
 async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
-    """Make what is missing; change nothing that exists.
+    """Create what is missing; change nothing that exists.
 
     Raises:
-        StreamsDiffer: something exists and is not as the contract or `settings` ask for.
-        BusUnavailable: not all that was made is there yet, or this service may make nothing.
-        nats.errors.Error: JetStream does not answer, or refuses a declaration.
+        StreamsDiffer: A stream exists and differs from the contract or `settings`.
+        BusUnavailable: A created stream is not visible yet, or this service may create none.
+        nats.errors.Error: JetStream does not answer or refuses a declaration.
     """
     found = await differences(js, settings)
     if missing := {one.stream for one in found if one.effect is Effect.CREATE}:
