@@ -147,7 +147,7 @@ local function mind_children(view, range, tenant, name, state)
   end
 end
 
--- Changes one task as `change` says, the array of `store_redis/writing.py`. Answers the name of a log
+-- Changes one task as `change` says, the array of `store_redis/store.py`. Answers the name of a log
 -- under the id of another agent's task, which changes nothing: <tenant>:<task>:<agent>.
 local function apply_change(view, range, look_after, change)
   local tenant, task, log, kind, state, time, due, ended, owner, agent, context, asked, fields,
