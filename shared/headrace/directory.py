@@ -266,5 +266,5 @@ class Directory:
 def _decode_card(agent: str, data: bytes) -> AgentCard:
     card = AgentCard.decode(f"card.{agent}", data)
     if card.name != agent:
-        raise UndecodableMessage(f"card.{agent}", f"it is the card of {card.name!r}")
+        raise UndecodableMessage(f"card.{agent}", f"the card names agent {card.name!r}")
     return card

@@ -74,7 +74,7 @@ def key_of_pem(pem: bytes) -> SigningKey:
         case RSAPrivateKey(key_size=bits) if bits >= _LEAST_RSA_BITS:
             public, algorithm = RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "RS256"
         case _:
-            raise ValueError("the key must be of RSA (2048 bits or more), P-256, P-384 or Ed25519")
+            raise ValueError("the key must be RSA (2048 bits or more), P-256, P-384 or Ed25519")
     public = {name: value for name, value in public.items() if name != "key_ops"}
     described = {"kid": _thumbprint(public), "alg": algorithm, "use": "sig"}
     return SigningKey(pem, private, algorithm, public | described)

@@ -64,7 +64,7 @@ class SecretSettings(BaseSettings):
 
     def _require_pair(self, one: str, other: str) -> None:
         if self.has(one) and not self.has(other):
-            raise ValueError(f"{variable(one)} is set without {variable(other)}")
+            raise ValueError(f"{variable(one)} is set without {variable(other)}; set both")
 
 
 def variable(field: str) -> str:

@@ -17,7 +17,7 @@ _LOGINS = ("nats_user", "nats_token", "nats_nkey", "nats_creds")
 """The ways to log in to NATS. A connection uses one."""
 
 _NO_SERVERS = (
-    "not comma-separated URLs of servers; a password with special characters belongs into "
+    "not comma-separated URLs of servers; a password with special characters belongs in "
     "HEADRACE_NATS_PASSWORD or HEADRACE_NATS_PASSWORD_FILE"
 )
 
@@ -153,7 +153,7 @@ class BusSettings(SecretSettings):
             raise ValueError(_NO_SERVERS)  # a password with a comma
         logins = {(one.username, one.password) for one in servers if _has_login(one)}
         if len(logins) > 1:
-            raise ValueError("different credentials in different URLs; set HEADRACE_NATS_USER")
+            raise ValueError("its URLs have different credentials; set HEADRACE_NATS_USER instead")
         return value
 
     @model_validator(mode="after")
@@ -162,7 +162,7 @@ class BusSettings(SecretSettings):
         if self._login_of_url() is not None:
             given.append("credentials in HEADRACE_NATS_URL")
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are set; a connection has one of them")
+            raise ValueError(f"{' and '.join(given)} are set; set one of them")
         self._require_pair("nats_password", "nats_user")
         self._require_pair("nats_cert", "nats_key")
         self._require_pair("nats_key", "nats_cert")

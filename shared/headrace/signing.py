@@ -115,7 +115,9 @@ class SigningKeys:
             try:
                 await self._look()
             except HeadraceError as trouble:
-                _log.info("signing keys not reloaded, the old ones stay in use: %s", trouble)
+                _log.info(
+                    "could not reload the signing keys; the old ones stay in use: %s", trouble
+                )
 
     async def _look(self) -> None:
         ring = await read_ring(self._bucket)

@@ -216,7 +216,7 @@ class StateClient:
                         self._doubt_until = loop.time() + _DOUBT
                     return msg
                 asking.add(asyncio.ensure_future(self._bus.request(everybody, question, TIMEOUT)))
-            raise BusUnavailable(f"{one}: no answer")
+            raise BusUnavailable(f"{one}: no response")
         finally:
             for waiting in asking:
                 waiting.cancel()
@@ -248,7 +248,7 @@ async def _first_of(asking: set[asyncio.Task[Msg]], timeout: float) -> Msg | Non
         if not done:
             return None
         if not open_:
-            raise done.pop().exception() or BusUnavailable("no answer")
+            raise done.pop().exception() or BusUnavailable("no response")
         asking -= done
 
 

@@ -18,7 +18,7 @@ def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=ca or None)
     except (ssl.SSLError, ValueError):
-        raise SecretUnreadable(f"{variable(f'{server}_ca')} holds no certificate (PEM)") from None
+        raise SecretUnreadable(f"{variable(f'{server}_ca')} contains no PEM certificate") from None
     if cert:
         # OpenSSL loads a client certificate from a file only. Only this user can read this file.
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
@@ -28,7 +28,7 @@ def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
                 context.load_cert_chain(file.name, password=_no_password)
             except (ssl.SSLError, ValueError) as trouble:
                 names = f"{variable(f'{server}_cert')}, {variable(f'{server}_key')}"
-                why = getattr(trouble, "reason", "") or "no certificate and its key"
+                why = getattr(trouble, "reason", "") or "no certificate with its key"
                 raise SecretUnreadable(f"{names}: {why} (PEM, without a password)") from None
     return context
 

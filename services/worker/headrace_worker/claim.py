@@ -454,7 +454,7 @@ async def _begin(
     if free.attempt == 1 and is_too_late(recovered):
         if not await reject_unbegun(bus, assignment.key, assignment.run, TOO_LATE):
             raise Fenced(f"{assignment.key.task} has been begun")
-        _log.warning("task %s is rejected: no worker started it in time", assignment.key.task)
+        _log.warning("task %s is rejected: no worker started the task in time", assignment.key.task)
         return Void(TOO_LATE)
     if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, recovered)):
         return Behind(task)

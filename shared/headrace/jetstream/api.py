@@ -72,7 +72,7 @@ async def store(
     try:
         ack = orjson.loads(msg.data)
     except orjson.JSONDecodeError:
-        raise BusUnavailable(f"{subject}: answered by something else than JetStream") from None
+        raise BusUnavailable(f"{subject}: the response is not JetStream's") from None
     if (error := ack.get("error")) is not None:
         raise Refused(subject, error)
     return int(ack["seq"])
@@ -228,11 +228,11 @@ async def check_empty(bus: Bus, stream: str, subject: str) -> None:
     """
     info = await stream_info(bus, stream, {"subjects_filter": subject}, LEADER_TIMEOUT)
     if info["state"].get("subjects"):
-        raise BusUnavailable(f"{stream}: a former leader has not heard of {subject}")
+        raise BusUnavailable(f"{stream}: a former leader reported {subject} as empty")
     followers = (info.get("cluster") or {}).get("replicas") or []
     heard = sum(follower["active"] < _LEASE_NS for follower in followers)
     if 2 * (1 + heard) <= 1 + len(followers):
-        raise BusUnavailable(f"{stream}: its leader has not heard from most of its copies")
+        raise BusUnavailable(f"{stream}: its leader has no contact with most replicas")
 
 
 async def delete_message(bus: Bus, stream: str, sequence: int) -> bool:

@@ -279,7 +279,9 @@ class NatsClient(Client):
         if self._credentials is None:
             return command
         if self._credentials.need_tls and not self._is_encrypted():
-            raise nats.errors.Error("nats: the server offers no TLS, and the settings ask for it")
+            raise nats.errors.Error(
+                "nats: the settings require TLS, but the server does not offer it"
+            )
         login = self._credentials.login(self._server_info.get("nonce", ""))
         said = json.loads(command.removeprefix(_CONNECT))
         return b"%b%b\r\n" % (_CONNECT, json.dumps(said | login).encode())

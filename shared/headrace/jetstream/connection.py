@@ -173,7 +173,7 @@ class Bus:
             # Log it once, not for each of four attempts per second.
             level = logging.DEBUG if str(error) == self._refusal else logging.WARNING
             self._refusal = str(error)
-            _log.log(level, "NATS refuses: %s", error)
+            _log.log(level, "NATS reported an error: %s", error)
         elif isinstance(error, (nats.errors.Error, OSError)):
             _log.debug("NATS: %s", reason(error))
         else:

@@ -67,7 +67,7 @@ def delivery(reply: str) -> Delivery:
     try:
         return Delivery(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]))
     except IndexError:
-        raise ValueError(f"{reply} is no reply subject of a consumer") from None
+        raise ValueError(f"{reply} is not a consumer's reply subject") from None
 
 
 def pull_subject(stream: str, consumer: str) -> str:

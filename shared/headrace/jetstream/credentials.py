@@ -46,7 +46,7 @@ class KeyPair:
         except (binascii.Error, ValueError):
             raw = b""
         if len(raw) != _SEED_BYTES or _checksum(raw[:-2]) != raw[-2:]:
-            raise NotASeed("it is no NKey seed")
+            raise NotASeed("it is not an NKey seed")
         if raw[0] & 0xF8 != _SEED or _kind(raw) != USER:
             raise NotASeed("it is not the NKey seed of a user (SU…)")
         return cls(raw[2:-2])
@@ -128,7 +128,7 @@ class NatsCredentials:
 def _of_creds(text: str) -> tuple[str, KeyPair]:
     jwt, seed = _JWT.search(text), _SEED_LINE.search(text)
     if jwt is None or seed is None:
-        raise SecretUnreadable(f"{variable('nats_creds')} holds no JWT with an NKey seed")
+        raise SecretUnreadable(f"{variable('nats_creds')} contains no JWT with an NKey seed")
     return jwt[1], _pair(seed[1], "nats_creds")
 
 
@@ -141,5 +141,7 @@ def _pair(seed: str, name: str) -> KeyPair:
 
 def _signed(pair: KeyPair, nonce: str, name: str) -> str:
     if not nonce:
-        raise SecretUnreadable(f"{variable(name)} is set, and this NATS server takes no NKeys")
+        raise SecretUnreadable(
+            f"{variable(name)} is set, but this NATS server does not accept NKeys"
+        )
     return base64.b64encode(pair.sign(nonce.encode())).decode()

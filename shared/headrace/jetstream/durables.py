@@ -75,7 +75,7 @@ async def ensure_consumer(
         return
     found = (await consumer_info(bus, stream, str(config.durable_name), timeout))["config"]
     if broken := [str(one) for one in _differing(stream, config, found)]:
-        raise StreamsDiffer("\n  ".join(["a consumer is not as the bus contract has it:", *broken]))
+        raise StreamsDiffer("\n  ".join(["a consumer differs from the bus contract:", *broken]))
 
 
 async def consumer_differences(bus: Bus) -> list[Difference]:
@@ -102,7 +102,7 @@ async def mend(bus: Bus) -> list[Difference]:
     async for stream, wanted, found in _declared(bus):
         broken = list(_differing(stream, wanted, found))
         if fixed := [str(one) for one in broken if one.effect is Effect.IMPOSSIBLE]:
-            raise StreamsDiffer("\n  ".join(["a consumer can't be changed:", *fixed]))
+            raise StreamsDiffer("\n  ".join(["a consumer can't be changed in place:", *fixed]))
         if broken:
             config = found | {one.setting: one.wanted for one in broken}
             await _put(bus, stream, config, "update")
@@ -158,6 +158,8 @@ def _differing(stream: str, config: api.ConsumerConfig, found: Json) -> Iterator
         if found.get(setting) != wanted[setting]:
             is_fixed = setting in _FIXED
             effect = Effect.IMPOSSIBLE if is_fixed else Effect.CHANGE
-            removing = f"nats consumer rm {stream} {config.durable_name} (it is made again)"
+            removing = (
+                f"nats consumer rm {stream} {config.durable_name} (a service creates it again)"
+            )
             remedy = removing if is_fixed else ""
             yield Difference(name, effect, setting, found.get(setting), wanted[setting], "", remedy)

@@ -86,7 +86,7 @@ class Bucket:
             return await store_behind(self._bus, self._stream, self.prefix + key, data, behind, ttl)
         except Refused as refused:
             if refused.has_other_sequence:
-                raise Moved(f"{key} has been changed") from refused
+                raise Moved(f"{key} was changed concurrently") from refused
             raise
 
     async def overwrite(self, key: str, data: bytes, *, seconds: int) -> None:

@@ -35,7 +35,7 @@ from headrace.model.task import TaskKey
 SCHEME = "headrace-file:"
 """Prefix of links to stored files."""
 
-LINKS_ARE_OURS = f"must not begin with {SCHEME}, which names files that the fleet keeps"
+LINKS_ARE_OURS = f"must not begin with {SCHEME}, which is reserved for stored files"
 """Error message for a client's URL with that prefix."""
 
 CHUNK = 128 * 1024

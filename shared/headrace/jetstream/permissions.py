@@ -288,12 +288,12 @@ def _check(groups: Sequence[WorkerGroup]) -> None:
     served: dict[str, str] = {}
     for group in groups:
         if not _GROUP.fullmatch(group.name) or group.name in {GATEWAY, TASK_STATE, OPERATOR}:
-            rule = "must be lower-case letters, digits and '-', and no service's name"
+            rule = "must be lower-case letters, digits and '-', and not a service's name"
             raise InvalidName("group", group.name, rule)
         for agent in group.agents:
             check_agent_name(agent)
             if (other := served.setdefault(agent, group.name)) != group.name:
-                raise InvalidName("agent", agent, f"is served by group {other!r} already")
+                raise InvalidName("agent", agent, f"is already served by group {other!r}")
 
 
 def _api(operation: str, streams: Iterable[str]) -> list[str]:

@@ -304,7 +304,7 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
         found = await differences(js, settings)
     if unseen := [one.stream for one in found if one.effect is Effect.CREATE]:
         # Made a moment ago, by this service or another, and not heard of by every server yet.
-        raise BusUnavailable(f"{', '.join(unseen)} can't be looked at yet")
+        raise BusUnavailable(f"{', '.join(unseen)} can't be checked yet")
     if found:
         lines = "\n  ".join(map(str, found))
         raise StreamsDiffer(
@@ -425,8 +425,8 @@ async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
     except ServiceUnavailableError as error:
         if error.err_code != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
             raise
-        missing = f"there is no stream {declared.name}, and NATS lets this service make none"
-        raise BusUnavailable(f"{missing}; a gateway or task state does") from error
+        missing = f"stream {declared.name} does not exist, and this service may not create it"
+        raise BusUnavailable(f"{missing}; start a gateway or task state") from error
     except APIError as error:
         # Another service of the fleet, starting beside this one, was first.
         if error.err_code != ErrorCode.STREAM_NAME_IN_USE:

@@ -110,7 +110,7 @@ async def locate(bus: Bus, task: str) -> TaskKey:
     answer = await until_answered(bus, lambda: stream_info(bus, stream, query))
     keys = [bus.subjects.key_of_event(one) for one in answer["state"].get("subjects") or {}]
     if not keys:
-        raise TaskUnknown(f"there is no task {task}")
+        raise TaskUnknown(f"task {task} does not exist")
     if len(keys) == 1:
         return keys[0]
     # A hostile worker may write under the id of another agent's task. It learns the id from the

@@ -309,7 +309,7 @@ class TailRule:
         try:
             tails = await last_sequences(self._bus, {follower.key for follower in tickets})
         except BusUnavailable as trouble:
-            _log.debug("tail rule: %s", trouble)
+            _log.debug("check of log tails: %s", trouble)
         finally:
             for follower, ticket in tickets.items():
                 self._checked(follower, ticket, tails.get(follower.key))
@@ -406,7 +406,7 @@ class Follower:
     def tail_is(self, sequence: int) -> None:
         """Receive the leader's last sequence of this log; 0: the log is empty."""
         if sequence > self.sequence:
-            _log.debug("%s: live missed up to sequence %d", self.key.task, sequence)
+            _log.debug("%s: live messages up to sequence %d were missed", self.key.task, sequence)
             self._wanted = max(self._wanted, sequence)
             self._repair_if_needed()
         elif sequence < self.sequence:

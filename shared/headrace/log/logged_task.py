@@ -42,7 +42,7 @@ class LoggedTask:
             LogLost: It belongs to another log.
         """
         if entry.stamp.log != self.log:
-            raise LogLost("another log than the one that was read has begun")
+            raise LogLost("another log has begun since the last read")
         self.fold.apply_entry(entry)
         self.sequence = entry.sequence
         if entry.generation == entry.stamp.run:
@@ -128,7 +128,7 @@ def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
         return TaskUnknown()
     if tombstone.why == "deleted":
         return TaskUnknown("this task was deleted")
-    return TaskUnknown("this task is past retention: it had ended and has been deleted")
+    return TaskUnknown("this task is past retention and was deleted")
 
 
 async def task_in_log(bus: Bus, query: GetTask) -> TaskFound:

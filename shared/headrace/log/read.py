@@ -75,11 +75,15 @@ def from_message(msg: Msg, event: str = "") -> Stored:
     """
     headers = msg.headers or {}
     if event and headers.get(SUBJECT) != event:
-        raise UndecodableMessage(msg.subject, f"is of {headers.get(SUBJECT)}, not of {event}")
+        raise UndecodableMessage(
+            msg.subject, f"the header names {headers.get(SUBJECT)}, not {event}"
+        )
     try:
         sequence, previous = int(headers[SEQUENCE]), int(headers.get(PREVIOUS, "0"))
     except (KeyError, ValueError):
-        raise UndecodableMessage(msg.subject, f"no {SEQUENCE}: not JetStream's") from None
+        raise UndecodableMessage(
+            msg.subject, f"the header {SEQUENCE} is missing or invalid"
+        ) from None
     entry = _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
     return Stored(sequence, previous, entry, None if msg.data else tombstone_of(headers))
 
@@ -127,9 +131,9 @@ class Continuity:
         """
         if self._next not in (None, entry.generation):
             lost = f"generation {self._next} of {self._key.task} is gone"
-            raise LogLost(f"{lost}: {entry.generation} comes next")
+            raise LogLost(f"{lost}: the next entry begins with {entry.generation}")
         if self._log not in (None, entry.stamp.log):
-            raise LogLost(f"{self._key.task} has another log now: {entry.stamp.log}")
+            raise LogLost(f"{self._key.task} now has the log {entry.stamp.log}")
         self._next, self._log = entry.last_generation + 1, entry.stamp.log
 
 

@@ -58,7 +58,7 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
     }
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _TIMEOUT
-    trouble: BusUnavailable = BusUnavailable(f"{subject}: others keep appending")
+    trouble: BusUnavailable = BusUnavailable(f"{subject}: other writers keep appending")
     while loop.time() < deadline:
         try:
             await store(bus, subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(behind)})
@@ -76,7 +76,7 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
         if last is not None and last.is_tombstone:
             return
         if last is not None and last.entry is not None and not last.entry.ends_task:
-            raise Fenced(f"the log of {key.task} goes on")
+            raise Fenced(f"the log of {key.task} has newer entries")
         behind = last.sequence if last is not None else 0
         await asyncio.sleep(_PAUSE)
     raise trouble

@@ -32,13 +32,13 @@ def _why_no_part(part: object) -> str | None:
     if not isinstance(part, dict):
         return "must be an object"
     if sum(name in part for name in _CONTENT) != 1:
-        return f"needs one of {', '.join(_CONTENT)}"
+        return f"must have exactly one of {', '.join(_CONTENT)}"
     for name in _TEXTS:
         if not isinstance(part.get(name, ""), str):
-            return f"has a {name} that is no string"
+            return f"{name} must be a string"
     raw = part.get("raw", "")
     if len(raw) % 4 or not _BASE64.fullmatch(raw):
-        return "has a raw that is no base64"
+        return "raw must be base64"
     if not isinstance(part.get("metadata", {}), dict):
-        return "has metadata that is no object"
+        return "metadata must be an object"
     return None

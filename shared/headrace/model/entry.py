@@ -200,7 +200,7 @@ def _number(text: str, *, least: int) -> int:
     # int() alone would accept signs, spaces, underscores and digits of other scripts.
     is_short = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     if not is_short or (number := int(text)) < least:
-        raise ValueError(f"{text!r} is not a number from {least}")
+        raise ValueError(f"{text!r} is not a number of at least {least}")
     return number
 
 
@@ -261,7 +261,7 @@ def parse_lines(
 def _lines(subject: str, data: bytes) -> list[bytes]:
     if b"\r" in data:
         # JSON allows it between tokens, but in server-sent events it would end a line.
-        raise UndecodableMessage(subject, "the body has a carriage return")
+        raise UndecodableMessage(subject, "the body contains a carriage return")
     return data.split(b"\n")
 
 
@@ -287,4 +287,6 @@ def _check_depth(subject: str, event: Json) -> None:
     try:
         orjson.dumps(event)
     except orjson.JSONEncodeError:
-        raise UndecodableMessage(subject, f"an event nests deeper than {DEEPEST}") from None
+        raise UndecodableMessage(
+            subject, f"an event is nested deeper than {DEEPEST} levels"
+        ) from None

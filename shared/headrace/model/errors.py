@@ -86,7 +86,7 @@ class BusUnavailable(HeadraceError):
     @property
     def public(self) -> str:
         """The message for clients, without internal details."""
-        return "the message bus does not answer now; try again"
+        return "the message bus does not respond; try again"
 
 
 class NobodyListens(BusUnavailable):
@@ -103,7 +103,7 @@ class OutcomeUnknown(BusUnavailable):
     @property
     def public(self) -> str:
         """The message for clients, without internal details."""
-        return "the message bus does not answer now; the change may have been made"
+        return "the message bus does not respond; the change may have been made"
 
 
 class StreamsDiffer(HeadraceError):
@@ -120,7 +120,7 @@ class LogFull(BusUnavailable):
     @property
     def public(self) -> str:
         """The message for clients, without the stream's name."""
-        return "the log takes nothing more now; try again later"
+        return "the log is full; try again later"
 
 
 class StateUnavailable(HeadraceError):
@@ -132,7 +132,7 @@ class StateUnavailable(HeadraceError):
     @property
     def public(self) -> str:
         """The message for clients, without the server's name."""
-        return "task state does not answer now, or is being rebuilt; try again"
+        return "task state does not respond or is being rebuilt; try again"
 
 
 class FileUnknown(HeadraceError):

@@ -178,7 +178,7 @@ def read_change(event: Json, generation: int) -> Change:
             return _answer(event["message"], generation)
     except (KeyError, TypeError, AttributeError) as error:
         raise _ill_formed(generation, error) from None
-    raise IllFormedEvent(f"event {generation} is no task, message or update")
+    raise IllFormedEvent(f"event {generation} is not a task, message or update")
 
 
 def read_artifact(update: Json, generation: int) -> Item | None:
@@ -298,24 +298,24 @@ def _check_message(message: Json) -> None:
 
 def _check_artifact(artifact: Json) -> None:
     if type(artifact["artifactId"]) is not str:
-        raise TypeError("artifactId is no string")
+        raise TypeError("artifactId must be a string")
     if type(artifact.get("metadata", {})) is not dict:
-        raise TypeError("metadata is no object")
+        raise TypeError("metadata must be an object")
     _check_parts(artifact)
 
 
 def _check_parts(holder: Json) -> None:
     for part in holder.get("parts") or ():
         if type(part) is not dict:
-            raise TypeError("a part is no object")
+            raise TypeError("a part must be an object")
         if type(part.get("text", "")) is not str:
-            raise TypeError("text is no string")
+            raise TypeError("text must be a string")
 
 
 def _name(body: Json, key: str) -> str:
     name = body.get(key, "")
     if type(name) is not str:
-        raise TypeError(f"{key} is no string")
+        raise TypeError(f"{key} must be a string")
     return name
 
 

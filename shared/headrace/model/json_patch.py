@@ -20,7 +20,7 @@ def parse(pointer: Any) -> list[str]:  # noqa: ANN401 - any JSON value, checked 
         PatchFailed: It is not a JSON Pointer.
     """
     if not isinstance(pointer, str) or not _POINTER.fullmatch(pointer):
-        raise PatchFailed(f"{pointer!r} is no JSON Pointer")
+        raise PatchFailed(f"{pointer!r} is not a JSON Pointer")
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
@@ -51,7 +51,7 @@ def add(document: Any, path: list[str], value: Any) -> Any:  # noqa: ANN401 - as
         return [*document[:index], value, *document[index:]]
     if isinstance(document, dict):
         return {**document, key: value}
-    raise PatchFailed(f"{key!r} has nothing to stand in")
+    raise PatchFailed(f"{key!r} can't be added: its parent is neither an object nor a list")
 
 
 def replace(document: Any, path: list[str], value: Any) -> Any:  # noqa: ANN401 - as look_up
@@ -95,12 +95,12 @@ def _place(document: Any, key: str) -> Any:  # noqa: ANN401 - an index or a key
         return _index(key, len(document) - 1)
     if isinstance(document, dict) and key in document:
         return key
-    raise PatchFailed(f"there is no {key!r}")
+    raise PatchFailed(f"{key!r} does not exist")
 
 
 def _index(key: str, highest: int) -> int:
     if not _INDEX.fullmatch(key) or int(key) > highest:
-        raise PatchFailed(f"there is no index {key!r}")
+        raise PatchFailed(f"index {key!r} does not exist")
     return int(key)
 
 
@@ -114,10 +114,10 @@ def apply(document: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
         PatchFailed: The patch is malformed or does not match the document.
     """
     if not isinstance(patch, list):
-        raise PatchFailed("a patch is a list of operations")
+        raise PatchFailed("a patch must be a list of operations")
     for operation in patch:
         if not isinstance(operation, dict):
-            raise PatchFailed("an operation is an object")
+            raise PatchFailed("an operation must be an object")
         document = _apply(document, operation)
     return document
 
@@ -138,12 +138,12 @@ def _apply(document: Any, operation: Json) -> Any:  # noqa: ANN401 - as apply
         case "test":
             return _test(document, path, _value(operation))
         case other:
-            raise PatchFailed(f"there is no operation {other!r}")
+            raise PatchFailed(f"unknown operation {other!r}")
 
 
 def _value(operation: Json) -> Any:  # noqa: ANN401 - as apply
     if "value" not in operation:
-        raise PatchFailed(f"{operation['op']} needs a value")
+        raise PatchFailed(f"operation {operation['op']} needs a value")
     return operation["value"]
 
 
@@ -158,7 +158,7 @@ def _move(document: Any, origin: list[str], path: list[str]) -> Any:  # noqa: AN
 
 def _test(document: Any, path: list[str], value: Any) -> Any:  # noqa: ANN401 - as apply
     if not _same(look_up(document, path), value):
-        raise PatchFailed(f"/{'/'.join(path)} is not as tested")
+        raise PatchFailed(f"test failed: /{'/'.join(path)} has another value")
     return document
 
 

@@ -34,10 +34,10 @@ def encode_token(name: str) -> str:
         encoded = name.encode()
     except UnicodeEncodeError:
         # A JSON string may hold half a surrogate pair.
-        raise InvalidName("name", name, "must be Unicode text") from None
+        raise InvalidName("name", name, "must be valid Unicode") from None
     token = "".join(chr(b) if b in _PLAIN else f"_{b:02x}" for b in encoded)
     if len(token) > MAX_TOKEN:
-        raise InvalidName("name", name, f"must fit {MAX_TOKEN} characters once encoded")
+        raise InvalidName("name", name, f"must have at most {MAX_TOKEN} characters when encoded")
     return token
 
 
@@ -54,7 +54,9 @@ def check_agent_name(name: str) -> str:
         InvalidName: It is not 1-64 of ``[A-Za-z0-9_-]``, or does not start with a letter or digit.
     """
     if not _AGENT.fullmatch(name):
-        raise InvalidName("agent", name, "must be 1-64 of [A-Za-z0-9_-], first a letter or digit")
+        raise InvalidName(
+            "agent", name, "must be 1 to 64 of [A-Za-z0-9_-], beginning with a letter or digit"
+        )
     return name
 
 

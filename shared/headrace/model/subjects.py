@@ -140,7 +140,7 @@ class Subjects:
         """
         tokens = self._tokens(subject, "push")[1:]
         if len(tokens) not in _PUSH_TOKENS:
-            raise UndecodableMessage(subject, "it names no webhook")
+            raise UndecodableMessage(subject, "it does not name a webhook")
         return self._key(subject, tokens[:_KEY_TOKENS]), tokens[_KEY_TOKENS]
 
     def _tokens(self, subject: str, *kinds: str) -> list[str]:
@@ -148,7 +148,7 @@ class Subjects:
         for kind in kinds:
             if subject.startswith(start := f"{self.prefix}.{kind}."):
                 return subject.removeprefix(start).split(".")
-        raise UndecodableMessage(subject, f"is no subject of {' or '.join(kinds)}")
+        raise UndecodableMessage(subject, f"it is not a {' or '.join(kinds)} subject")
 
     @staticmethod
     def _key(subject: str, tokens: list[str]) -> TaskKey:

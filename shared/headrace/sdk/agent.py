@@ -231,7 +231,7 @@ class Agents:
             Misdeclared: Another agent has this name.
         """
         if self._by_name.setdefault(added.name, added) is not added:
-            raise Misdeclared(f"two agents are called {added.name!r}")
+            raise Misdeclared(f"two agents are named {added.name!r}; names must be unique")
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self._by_name.values())
@@ -243,13 +243,15 @@ class Agents:
 def _check(declared: Agent) -> None:
     unknown = declared.card.capabilities.keys() - CATEGORIES
     if unknown:
-        raise Misdeclared(f"AG-UI knows no capabilities {sorted(unknown)}")
+        raise Misdeclared(f"unknown capabilities {sorted(unknown)}; AG-UI has {sorted(CATEGORIES)}")
     try:
         check_agent_name(declared.name)
     except InvalidName as error:
         raise Misdeclared(str(error)) from None
     if not (declared.streams or inspect.iscoroutinefunction(declared.function)):
-        raise Misdeclared(f"the function of agent {declared.name!r} must be async")
+        raise Misdeclared(
+            f"the function of agent {declared.name!r} must be declared with async def"
+        )
     if declared.concurrency is not None and declared.concurrency < 1:
         raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
     start_within = declared.card.start_within

@@ -67,16 +67,16 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
         schema = _without_titles(model.model_json_schema())
     except (NameError, TypeError, ValueError, PydanticUserError) as error:
-        raise Misdeclared(f"the tool {name!r} can't be described: {error}") from error
+        raise Misdeclared(f"no JSON schema can be made for tool {name!r}: {error}") from error
     return Signature(_summary(documented), model, schema, contexts[0] if contexts else None)
 
 
 def _checked(parameter: inspect.Parameter, hints: Json, function: str) -> inspect.Parameter:
     by_name = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
     if parameter.kind not in by_name:
-        raise Misdeclared(f"{function}: {parameter.name} must be a parameter given by name")
+        raise Misdeclared(f"{function}: parameter {parameter.name} must accept a keyword argument")
     if parameter.name not in hints:
-        raise Misdeclared(f"{function}: {parameter.name} needs an annotation")
+        raise Misdeclared(f"{function}: parameter {parameter.name} needs a type annotation")
     return parameter
 
 

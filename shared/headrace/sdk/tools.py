@@ -97,7 +97,7 @@ class FunctionTool:
         except ValidationError as error:
             return Answer(error=_complaints(error))
         except TimeoutError:
-            return Answer(error=f"{self.name} did not answer in time")
+            return Answer(error=f"{self.name} timed out")
         except Retryable:
             raise
         except Exception as error:  # noqa: BLE001  # reported to the model as an error id
@@ -171,7 +171,7 @@ def as_tools(
         elif callable(each):
             tools.append(tool(each))
         else:
-            raise Misdeclared(f"{type(each).__name__} is no tool")
+            raise Misdeclared(f"{type(each).__name__} is not a tool; use a function or Tool")
     by_name(tools)
     return tools, sources
 
@@ -185,14 +185,14 @@ def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for each in tools:
         if found.setdefault(each.name, each) is not each:
-            raise Misdeclared(f"two tools are called {each.name!r}")
+            raise Misdeclared(f"two tools are named {each.name!r}; names must be unique")
     return found
 
 
 def failed(ctx: RunContext, name: str, error: Exception) -> str:
     """Log a tool's exception and return an error message with an id instead of details."""
     error_id = secrets.token_hex(4)
-    ctx.log.error("error %s: the tool %s failed", error_id, name, exc_info=error)
+    ctx.log.error("error %s: tool %s failed", error_id, name, exc_info=error)
     return f"{name} failed (error {error_id})"
 
 
@@ -205,7 +205,7 @@ def _json(returned: Any) -> Any:  # noqa: ANN401  # any JSON
     try:
         return to_jsonable_python(returned)
     except PydanticSerializationError as error:
-        raise TypeError(f"a tool must return what can be JSON: {error}") from error
+        raise TypeError(f"a tool must return JSON-serializable data: {error}") from error
 
 
 def _complaints(error: ValidationError) -> str:

@@ -150,7 +150,7 @@ class Letters:
                 self._bus, lambda: get_message(self._bus, self._stream, {"seq": number})
             )
         if message is None:
-            raise LetterUnknown(f"there is no dead letter {number}")
+            raise LetterUnknown(f"dead letter {number} does not exist")
         return self._read(message["seq"], message["subject"], b64decode(message.get("data") or ""))
 
     async def drop(self, number: int) -> None:
@@ -165,7 +165,7 @@ class Letters:
                 self._bus, lambda: delete_message(self._bus, self._stream, number)
             )
         if not was_there:
-            raise LetterUnknown(f"there is no dead letter {number}")
+            raise LetterUnknown(f"dead letter {number} does not exist")
 
     @contextmanager
     def _saying_that_there_is_no_stream(self) -> Iterator[None]:
@@ -174,7 +174,9 @@ class Letters:
         except Refused as refused:
             if refused.number != ErrorCode.STREAM_NOT_FOUND:
                 raise
-            missing = f"no Headrace uses this NATS: there is no stream {self._stream}"
+            missing = (
+                f"stream {self._stream} does not exist: no Headrace fleet has used this NATS server"
+            )
             raise BusUnavailable(missing) from refused
 
     def _from_message(self, msg: Msg) -> Letter:
@@ -186,7 +188,7 @@ class Letters:
         try:
             content = DeadLetter.decode(subject, data)
         except UndecodableMessage as error:
-            content = DeadLetter(reason=f"no dead letter: {error.reason}", subject="", at="")
+            content = DeadLetter(reason=f"not a dead letter: {error.reason}", subject="", at="")
             return Letter(number, tenant, agent, "other", content)
         return Letter(number, tenant, agent, _kind(content, self._bus.subjects.prefix), content)
 
@@ -286,13 +288,13 @@ async def _retry_run(bus: Bus, letter: Letter) -> Retried:
     if last is None or last.stamp.log != request.log:
         raise NotRetryable(f"the log of task {key.task} is gone")
     if last.stamp.run > run:
-        raise NotRetryable(f"task {key.task} has continued with another input since")
+        raise NotRetryable(f"task {key.task} has since continued with another input")
     if not last.ends_run:
         await RunRequests(bus).publish(key, run, without_input(request), priority)
-        return Retried(key.task, "it has not failed; workers are asked again")
+        return Retried(key.task, "the task has not failed; its run is requested again")
     if last.stamp.state != FAILED:
         state = last.stamp.state.removeprefix("TASK_STATE_")
-        raise NotRetryable(f"task {key.task} is {state} since")
+        raise NotRetryable(f"task {key.task} is no longer FAILED but {state}")
     return await _begin_anew(bus, await _read(bus, key, run, request, last), priority)
 
 
@@ -311,7 +313,7 @@ async def _read(bus: Bus, key: TaskKey, run: int, request: RunRequest, last: Ent
     task = fold.task()
     said = [*task.get("history", []), *([m] if (m := task["status"].get("message")) else [])]
     if not said:
-        raise NotRetryable(f"the input of task {key.task} holds no message")
+        raise NotRetryable(f"the input of task {key.task} contains no message")
     metadata = {**task["metadata"], **metadata}
     return _Failed(
         key, run, request, said, {k: v for k, v in metadata.items() if k not in _PASSING}
@@ -345,7 +347,7 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
     except Fenced:
         return await _was_retried(bus, key, request, priority)
     await RunRequests(bus).publish(key, 1, again.run_request(appended), priority)
-    return Retried(key.task, f"runs again as task {key.task}")
+    return Retried(key.task, f"retried as task {key.task}")
 
 
 async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: str) -> Retried:
@@ -353,7 +355,7 @@ async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: st
     if last is not None and last.stamp.run == 1 and not last.ends_run:
         again = without_input(request.model_copy(update={"log": last.stamp.log}))
         await RunRequests(bus).publish(key, 1, again, priority)
-    return Retried(key.task, f"was retried before, as task {key.task}")
+    return Retried(key.task, f"already retried as task {key.task}")
 
 
 async def _send_again(

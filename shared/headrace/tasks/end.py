@@ -46,7 +46,7 @@ async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str, own
     try:
         await _ask(bus, key, last, context, owner)
     except BusUnavailable as trouble:
-        _log.warning("task %s: its agent can't clean up: %s", key.task, trouble)
+        _log.warning("task %s: could not request the agent's clean-up: %s", key.task, trouble)
 
 
 async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
@@ -64,9 +64,9 @@ async def _cleans_up(bus: Bus, agent: str) -> bool:
         return False
 
 
-QUEUE_FULL = "Rejected: no more runs can wait now; try again later"
+QUEUE_FULL = "Rejected: the queue is full; try again later"
 
-TOO_LATE = "Rejected: no worker started it in time"
+TOO_LATE = "Rejected: no worker started the task in time"
 
 
 def is_unbegun(last: Entry, run: int) -> bool:
@@ -134,7 +134,7 @@ async def end_task(
         except Fenced:
             continue
         return None
-    raise BusUnavailable(f"the holder of task {key.task} keeps appending; try again")
+    raise BusUnavailable(f"the worker of task {key.task} keeps appending; try again")
 
 
 async def end_behind(  # noqa: PLR0917 - what such an event says, and where

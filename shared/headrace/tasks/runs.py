@@ -60,7 +60,7 @@ async def _have_made(bus: Bus, queue: RunQueue, timeout: float) -> None:
 def no_right_to(consumer: str) -> str:
     """Return the error message for a queue that this process's NATS account may not use."""
     return (
-        f"NATS gives this worker no right to the queue {consumer}: add its agent, or its tenant, "
+        f"NATS does not permit this worker to use the queue {consumer}: add its agent or tenant "
         "to the worker's group (headrace nats-permissions)"
     )
 
@@ -70,7 +70,7 @@ async def _ask_for(bus: Bus, queue: RunQueue) -> None:
     try:
         await StateClient(bus).open_queue(wanted)
     except StateUnavailable as trouble:
-        raise BusUnavailable(f"the queue {queue.consumer}: {trouble}") from trouble
+        raise BusUnavailable(f"queue {queue.consumer}: {trouble}") from trouble
 
 
 async def make_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
@@ -104,7 +104,7 @@ class RunQueues:
         try:
             await until_answered(self._bus, lambda: ensure_queue(self._bus, queue))
         except StreamsDiffer as trouble:
-            raise BusUnavailable(f"the queue {queue.consumer}: {trouble}") from trouble
+            raise BusUnavailable(f"queue {queue.consumer}: {trouble}") from trouble
         self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
         self._known[queue] = now
         await self._bus.publish(self._bus.subjects.queue(queue.agent), b"")

@@ -35,7 +35,7 @@ _MEGABYTE = 1_000_000
 
 @pytest.fixture
 async def gateway(fleet: Fleet, tmp_path: Path) -> AsyncIterator[OwnGateway]:
-    """A gateway that soon gives up on who takes nothing."""
+    """A gateway that soon gives up on a client that stops reading."""
     gateway = OwnGateway(tmp_path, fleet.nats_url, stall_timeout=_STALL)
     await asyncio.to_thread(gateway.start)
     yield gateway
@@ -153,7 +153,7 @@ async def test_a_client_that_takes_nothing_is_disconnected_and_may_come_back(
 
 async def gave_up(gateway: OwnGateway) -> bool:
     """Tell whether it has hung up: it says why first, and waits for a while that this is taken."""
-    if "the client takes nothing" not in gateway.log.read_text():
+    if "the client stopped reading" not in gateway.log.read_text():
         return False
     _, page = await asyncio.to_thread(get, gateway.url.removeprefix("http://"), "/metrics")
     return b"\nheadrace_open_streams 0.0\n" in page

@@ -150,7 +150,7 @@ NO_MESSAGES: dict[str, Any] = {
     "a part of two kinds": {"parts": [{"text": "x", "url": "y"}]},
     "a text that is none": {"parts": [{"text": 7}]},
     "bytes": {"parts": [{"raw": b"x"}]},
-    "raw that is no base64": {"parts": [{"raw": "?" * 200_000}]},
+    "raw must be base64": {"parts": [{"raw": "?" * 200_000}]},
     "half a character": {"parts": [{"text": "\ud800"}]},
     "an object": {"parts": [{"data": object()}]},
     "metadata that is none": {"parts": [{"text": "x"}], "metadata": 7},
@@ -203,7 +203,7 @@ async def test_task_state_refuses_what_workers_in_other_languages_may_send(
 
     async with working(weigher, asking):
         await (await desk.start("asking")).ended()
-    assert refused == ["parts[0] has a text that is no string"]
+    assert refused == ["parts[0] text must be a string"]
 
 
 async def test_one_run_asks_for_so_many_tasks(desk: Desk, working: Working) -> None:

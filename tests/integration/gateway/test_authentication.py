@@ -155,7 +155,7 @@ async def test_a_token_that_is_taken_out_is_refused_at_once_also_on_an_open_sock
     guarded: str, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def complained() -> bool:
-        return "credentials not reloaded" in caplog.text
+        return "could not reload the credentials" in caplog.text
 
     runs = f"ws{guarded.removeprefix('http')}/v1/agents/assistant/ag-ui/ws"
     async with (

@@ -264,7 +264,7 @@ async def test_a_queue_that_is_full_all_the_same_rejects_the_task_in_its_log(
     finally:
         await bus.js.update_stream(config)
     assert task["status"]["state"] == "TASK_STATE_REJECTED"
-    assert "no more runs can wait now" in task["status"]["message"]["parts"][0]["text"]
+    assert "the queue is full" in task["status"]["message"]["parts"][0]["text"]
 
 
 async def metadata_of(talk: Talk, params: Json) -> Json:

@@ -48,7 +48,7 @@ async def test_a_new_task_is_refused_with_retry_after(json_talk: Talk, full: Fil
     await full.fill()
     refusal = await json_talk.refused("SendMessage", message("hello"))
     assert refusal.status == 503
-    assert "takes nothing more" in refusal.text
+    assert "is full" in refusal.text
     assert refusal.headers["Retry-After"]
 
 
@@ -66,6 +66,6 @@ async def test_who_waits_for_a_task_that_was_just_taken_in_is_told(
     await full.fill()
     answer = await asyncio.wait_for(sending, 60)
     assert answer.status_code == 503
-    assert "takes nothing more" in answer.text
+    assert "is full" in answer.text
     assert fleet.runs[0].key.task in answer.text
     assert "Retry-After" not in answer.headers

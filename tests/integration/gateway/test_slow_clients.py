@@ -1,4 +1,4 @@
-"""A client that takes nothing costs the same in every protocol: memory, time, and what it is told.
+"""A client that stops reading costs the same in every protocol: memory, time, and what it is told.
 
 For each protocol a few clients ask for a task and read nothing; then the task says a lot. What they
 cost goes into the report (`pytest -rP`); what they may cost at most is asserted.
@@ -37,11 +37,11 @@ from tests.support.servers import ports
 
 CLIENTS = 4
 STALL = 2.0
-"""Seconds in which a client that takes nothing is not yet cut off."""
+"""Seconds in which a client that stops reading is not yet cut off."""
 CHUNKS, CHUNK = 150, 100_000
 MOST_HELD = 2_000_000
 """Bytes for each client, of the 15 MB that there are."""
-TOLD = "the client takes nothing"
+TOLD = "the client stopped reading"
 _SMALL = [("grpc.http2.lookahead_bytes", 65_536), ("grpc.http2.bdp_probe", 0)]
 
 

@@ -346,7 +346,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
         for _ in range(300):
             await run.chunk("x" * 100_000)
 
-        await until(has_a_place, "the one that takes nothing gave its places back")
+        await until(has_a_place, "the one that stopped reading gave its places back")
         run.go_on.set()
         assert generations(await taking.events(1)) == list(range(2, 306))
         stalled.transport.abort()
@@ -367,9 +367,9 @@ async def test_a_client_that_reads_again_learns_that_it_took_nothing_for_too_lon
         socket.connection.transport.pause_reading()
         for _ in range(100):
             await run.chunk("x" * 100_000)
-        await until(lambda: _is("takes nothing" in caplog.text), "the gateway gives it up")
+        await until(lambda: _is("stopped reading" in caplog.text), "the gateway gives it up")
         socket.connection.transport.resume_reading()
-        assert await socket.closed() == (1013, "the client takes nothing")
+        assert await socket.closed() == (1013, "the client stopped reading")
 
 
 async def test_a_client_that_goes_amid_many_streams_is_no_incident(

@@ -279,7 +279,7 @@ async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_liv
     last = await last_entry(hasty.bus, late.key)
     assert last is not None
     status = last.events[-1]["statusUpdate"]["status"]
-    assert "no worker started it in time" in status["message"]["parts"][0]["text"]
+    assert "no worker started the task in time" in status["message"]["parts"][0]["text"]
 
     async def only_the_other_waits() -> bool:
         subjects = [subject for subject, _ in await runs(hasty)]

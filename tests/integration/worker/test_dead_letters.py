@@ -166,7 +166,7 @@ async def test_a_run_is_retried_once_however_often_it_is_asked_for(
         await again(desk, task, name).ended()
         late = await retry(desk.bus, letter)
     assert late.task == name
-    assert late.said == f"was retried before, as task {name}"
+    assert late.said == f"already retried as task {name}"
     assert len(service.heard) == 1
 
 
@@ -246,7 +246,7 @@ async def test_a_run_that_has_not_failed_is_asked_for_again_and_no_second_task_i
     service.works = True
     async with working(service.needed_by()):
         said = await terminal.run("dead", "retry", "1")
-        assert said.out == "1: it has not failed; workers are asked again\n"
+        assert said.out == "1: the task has not failed; its run is requested again\n"
         assert (await task.ended())[-1].stamp.state == COMPLETED
 
 
@@ -343,7 +343,7 @@ async def test_one_letter_that_is_missing_does_not_keep_the_others_from_their_tu
         await stored(desk, f"reason {number}", "x.event.y", b"", None)
     said = await terminal.run("dead", "drop", "99", "2", "--yes")
     assert (said.code, said.out) == (1, "2: dropped\n")
-    assert said.err == "99: there is no dead letter 99\n"
+    assert said.err == "99: dead letter 99 does not exist\n"
 
 
 async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
@@ -382,6 +382,8 @@ async def test_a_nats_without_headrace_is_told_and_left_as_it_is(
     stranger = Terminal(nats_server.url, {"prefix": "none", "stream_prefix": "none-"})
     said = await stranger.run("dead", "list")
     assert said.code == 1
-    assert "no Headrace uses this NATS: there is no stream none-DEAD" in said.err
+    assert (
+        "stream none-DEAD does not exist: no Headrace fleet has used this NATS server" in said.err
+    )
     infos = await desk.bus.js.streams_info()
     assert not [info for info in infos if (info.config.name or "").startswith("none-")]

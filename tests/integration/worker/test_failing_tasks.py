@@ -131,7 +131,7 @@ async def test_several_operators_fail_a_task_once(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("task", "rule"),
     [
-        ("0-00000000000000000000000000000000", "there is no task 0-0000"),
+        ("0-00000000000000000000000000000000", "task 0-0000"),
         ("nonsense", "task 'nonsense' is not a task id"),
         ("9999-00000000000000000000000000000000", "stream"),
     ],

@@ -33,5 +33,5 @@ async def test_a_run_past_its_start_deadline_is_rejected_and_one_in_time_is_done
     assert end.stamp.state == REJECTED
     assert end.stamp.attempt == 0
     [notice] = end.events[-1]["statusUpdate"]["status"]["message"]["parts"]
-    assert "no worker started it in time" in notice["text"]
+    assert "no worker started the task in time" in notice["text"]
     assert sorted(called) == ["in time", "unclear"]

@@ -1,4 +1,4 @@
-"""Telling a client that reads slowly from one that takes nothing."""
+"""Telling a client that reads slowly from one that stopped reading."""
 
 from headrace_gateway.server.slow_client import Backlog, SlowClient
 

@@ -46,5 +46,5 @@ def test_anything_else_is_a_loss(entries: list[Entry]) -> None:
 
 
 def test_a_hole_behind_the_first_is_a_loss_wherever_one_begins() -> None:
-    with pytest.raises(LogLost, match=r"generation 20 .* is gone: 22 comes next"):
+    with pytest.raises(LogLost, match=r"generation 20 .* is gone: the next entry begins with 22"):
         check([entry(17, 3), entry(22)], after=99)

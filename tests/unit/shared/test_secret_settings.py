@@ -68,7 +68,10 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
             "HEADRACE_NATS_NKEY and credentials in HEADRACE_NATS_URL are set",
         ),
         ({"nats_url": f"nats://ann:{SECRET}@host"}, "HEADRACE_NATS_URL: not comma-separated"),
-        ({"nats_url": "nats://a:1@one,nats://b:2@two"}, "HEADRACE_NATS_URL: different credentials"),
+        (
+            {"nats_url": "nats://a:1@one,nats://b:2@two"},
+            "HEADRACE_NATS_URL: its URLs have different credentials",
+        ),
         # A comma in a password: the first part looks like a port.
         ({"nats_url": "nats://ann:123,s3cret@host"}, "HEADRACE_NATS_URL: not comma-separated"),
         ({"nats_url": "nats://host:99999999"}, "HEADRACE_NATS_URL: not comma-separated"),

@@ -105,7 +105,7 @@ class Cluster:
 async def test_a_stream_that_another_service_has_just_made_is_waited_for() -> None:
     cluster = Cluster("PUSHES")
     js = cast("JetStreamContext", cluster)
-    with pytest.raises(BusUnavailable, match="PUSHES can't be looked at yet"):
+    with pytest.raises(BusUnavailable, match="PUSHES can't be checked yet"):
         await ensure_streams(js, BusSettings())
     assert cluster.made == ["PUSHES"]
     cluster.hidden = ""

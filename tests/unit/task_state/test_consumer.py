@@ -218,5 +218,5 @@ def test_both_forms_of_reply_subjects_are_read() -> None:
         assert (arrival.sequence, arrival.number, arrival.time) == (20, 3, 17)
     arrival = read_arrival(message("$JS.ACK._.hash.EVENTS.name.1.20.3.17.0.random"))
     assert (arrival.sequence, arrival.number, arrival.time) == (20, 3, 17)
-    with pytest.raises(ValueError, match="no reply subject"):
+    with pytest.raises(ValueError, match="not a consumer's reply subject"):
         read_arrival(message("$JS.ACK.x"))

@@ -85,7 +85,7 @@ def _decorated(function: object, **how: object) -> Callable[[], Agent]:
 @pytest.mark.parametrize(
     ("declare", "words"),
     [
-        (_decorated(_plain, name="plain"), "must be async"),
+        (_decorated(_plain, name="plain"), "must be declared with async def"),
         (_decorated(my_function, name="no spaces"), "no spaces"),
         (_decorated(my_function, concurrency=0), "at least 1"),
         (_decorated(my_function, icon_url="javascript:alert(1)"), "icon_url of agent"),

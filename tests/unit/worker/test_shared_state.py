@@ -43,7 +43,7 @@ def test_a_patch_of_which_a_part_does_not_fit_changes_nothing_and_the_state_is_t
             "data": {"n": 1},
         }
     assert state.now == {"n": 1}
-    assert "there is no 'missing'" in caplog.text
+    assert "'missing' does not exist" in caplog.text
 
 
 def test_what_the_agent_does_to_its_own_objects_changes_no_state() -> None:

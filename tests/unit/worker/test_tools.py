@@ -96,10 +96,10 @@ def opaque(a: Opaque) -> None:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (no_annotation, "a needs an annotation"),
-        (any_number, "a must be a parameter given by name"),
-        (no_schema, "'no_schema' can't be described"),
-        (opaque, "'opaque' can't be described"),
+        (no_annotation, "a needs a type annotation"),
+        (any_number, "parameter a must accept a keyword argument"),
+        (no_schema, "for tool 'no_schema'"),
+        (opaque, "for tool 'opaque'"),
     ],
 )
 def test_a_function_without_a_schema_is_refused(function: object, why: str) -> None:
@@ -108,5 +108,5 @@ def test_a_function_without_a_schema_is_refused(function: object, why: str) -> N
 
 
 def test_what_is_no_tool_is_refused() -> None:
-    with pytest.raises(Misdeclared, match="int is no tool"):
+    with pytest.raises(Misdeclared, match="int is not a tool"):
         as_tools([3])  # type: ignore[list-item]  # what is refused

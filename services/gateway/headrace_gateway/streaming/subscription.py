@@ -28,7 +28,7 @@ _UNSEEN = 64 * 1024
 LAST_WORDS = {Cause.STALLED: 5.0, Cause.STOPPING: 1.0}
 """Seconds that a client has to receive why its stream ends; other causes use the stall timeout."""
 
-TAKES_NOTHING = "the client takes nothing"
+TAKES_NOTHING = "the client stopped reading"
 
 
 class Transport(Protocol):

@@ -14,7 +14,7 @@ from headrace_gateway.streaming.subscription import Subscription, Subscriptions
 SILENCE = 5.0
 """Seconds without an event after which a full event stream counts as the cause."""
 
-TAKES_NO_MORE = "the log takes nothing more now"
+TAKES_NO_MORE = "the log is full"
 
 
 class Wait:

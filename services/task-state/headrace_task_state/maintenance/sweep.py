@@ -109,7 +109,7 @@ class Sweep:
         if start_by > now:
             await self._publish(key, task, task.get("priority", NORMAL))
         elif await reject_unbegun(self._bus, key, int(task["run"]), TOO_LATE):
-            _log.warning("task %s is rejected: no worker started it in time", key.task)
+            _log.warning("task %s is rejected: no worker started the task in time", key.task)
         due = now + min(now - submitted, round(LONGEST * 1000))
         return min(due, start_by) if start_by > now else due
 

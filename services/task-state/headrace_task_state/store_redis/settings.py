@@ -143,7 +143,7 @@ class RedisSettings(SecretSettings):
 
 
 _NO_URL = (
-    "not a URL of the form redis://host:6379/0; a password with special characters belongs into "
+    "not a URL of the form redis://host:6379/0; a password with special characters belongs in "
     "HEADRACE_REDIS_PASSWORD or HEADRACE_REDIS_PASSWORD_FILE"
 )
 

@@ -28,12 +28,12 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
             declared = await asyncio.to_thread(declared_in, path, environment)
             await worker.update(declared.agents)
         except Unusable as trouble:
-            _log.error("agents not reloaded, the old ones stay in use: %s", trouble)
+            _log.error("could not reload the agents; the old ones stay in use: %s", trouble)
         except BusUnavailable as trouble:
             _log.warning("agents will be updated when reconnected to NATS: %s", trouble)
             seen = ()
         except Exception as trouble:  # noqa: BLE001  # the next change must be seen too
-            _log.error("agents not reloaded, the old ones stay in use: %s", trouble)
+            _log.error("could not reload the agents; the old ones stay in use: %s", trouble)
         else:
             declared.warn(_log)
             names = ", ".join(agent.name for agent in declared.agents)

@@ -181,7 +181,9 @@ class Callers:
             try:
                 self._take(path)
             except CredentialsUnreadable as trouble:
-                _log.error("credentials not reloaded, the old ones stay in use: %s", trouble)
+                _log.error(
+                    "could not reload the credentials; the old ones stay in use: %s", trouble
+                )
             else:
                 _log.info("credentials reloaded: %d", len(self._by_digest))
 
