@@ -28,9 +28,11 @@ from headrace.model.task import TaskKey
 from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
 from headrace_worker.appender import Appender, Authorship
-from headrace_worker.attempt import drive
+from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
-from headrace_worker.encoder import Encoder, Endings, RunIds
+from headrace_worker.encoder import Encoder
+from headrace_worker.endings import Endings
+from headrace_worker.execution import drive
 from headrace_worker.usage import UsageTotals
 from tests.support.desk import Desk, eventually, fresh_names, open_desk
 from tests.support.servers import NatsProcess

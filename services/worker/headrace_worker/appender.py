@@ -20,7 +20,7 @@ from headrace.model import events
 from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft, Json
-from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, SUBMITTED, WORKING
+from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 
 _ENDING = RUN_ENDED | {ANSWERED}
@@ -222,7 +222,7 @@ class Appender:
             max_events: Pending events from which the agent must wait.
             max_bytes: Pending bytes from which the agent must wait.
         """
-        self._writer, self._authorship, self._lost = writer, authorship, lost
+        self._writer, self.authorship, self._lost = writer, authorship, lost
         self._overtaken = overtaken
         self._max_events, self._max_bytes = max_events, max_bytes
         self._capacity = writer.capacity
@@ -237,8 +237,13 @@ class Appender:
         self._sender: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.spoke = self._loop.time()
+        self.last_append = self._loop.time()
         """When the last append ended; loop time in seconds."""
+
+    @property
+    def key(self) -> TaskKey:
+        """The task whose log it writes."""
+        return self._writer.key
 
     @property
     def sequence(self) -> int:
@@ -353,7 +358,7 @@ class Appender:
 
         def made() -> Made:
             run = self._writer.generation + 1
-            stamp = replace(self._authorship, run=run, attempt=0).stamp(run, SUBMITTED)
+            stamp = replace(self.authorship, run=run, attempt=0).stamp(run, SUBMITTED)
             return [following()], stamp
 
         return await self._store(made)
@@ -491,7 +496,7 @@ class Appender:
         return batch.drafts, self._stamp(state, batch.checkpoint)
 
     def _stamp(self, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
-        return self._authorship.stamp(self._writer.generation + 1, state, checkpoint)
+        return self.authorship.stamp(self._writer.generation + 1, state, checkpoint)
 
     async def _store(self, made: Callable[[], Made]) -> int:
         """Append what `made` returns, if it has events, and return its first generation.
@@ -510,7 +515,7 @@ class Appender:
                     raise
                 drafts, stamp = made()
             else:
-                self.spoke = self._loop.time()
+                self.last_append = self._loop.time()
                 break
         return stamp.generation
 
@@ -533,7 +538,7 @@ class Appender:
         events = enumerate(entry.parsed(), entry.generation)
         queued = [Queued.read(event, generation) for generation, event in events]
         found = [each for each in queued if each is not None]
-        if not self._authorship.holds_after(entry) or len(found) < len(queued):
+        if not self.authorship.holds_after(entry) or len(found) < len(queued):
             return False
         self._writer.go_behind(entry)
         self.offered += len(found)

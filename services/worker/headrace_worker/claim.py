@@ -44,7 +44,7 @@ from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unbegun
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.appender import Authorship
-from headrace_worker.encoder import RunIds
+from headrace_worker.blocks import RunIds
 from headrace_worker.recovery import Recovered, recover, why_handed_back
 
 
@@ -139,8 +139,6 @@ async def _send(
     await write_letter(bus, letter, name)
 
 
-_LEAST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-
 _PART = 0.05
 """Pause before the next check, as a fraction of the time that the run has waited."""
 
@@ -160,10 +158,11 @@ async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: Recovered) -> str 
     return None
 
 
-def pause_before(since: datetime) -> float:
+def pause_before(since: datetime, limits: tuple[float, float]) -> float:
     """Return the seconds until the next check of a run that has waited since `since`."""
     waited = (datetime.now(UTC) - since).total_seconds()
-    return min(max(_PART * waited, _LEAST_PAUSE), _LONGEST_PAUSE)
+    least, greatest = limits
+    return min(max(_PART * waited, least), greatest)
 
 
 def _is_id(task: object) -> bool:

@@ -18,10 +18,9 @@ from headrace.model.errors import BusUnavailable, LogFull, StateUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import DropFile
 from headrace.model.task import TaskKey
-from headrace.sdk.emit import Emission, File
+from headrace.sdk.emit import Emission, File, check_texts
 from headrace.sdk.relayed import Artifact
 from headrace.state_client import StateClient
-from headrace_worker.encoder import check_texts
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,7 @@ from headrace.model.task import CANCELED, TaskKey
 from headrace_worker.appender import Queued
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.known_children import KnownChildren
-from headrace_worker.encoder import usage_of
-from headrace_worker.usage import UsageTotals
+from headrace_worker.usage import UsageTotals, usage_of
 
 
 async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | None:

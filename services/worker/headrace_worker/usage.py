@@ -1,9 +1,38 @@
-"""Token usage and duration of a run, for its last status; includes earlier attempts."""
+"""Token usage: its JSON form, and the totals of a run, which include earlier attempts."""
 
 import time
+from typing import Any
 
 from headrace.model.events import Json
 from headrace.sdk.signals import Usage
+
+_LABELS = {"provider": "provider", "model": "model"}
+
+_COUNTS = {
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "total_tokens": "totalTokens",
+    "reasoning_tokens": "reasoningTokens",
+    "cached_input_tokens": "cachedInputTokens",
+    "cache_write_input_tokens": "cacheWriteInputTokens",
+}
+"""AG-UI's names for the counts in `Usage`, by field."""
+
+
+def usage_of(told: Any) -> Usage:  # noqa: ANN401  # any JSON
+    """Parse AG-UI's TokenUsage; missing or malformed fields are ignored."""
+    held = told if isinstance(told, dict) else {}
+    said: dict[str, Any] = {key: str(held.get(name) or "") for key, name in _LABELS.items()}
+    for key, name in _COUNTS.items():
+        if isinstance(count := held.get(name), int):
+            said[key] = count
+    return Usage(**said)
+
+
+def usage_json(said: Usage) -> Json:
+    """Return `said` as AG-UI's TokenUsage."""
+    told = {name: getattr(said, key) for key, name in {**_LABELS, **_COUNTS}.items()}
+    return {name: value for name, value in told.items() if value}
 
 
 class UsageTotals:

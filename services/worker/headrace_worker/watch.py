@@ -7,7 +7,6 @@ runs therefore cost nothing here.
 
 import asyncio
 import logging
-from typing import Protocol
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -17,7 +16,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.entry import parse_stamp
 from headrace.model.errors import UndecodableMessage
-from headrace.model.task import TaskKey
+from headrace_worker.appender import Appender
 
 _log = logging.getLogger(__name__)
 
@@ -30,46 +29,23 @@ _STALL = 2.0
 checked."""
 
 
-class WatchedRun(Protocol):
-    """A run, as the watch needs it."""
-
-    key: TaskKey
-    writer: str
-    """Writer id of the attempt."""
-
-    @property
-    def spoke(self) -> float:
-        """When its last append ended; loop time in seconds."""
-
-    @property
-    def sequence(self) -> int:
-        """Stream sequence of its last entry."""
-
-    @property
-    def appending(self) -> bool:
-        """Whether an append is in flight; its result shows whether the log was taken over."""
-
-    def look(self) -> None:
-        """Check the log for entries of other writers."""
-
-
 class Watch:
     """Watch on the runs of one worker."""
 
     def __init__(self, bus: Bus, rule: TailRule) -> None:
         """Start without runs."""
         self._bus, self._rule = bus, rule
-        self._watchers: dict[WatchedRun, _Watcher] = {}
+        self._watchers: dict[Appender, _Watcher] = {}
         self._loop = asyncio.get_running_loop()
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def add(self, run: WatchedRun) -> None:
-        """Watch a run that holds its task."""
-        self._watchers[run] = _Watcher(self._bus, self._rule, run)
+    def add(self, appender: Appender) -> None:
+        """Watch the log that `appender` writes."""
+        self._watchers[appender] = _Watcher(self._bus, self._rule, appender)
 
-    def remove(self, run: WatchedRun) -> None:
-        """Stop watching a run."""
-        watcher = self._watchers.pop(run, None)
+    def remove(self, appender: Appender) -> None:
+        """Stop watching its log."""
+        watcher = self._watchers.pop(appender, None)
         if watcher is not None and watcher.engaged:
             task = self._loop.create_task(watcher.disengage())
             self._leaving.add(task)
@@ -93,13 +69,13 @@ class Watch:
                 _log.info("watching logs: %s", trouble)
 
     async def _tick(self, now: float, *, stalled: bool) -> None:
-        for run, watcher in list(self._watchers.items()):
-            is_silent = stalled or now - run.spoke > SILENCE
+        for appender, watcher in list(self._watchers.items()):
+            is_silent = stalled or now - appender.last_append > SILENCE
             if is_silent and not watcher.engaged:
                 await watcher.engage()
             elif watcher.engaged and not is_silent:
                 await watcher.disengage()
-            if run not in self._watchers:
+            if appender not in self._watchers:
                 # The run ended during the subscribe call.
                 await watcher.disengage()
 
@@ -107,10 +83,10 @@ class Watch:
 class _Watcher:
     """Follower of one run's log while its agent is silent."""
 
-    def __init__(self, bus: Bus, rule: TailRule, run: WatchedRun) -> None:
-        self.key = run.key
+    def __init__(self, bus: Bus, rule: TailRule, appender: Appender) -> None:
+        self.key = appender.key
         self.heard = 0.0
-        self._bus, self._rule, self._run = bus, rule, run
+        self._bus, self._rule, self._appender = bus, rule, appender
         self._subscription: Subscription | None = None
 
     @property
@@ -129,13 +105,13 @@ class _Watcher:
             await subscription.unsubscribe()
 
     def tail_is(self, sequence: int) -> None:
-        if sequence != self._run.sequence and not self._run.appending:
-            self._run.look()
+        if sequence != self._appender.sequence and not self._appender.appending:
+            self._appender.look()
 
     async def _on_live(self, msg: Msg) -> None:
         try:
             stamp = parse_stamp(msg.subject, msg.headers)
         except UndecodableMessage:
             return
-        if stamp.writer != self._run.writer:
-            self._run.look()
+        if stamp.writer != self._appender.authorship.writer:
+            self._appender.look()

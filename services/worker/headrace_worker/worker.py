@@ -20,11 +20,13 @@ from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
 from headrace_worker import claim
-from headrace_worker.attempt import Attempt, WorkerResources
+from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
+from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
 from headrace_worker.poll import Mending, Puller, QueueWatch
 from headrace_worker.settings import WorkerSettings
+from headrace_worker.timing import Timing
 from headrace_worker.watch import Watch
 
 _LEAVING = 2.0
@@ -99,8 +101,6 @@ class Registration:
 
 _log = logging.getLogger(__name__)
 
-_LAST_MOMENTS = 1.0
-
 _FAREWELL = 0.5
 
 _HEALTH_CHECK = 0.5
@@ -111,7 +111,9 @@ _MENDING = 1.0
 class Worker:
     """A worker instance, created and used on one event loop."""
 
-    def __init__(self, settings: WorkerSettings, agents: Agents) -> None:
+    def __init__(
+        self, settings: WorkerSettings, agents: Agents, timing: Timing | None = None
+    ) -> None:
         """Prepare to serve `agents`."""
         self.id = f"worker-{secrets.token_hex(4)}"
         self._settings, self._agents = settings, agents
@@ -121,7 +123,7 @@ class Worker:
         self._rule = TailRule(self._bus)
         self._watch = Watch(self._bus, self._rule)
         self._resources = WorkerResources(
-            self.id, self._bus, self._leases, self._rule, self._watch, settings
+            self.id, self._bus, self._leases, self._rule, self._watch, settings, timing or Timing()
         )
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
         self._limit = ConcurrencyLimit(settings.concurrency)
@@ -267,7 +269,7 @@ class Worker:
             run.interrupt(Interrupt.HANDED_BACK)
         if self._working:
             _log.info("handing %d runs over to other workers", len(self._working))
-            await asyncio.wait(self._working, timeout=_LAST_MOMENTS)
+            await asyncio.wait(self._working, timeout=self._resources.timing.farewell)
 
     async def _beat(self) -> None:
         while True:

@@ -1,12 +1,13 @@
 """Output types of agents. A plain string is answer text, like `Text`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.model.events import Json
+from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Artifact, Outcome, Said
-from headrace.sdk.signals import Signal
+from headrace.sdk.signals import SIGNALS, Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +189,24 @@ ENDINGS = (Complete, InputRequired, Reject, Message, Outcome)
 
 FILES = frozenset({File, Artifact})
 """Output types that may contain a file. Large files go to the file store."""
+
+_TEXTS: dict[type, tuple[str, ...]] = {
+    kind: tuple(field.name for field in fields(kind) if field.type is str)
+    for kind in (*UTTERANCES, *SIGNALS, *ENDINGS)
+}
+"""Fields of each output type that must hold strings."""
+
+
+def check_texts(said: Utterance | Ending) -> None:
+    """Check that string fields hold strings; other types are checked when encoded as JSON.
+
+    Raises:
+        MalformedOutput: a field is not a string, or agents may not emit this type.
+    """
+    if type(said) not in _TEXTS:
+        raise MalformedOutput(f"{type(said).__name__} is not allowed as output of an agent")
+    for name in _TEXTS[type(said)]:
+        value = getattr(said, name)
+        if not isinstance(value, str):
+            kind = type(said).__name__
+            raise MalformedOutput(f"{kind}.{name} must be a string, not {type(value).__name__}")

@@ -11,6 +11,7 @@ from headrace import Agent, Agents
 from headrace.settings import BusSettings
 from headrace.tasks import cancel
 from headrace_worker.settings import WorkerSettings
+from headrace_worker.timing import Timing
 from headrace_worker.worker import Worker
 from tests.support.desk import Desk, fresh_names, open_desk
 from tests.support.servers import NatsProcess
@@ -45,9 +46,11 @@ def working(nats_server: NatsProcess, names: dict[str, str]) -> Working:
     """Returns how to serve some agents in this process for the length of a block."""
 
     @asynccontextmanager
-    async def serve(*agents: Agent, **settings: object) -> AsyncIterator[Worker]:
+    async def serve(
+        *agents: Agent, timing: Timing | None = None, **settings: object
+    ) -> AsyncIterator[Worker]:
         given = {"nats_url": nats_server.url, "drain_seconds": 0, **names, **settings}
-        worker = Worker(WorkerSettings.model_validate(given), Agents(agents))
+        worker = Worker(WorkerSettings.model_validate(given), Agents(agents), timing)
         await worker.start()
         try:
             yield worker

@@ -29,7 +29,7 @@ from headrace.model.entry import ANSWERED
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.agent import AgentFunction
-from headrace_worker import attempt
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 
@@ -271,11 +271,8 @@ async def terse(ctx: RunContext) -> Message:
     return Message("hi")
 
 
-async def test_a_bare_message_ends_the_log(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attempt, "BARE_WITHIN", 60.0)
-    async with working(terse):
+async def test_a_bare_message_ends_the_log(desk: Desk, working: Working) -> None:
+    async with working(terse, timing=Timing(bare_message=60.0)):
         task = await desk.start("terse", "0")
         *_, last = await task.ended()
     assert last.stamp.state == ANSWERED

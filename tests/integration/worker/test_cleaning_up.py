@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import pytest
-
 from headrace import Agent, Emission, EndedTask, InputRequired, Retryable, RunContext, agent
 from headrace.log import last_entry
 from headrace.model import events
@@ -14,7 +12,7 @@ from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.sdk.policy import Policy
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import fail_task
-from headrace_worker import attempt as cleaning_up
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, Task, eventually
@@ -141,11 +139,10 @@ async def begun_by_the_dead(desk: Desk) -> Task:
 
 
 async def test_a_clean_up_that_fails_is_tried_again_and_then_left(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, working: Working
 ) -> None:
-    monkeypatch.setattr(cleaning_up, "PAUSES", (0.0, 0.1))
     tidy = Tidy(failures=9)
-    async with working(tidy.agent()):
+    async with working(tidy.agent(), timing=Timing(cleanup_pauses=(0.0, 0.1))):
         task = await asks(desk)
         assert await cancel(task) == CANCELED
         await eventually(lambda: done_with(task))

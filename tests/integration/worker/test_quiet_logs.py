@@ -8,9 +8,9 @@ import pytest
 from headrace import RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED
-from headrace_worker import worker as worker_module
 from headrace_worker.attempt import Attempt
 from headrace_worker.heartbeats import Hold, WorkerLeases
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, eventually
 
@@ -20,7 +20,7 @@ async def test_what_a_fenced_agent_raises_is_no_error(
 ) -> None:
     caplog.set_level(logging.INFO)
     # It fails before its worker has noticed that it is fenced.
-    monkeypatch.setattr(Attempt, "lose", lambda _: None)
+    monkeypatch.setattr(Attempt, "interrupt", lambda *_: None)
 
     @agent()
     async def late(_: RunContext) -> None:
@@ -44,7 +44,6 @@ async def test_a_run_that_outlives_its_worker_is_left_for_later(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(worker_module, "_LAST_MOMENTS", 0.0)
 
     @agent()
     async def silent(_: RunContext) -> None:
@@ -57,7 +56,7 @@ async def test_a_run_that_outlives_its_worker_is_left_for_later(
         await let_go(leases, hold)
 
     monkeypatch.setattr(WorkerLeases, "let_go", late)
-    async with working(silent):
+    async with working(silent, timing=Timing(farewell=0.0)):
         task = await desk.start("silent")
         await task.held()
     goes_on.set()

@@ -12,6 +12,7 @@ from headrace.model.task import COMPLETED, TaskKey
 from headrace_worker import claim
 from headrace_worker.claim import whose_turn_it_is
 from headrace_worker.recovery import Recovered
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, eventually
 
@@ -28,8 +29,6 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
         return task
 
     monkeypatch.setattr(claim, "whose_turn_it_is", counted)
-    monkeypatch.setattr(claim, "_LEAST_PAUSE", 0.01)
-    monkeypatch.setattr(claim, "_LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(claim, "MOST_ATTEMPTS", 3)
 
     @agent()
@@ -38,7 +37,7 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
             await may_end.wait()
         yield ctx.prompt
 
-    async with working(clerk):
+    async with working(clerk, timing=Timing(turn_pauses=(0.01, 0.01))):
         first = await desk.start("clerk", "first")
         await first.held()
         second = await desk.start("clerk", "second", metadata={BEHIND: [first.key.task]})

@@ -9,6 +9,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Draft, Json
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace.sdk.emit import Utterance
+from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.conversation import (
     RESPONSE,
@@ -23,7 +24,7 @@ from headrace_worker.conversation import (
     turns_of_agui,
     turns_of_log,
 )
-from headrace_worker.encoder import Encoder, RunIds
+from headrace_worker.encoder import Encoder
 
 USER = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "What is it?"}]}
 CAPITAL = [{"text": "It is "}, {"text": "a cat."}]

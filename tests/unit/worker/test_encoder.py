@@ -13,7 +13,8 @@ from headrace.model import parts
 from headrace.model.events import Draft, Json
 from headrace.sdk.emit import Utterance
 from headrace.sdk.errors import MalformedOutput
-from headrace_worker.encoder import PIECE, Encoder, RunIds
+from headrace_worker.blocks import RunIds
+from headrace_worker.encoder import PIECE, Encoder
 
 type Said = str | Utterance
 

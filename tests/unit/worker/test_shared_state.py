@@ -8,7 +8,8 @@ import pytest
 from headrace import MalformedOutput, RunContext, State, StateDelta
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_worker.encoder import Encoder, RunIds
+from headrace_worker.blocks import RunIds
+from headrace_worker.encoder import Encoder
 from headrace_worker.shared_state import SharedState
 
 

@@ -23,7 +23,8 @@ from headrace import (
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.emit import Utterance
-from headrace_worker.encoder import Encoder, RunIds
+from headrace_worker.blocks import RunIds
+from headrace_worker.encoder import Encoder
 
 
 def said(*utterances: Utterance) -> list[Json]:

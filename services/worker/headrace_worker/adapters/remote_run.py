@@ -33,7 +33,7 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.earlier import asking_agent
-from headrace_worker.encoder import foreign, hinted
+from headrace_worker.relayed import foreign, hinted
 from headrace_worker.remembering import with_content
 
 REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"

@@ -28,9 +28,9 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.model.messages import Control
 from headrace_gateway.tasks.terms import check_parts
-from headrace_worker import attempt
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.outside_agents.examples import example
 from tests.integration.worker.outside_agents.reading import answer, folded, said, state, words
@@ -212,14 +212,13 @@ async def test_the_task_so_far_has_its_files_and_may_be_told_again(
 
 @pytest.mark.parametrize("bare", [True, False])
 async def test_a_message_is_the_answer_or_the_tasks_last_word(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, bare: bool
+    desk: Desk, working: Working, *, bare: bool
 ) -> None:
-    monkeypatch.setattr(attempt, "BARE_WITHIN", 60.0)
-
     async def say(_: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(new_text_message("hi", role=Role.ROLE_AGENT))
 
-    async with working(executor_agent(Scripted(say), name="short", bare_message=bare)):
+    short = executor_agent(Scripted(say), name="short", bare_message=bare)
+    async with working(short, timing=Timing(bare_message=60.0)):
         task = await desk.start("short", "x")
         last = (await task.events())[-1]
         done = await folded(task)

@@ -1,0 +1,249 @@
+"""Execution of an agent on a run that this worker holds: its parts, and the call of the agent."""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner
+from headrace.log import TailRule
+from headrace.model import events
+from headrace.model.delegation import Lineage
+from headrace.model.events import AGUI, Json
+from headrace.model.task import WORKING
+from headrace.sdk.agent import Agent
+from headrace.sdk.context import RunContext, runtime_of
+from headrace.sdk.emit import FILES
+from headrace.sdk.errors import AgentExited, Retryable, RunOver
+from headrace.sdk.interrupt import Interrupt
+from headrace_worker.appender import Appender
+from headrace_worker.blocks import RunIds
+from headrace_worker.claim import Assignment, Taken
+from headrace_worker.concurrency import Permit
+from headrace_worker.delegation.children import Children
+from headrace_worker.delegation.parent import Parent
+from headrace_worker.emitter import Emitter
+from headrace_worker.encoder import Encoder
+from headrace_worker.endings import Endings
+from headrace_worker.heartbeats import WorkerLeases
+from headrace_worker.inputs import Inputs
+from headrace_worker.offload import Offload, WorkerFiles
+from headrace_worker.recovery import Recovered
+from headrace_worker.runtime import AttemptLog, WorkerRuntime
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.shared_state import SharedState
+from headrace_worker.timing import Timing
+from headrace_worker.watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResources:
+    """Resources that all attempts of one worker share."""
+
+    worker: str
+    """Instance id of the worker, usable in NATS subjects."""
+    bus: Bus
+    leases: WorkerLeases
+    rule: TailRule
+    watch: Watch
+    settings: WorkerSettings
+    timing: Timing
+    abandoned: set[asyncio.Task[None]] = field(default_factory=set)
+    """Agents that did not stop in time, until they do."""
+
+
+class Interruptible(Protocol):
+    """The attempt that an execution belongs to."""
+
+    @property
+    def interrupted(self) -> Interrupt:
+        """Why the agent is being stopped."""
+
+    def interrupt(self, why: Interrupt) -> None:
+        """Stop the agent for the reason `why`, if it still runs."""
+
+
+class Execution:
+    """The parts of one attempt, made from the claimed run."""
+
+    def __init__(
+        self,
+        resources: WorkerResources,
+        agent: Agent,
+        assignment: Assignment,
+        taken: Taken,
+        *,
+        attempt: Interruptible,
+        permit: Permit,
+    ) -> None:
+        """Set up the execution of `agent`; `attempt` can stop it."""
+        key, request, settings = assignment.key, assignment.request, resources.settings
+        recovered = taken.recovered
+        self.policy = agent.policy
+        self.authorship = taken.authorship
+        self.key = key
+        self.recovered = recovered
+        self.timing = resources.timing
+        self.appender = Appender(
+            taken.writer,
+            taken.authorship,
+            lambda _: attempt.interrupt(Interrupt.LOST),
+            lambda *queued: self.inputs.overtaken(*queued),  # noqa: PLW0108  # made below
+            max_events=settings.emit_buffer_events,
+            max_bytes=settings.emit_buffer_bytes,
+        )
+        self.inputs = Inputs(
+            self.appender,
+            (key.task, request.context),
+            agent.card.follow_ups,
+            recovered.waiting,
+            lambda: attempt.interrupt(Interrupt.SUPERSEDED),
+        )
+        ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)
+        state = _state_of(recovered)
+        self.encoder = Encoder(key.task, request.context, ids, recovered.checkpoint.index, state)
+        self.endings = Endings(key.task, request.context, ids)
+        self.emitter = Emitter(
+            self.encoder,
+            self.endings,
+            self.appender,
+            ids,
+            usage_totals=recovered.usage,
+            may_answer=agent.card.bare_message,
+        )
+        parent = self._parent(resources, assignment, taken, attempt, permit)
+        self.children = Children(parent, recovered.known_children)
+        logged = AttemptLog(resources.bus, parent, request.owner, taken.writer.sequence)
+        self.context = RunContext(
+            key=key,
+            context=request.context,
+            owner=request.owner,
+            run=assignment.run,
+            attempt=taken.authorship.attempt,
+            message=recovered.message,
+            metadata=recovered.metadata,
+            deadline=taken.deadline,
+            checkpoint_data=recovered.checkpoint.data,
+            traceparent=parent.traceparent,
+            _runtime=WorkerRuntime(self.emitter, state, self.children, logged),
+        )
+        self.agent_task: asyncio.Task[None] | None = None
+
+    def _parent(
+        self,
+        resources: WorkerResources,
+        assignment: Assignment,
+        taken: Taken,
+        attempt: Interruptible,
+        permit: Permit,
+    ) -> Parent:
+        key, request = assignment.key, assignment.request
+        lineage = Lineage.of(taken.recovered.metadata)
+        return Parent(
+            key=key,
+            context=request.context,
+            run=assignment.run,
+            attempt=taken.authorship.attempt,
+            bus=resources.bus,
+            rule=resources.rule,
+            appender=self.appender,
+            inputs=self.inputs,
+            permit=permit,
+            usage_totals=self.emitter.usage_totals,
+            offload=Offload(
+                files=WorkerFiles(resources.bus),
+                key=key,
+                belongs_to=FileOwner(request.owner, request.context),
+                inline=resources.settings.inline_bytes,
+            ),
+            interrupt=lambda: attempt.interrupted,
+            most_children=resources.settings.delegation_children,
+            deadline=taken.deadline,
+            budget=lineage.budget if lineage is not None else None,
+            priority=resources.bus.subjects.priority_of_run(assignment.message.subject),
+            traceparent=taken.recovered.metadata.get(events.TRACEPARENT) or request.traceparent,
+        )
+
+    @property
+    def failures(self) -> int:
+        """Number of failed attempts at the run if this one fails too."""
+        return self.authorship.attempt - self.recovered.excused
+
+    @property
+    def tries_again(self) -> Retryable | None:
+        """The agent's request for another attempt, if it made one and one is left."""
+        return self._retryable if self.failures < self.policy.max_attempts else None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the agent requested another attempt and none is left."""
+        return self._retryable is not None and self.tries_again is None
+
+    @property
+    def _retryable(self) -> Retryable | None:
+        agent_task = self.agent_task
+        if agent_task is None or not agent_task.done() or agent_task.cancelled():
+            return None
+        error = agent_task.exception()
+        return error if isinstance(error, Retryable) else None
+
+    async def append_handed_back(self, why: str, timeout: float) -> None:
+        """End the attempt but not the run: append `why` and stop appending."""
+        await self.appender.append_last(self.working({events.HANDED_BACK: why}), timeout)
+
+    async def append_ending(self, state: str) -> bool:
+        """Append the state in which the run will end; return False if the log was taken over."""
+        try:
+            await self.appender.deliver(self.working({events.ENDING: state}))
+        except RunOver:
+            return False
+        return True
+
+    def working(self, metadata: Json | None = None, message: Json | None = None) -> events.Draft:
+        """Return a WORKING status of the task."""
+        context = self.context.context
+        return events.status_update(self.key.task, context, WORKING, message, metadata)
+
+
+def _state_of(recovered: Recovered) -> SharedState:
+    """Return the attempt's initial state: the client's, plus the updates saved since."""
+    sent = recovered.metadata.get(AGUI)
+    state = SharedState(sent.get("state") if isinstance(sent, dict) else None)
+    for part in recovered.signals:
+        state.replay(part)
+    return state
+
+
+async def drive(agent: Agent, ctx: RunContext) -> None:
+    """Run `agent` until its function ends.
+
+    Raises:
+        MalformedOutput: the agent's output is invalid.
+        AgentExited: the agent called `sys.exit`.
+        Exception: any other error of the agent.
+    """
+    try:
+        if agent.streams:
+            await _stream(agent, ctx)
+        else:
+            await _call(agent, ctx)
+    except SystemExit as exit_:
+        raise AgentExited(f"the agent called sys.exit({exit_.code!r})") from exit_
+
+
+async def _stream(agent: Agent, ctx: RunContext) -> None:
+    runtime = runtime_of(ctx)
+    emit, room = runtime.emit, runtime.room
+    async with aclosing(agent.streaming(ctx)) as stream:
+        async for said in stream:
+            if type(said) in FILES:
+                said = await runtime.offloaded(said)  # noqa: PLW2901  # the same, as the log takes it
+            if not emit(said):
+                await room()
+
+
+async def _call(agent: Agent, ctx: RunContext) -> None:
+    said = await agent.returning(ctx)
+    if said is not None:
+        await ctx.emit(said)

@@ -1,0 +1,121 @@
+"""Encoding of output that a run relays from another agent."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.model import events, parts
+from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json
+from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace_worker.blocks import Blocks, RunIds
+
+_OWN = "headrace."
+
+_PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS})
+"""Headrace metadata that keeps its meaning in another fleet's log."""
+
+PART_KINDS = {"text", "raw", "url", "data"}
+"""Fields of which a Part has one."""
+
+_ENDS = TERMINAL | {INPUT_REQUIRED}
+
+_MESSAGE = "message"
+"""Event type of answer text outside a block."""
+
+
+class RelayedEvents:
+    """Encoder of the output that one run relays from another agent."""
+
+    def __init__(self, task: str, context: str, ids: RunIds, blocks: Blocks) -> None:
+        """Encode for one run of `task` in `context`; new blocks get their indices from `blocks`."""
+        self._task, self._context, self._ids, self._blocks = task, context, ids, blocks
+        self._indices: dict[str, int] = {}
+
+    def draft(self, said: Artifact | Said) -> Draft:
+        """Return the event for `said`.
+
+        Raises:
+            MalformedOutput: a part is not an A2A Part, or the artifact has no id.
+        """
+        return self._artifact(said) if isinstance(said, Artifact) else self._said(said)
+
+    def _artifact(self, said: Artifact) -> Draft:
+        if not said.id:
+            raise MalformedOutput("an artifact needs an id")
+        shown = [self._answer(part, said.id) for part in checked(said.parts)]
+        named = {"name": said.name, "description": said.description, "metadata": said.metadata}
+        more = {**named, "extensions": list(said.extensions)}
+        artifact = {"artifactId": said.id, **{k: v for k, v in more.items() if v}, "parts": shown}
+        return events.artifact_update(
+            self._task,
+            self._context,
+            artifact,
+            append=said.append,
+            last_chunk=said.last_chunk,
+        )
+
+    def _said(self, said: Said) -> Draft:
+        content = [hinted(part, parts.TASK) for part in checked(said.parts)]
+        name = said.id or self._ids.mint("message")
+        message = {"messageId": name, "role": "ROLE_AGENT", "parts": content} if content else None
+        metadata = foreign(said.metadata)
+        return events.status_update(self._task, self._context, WORKING, message, metadata)
+
+    def _answer(self, part: Json, artifact: str) -> Json:
+        if not _is_bare_text(part):
+            return part
+        if artifact not in self._indices:
+            self._indices[artifact] = self._blocks.next_index
+            self._blocks.next_index += 1
+        metadata = parts.text_part("", artifact, self._indices[artifact])["metadata"]
+        return {**part, "metadata": {**metadata, **part.get("metadata", {})}}
+
+
+def end_parts(said: Outcome) -> list[Json]:
+    """Return the parts of a run's last message.
+
+    Raises:
+        MalformedOutput: a part is not an A2A Part, or the state does not end a run.
+    """
+    if said.state not in _ENDS:
+        raise MalformedOutput(f"{said.state!r} is not a state that can end a run")
+    kind = _MESSAGE if said.state in {COMPLETED, INPUT_REQUIRED} else parts.TASK
+    kind = parts.ERROR if said.state in {FAILED, REJECTED} else kind
+    return [hinted(part, kind) for part in checked(said.parts)]
+
+
+def foreign(metadata: Json) -> Json:
+    """Return `metadata` without the keys that describe an event of another log."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if not key.startswith(_OWN) or key in _PASSED_ON
+    }
+
+
+def hinted(part: Json, kind: str) -> Json:
+    """Return the part; text without an event type gets the event type `kind`."""
+    if not _is_bare_text(part):
+        return part
+    return {**part, "metadata": {parts.EVENT_TYPE: kind, **part.get("metadata", {})}}
+
+
+def checked(content: Sequence[Any]) -> Sequence[Json]:
+    """Return `content` if all its items are A2A Parts.
+
+    Raises:
+        MalformedOutput: an item is not an A2A Part.
+    """
+    for number, part in enumerate(content):
+        if not isinstance(part, dict) or not PART_KINDS & part.keys():
+            raise MalformedOutput(f"parts[{number}] needs text, raw, url or data")
+        if not isinstance(part.get("text", ""), str):
+            raise MalformedOutput(f"parts[{number}].text must be a string")
+        if not isinstance(part.get("metadata", {}), dict):
+            raise MalformedOutput(f"parts[{number}].metadata must be an object")
+    return content
+
+
+def _is_bare_text(part: Json) -> bool:
+    return "text" in part and not part.get("filename") and not parts.event_type(part)

@@ -1,0 +1,181 @@
+"""What an agent's `RunContext` can do on a worker."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.jetstream.connection import Bus
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
+from headrace.sdk.emit import Emission, ToolArguments, ToolResult
+from headrace.sdk.errors import DelegationRefused
+from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.results import Named, Result
+from headrace_worker.delegation.child import Child
+from headrace_worker.delegation.children import Children, ChildStream
+from headrace_worker.delegation.parent import Parent
+from headrace_worker.delegation.question import Question, message_of, name_of
+from headrace_worker.earlier import earlier_logs, earlier_tasks
+from headrace_worker.emitter import Emitter
+from headrace_worker.offload import Offload
+from headrace_worker.recovery import entries_before, events_before, task_before, waiting_child
+from headrace_worker.shared_state import SharedState
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """The log of one attempt's task, and the logs of its conversation."""
+
+    bus: Bus
+    parent: Parent
+    owner: str
+    head: int
+    """Stream sequence of the log's last entry before the attempt."""
+
+    async def task(self) -> Json:
+        """See `Runtime.task`."""
+        return await task_before(self.bus, self.parent.key, self.head)
+
+    async def events(self) -> list[tuple[int, Json]]:
+        """See `Runtime.events`."""
+        return await events_before(self.bus, self.parent.key, self.head)
+
+    async def entries(self) -> list[Entry]:
+        """See `Runtime.entries`."""
+        return await entries_before(self.bus, self.parent.key, self.head)
+
+    async def context_tasks(self) -> list[Json]:
+        """See `Runtime.context_tasks`."""
+        return await earlier_tasks(self.bus, self.parent.key, self.owner, self.parent.context)
+
+    async def context_logs(self, asked_by: str | None) -> list[list[Entry]]:
+        """See `Runtime.context_logs`."""
+        parent = self.parent
+        return await earlier_logs(self.bus, parent.key, self.owner, parent.context, asked_by)
+
+    async def waiting_child(self) -> tuple[str, str]:
+        """Return task and agent of the child for which the previous run asked the user.
+
+        Raises:
+            DelegationRefused: no child waits for an answer.
+        """
+        try:
+            found = await waiting_child(self.bus, self.parent.key, self.parent.run)
+        except LogLost:
+            found = None
+        if found is None:
+            raise DelegationRefused("", "not_waiting", "no child waits for an answer")
+        return found
+
+
+class WorkerRuntime:
+    """The worker's implementation of `headrace.sdk.runtime.Runtime`."""
+
+    def __init__(
+        self, emitter: Emitter, state: SharedState, children: Children, logged: AttemptLog
+    ) -> None:
+        """Combine the parts of one attempt."""
+        parent, inputs = logged.parent, logged.parent.inputs
+        # Called per token: bound directly, to save a stack frame.
+        self.emit: Callable[[Emission], bool] = emitter.emit
+        self.room = emitter.room
+        self.new_id = emitter.new_id
+        self.ask, self.next_input = inputs.ask, inputs.next_steering
+        self.offloaded = parent.offload.offloaded
+        self.task, self.events, self.entries = logged.task, logged.events, logged.entries
+        self.context_tasks, self.context_logs = logged.context_tasks, logged.context_logs
+        self._emitter, self._inputs, self._state = emitter, inputs, state
+        self._parent, self._children, self._logged = parent, children, logged
+
+    async def checkpoint(
+        self,
+        data: Any,  # noqa: ANN401  # any JSON
+        said: ToolArguments | ToolResult | None = None,
+    ) -> None:
+        """See `Runtime.checkpoint`."""
+        await self._emitter.checkpoint(data, said)
+
+    async def store(self, content: bytes, media_type: str = "") -> str | None:
+        """See `Runtime.store`."""
+        return await self._offload.put(content, media_type=media_type)
+
+    async def content(self, link: str) -> bytes:
+        """See `Runtime.content`."""
+        offload = self._offload
+        return await offload.files.read(link, self._parent.key.tenant, offload.belongs_to)
+
+    @property
+    def has_input(self) -> bool:
+        """See `Runtime.has_input`."""
+        return self._inputs.has_steering
+
+    @property
+    def interrupt(self) -> Interrupt:
+        """See `Runtime.interrupt`."""
+        return self._parent.interrupt()
+
+    @property
+    def state(self) -> Any:  # noqa: ANN401  # any JSON
+        """See `Runtime.state`."""
+        return self._state.now
+
+    @property
+    def tokens_left(self) -> int | None:
+        """See `Runtime.tokens_left`."""
+        return self._parent.tokens_left
+
+    async def delegate(  # as `RunContext.delegate`
+        self,
+        agent: str | Named,
+        message: str | Json,
+        key: str | None,
+        *,
+        relay: bool,
+        timeout: float | None,
+        budget: int | None,
+    ) -> Result:
+        """See `RunContext.delegate`."""
+        child = self._asked(_question(agent, message, relay=relay, budget=budget), key, timeout)
+        return await self._children.result(child)
+
+    def delegate_stream(  # as `RunContext.delegate`
+        self,
+        agent: str | Named,
+        message: str | Json,
+        key: str | None,
+        *,
+        relay: bool,
+        timeout: float | None,
+        budget: int | None,
+    ) -> ChildStream:
+        """See `RunContext.delegate_stream`."""
+        child = self._asked(_question(agent, message, relay=relay, budget=budget), key, timeout)
+        return ChildStream(self._children, child)
+
+    async def answer(
+        self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
+    ) -> Result:
+        """See `RunContext.answer`."""
+        if result is not None:
+            task, agent = result.id, result.agent
+        else:
+            task, agent = await self._logged.waiting_child()
+        said = message_of(agent, message)
+        said = {key: value for key, value in said.items() if key not in {"taskId", "contextId"}}
+        question = Question(agent, said, relay=relay, into=task).within(self._parent, timeout)
+        return await self._children.result(self._children.answer(question))
+
+    def _asked(self, question: Question, key: str | None, timeout: float | None) -> Child:
+        return self._children.ask(question.within(self._parent, timeout), key)
+
+    @property
+    def _offload(self) -> Offload:
+        return self._parent.offload
+
+
+def _question(
+    agent: str | Named, message: str | Json, *, relay: bool, budget: int | None
+) -> Question:
+    name = name_of(agent)
+    return Question(name, message_of(name, message), relay=relay, budget=budget)

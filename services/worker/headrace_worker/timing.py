@@ -1,0 +1,23 @@
+"""Durations of a worker that are not settings; a test passes others instead of patching them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """All in seconds."""
+
+    bare_message: float = 1.5
+    """Age of an input up to which a bare Message can answer it: the gateway returns the Task after
+    2 s."""
+    hand_back: float = 0.4
+    """For the agent's clean-up and the last append when a run is handed back: the process is about
+    to end."""
+    cleanup: float = 10.0
+    """Timeout of the clean-up of a task that ended without its agent."""
+    cleanup_pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0)
+    """Between attempts at such a clean-up."""
+    turn_pauses: tuple[float, float] = (0.1, 10.0)
+    """Least and greatest pause before the next check of a run that waits its turn."""
+    farewell: float = 1.0
+    """For the runs that a leaving worker hands back."""
