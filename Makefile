@@ -93,7 +93,7 @@ down: ## Stop it and drop its volumes
 	docker compose down --volumes --remove-orphans $(ARGS)
 
 .PHONY: test-containers
-test-containers: $(DEVELOPMENT) ## The tests on the official NATS and Valkey images (ARGS="tests/contract")
+test-containers: $(DEVELOPMENT) ## The tests on the official NATS and Valkey images (ARGS="tests/integration/shared")
 	@HEADRACE_TEST_SERVERS=containers exec $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD) tests)
 
 ##@ The project itself

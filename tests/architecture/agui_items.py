@@ -6,20 +6,20 @@ whose item is a name of the protocol's needs a test that has that name in what i
 
 from typing import NamedTuple
 
-_LIFECYCLE = "unit/agui/test_lifecycle.py"
-_TOOLS = "unit/agui/test_tool_calls.py"
-_STATE = "unit/agui/test_state_and_activities.py"
-_SUBAGENTS = "unit/agui/test_subagents.py"
-_THINKING = "unit/agui/test_thinking.py"
-_INPUT = "unit/agui/test_run_input.py"
-_ANY = "unit/agui/test_any_log.py"
+_UNIT = "unit/gateway/protocols/agui"
+_WIRE = "integration/gateway/protocols/agui"
+_LIFECYCLE = f"{_UNIT}/test_lifecycle.py"
+_TOOLS = f"{_UNIT}/test_tool_calls.py"
+_STATE = f"{_UNIT}/test_state_and_activities.py"
+_SUBAGENTS = f"{_UNIT}/test_subagents.py"
+_THINKING = f"{_UNIT}/test_thinking.py"
+_INPUT = f"{_UNIT}/test_run_input.py"
+_ANY = f"{_UNIT}/test_any_log.py"
 
 _DEMO = "e2e/test_agui_demo_agents.py::test_each_shows_its_building_block"
 _CLIENT = "e2e/test_agui_client.py::test_the_assistant_thinks_calls_a_tool_and_answers"
-_ENCODED = (
-    "integration/agui/test_agui_binary.py::test_every_event_is_encoded_as_the_official_encoder_does"
-)
-_SPAN = "unit/agui/test_reasoning.py::test_a_block_of_thinking_is_a_span_with_one_message"
+_ENCODED = f"{_WIRE}/test_binary.py::test_every_event_is_encoded_as_the_official_encoder_does"
+_SPAN = f"{_UNIT}/test_reasoning.py::test_a_block_of_thinking_is_a_span_with_one_message"
 _CALL = f"{_TOOLS}::test_a_call_ends_with_its_arguments_and_its_result_comes_later"
 _BESIDE = f"{_INPUT}::test_what_else_the_client_sent_is_kept_beside_it"
 _ROLES = f"{_INPUT}::test_all_seven_roles_are_taken"
@@ -62,7 +62,7 @@ ITEMS: dict[str, list[Item]] = {
         _is(
             "RUN_ERROR",
             f"{_LIFECYCLE}::test_failure_and_rejection_are_errors",
-            "integration/agui/test_agui_runs.py::test_rejection_and_failure_are_run_errors",
+            f"{_WIRE}/test_runs.py::test_rejection_and_failure_are_run_errors",
         ),
         _is("STEP_STARTED", f"{_STATE}::test_steps_begin_once_and_end", _DEMO),
         _is("STEP_FINISHED", f"{_STATE}::test_steps_begin_once_and_end"),
@@ -70,7 +70,7 @@ ITEMS: dict[str, list[Item]] = {
     "Text message events": [
         _is(
             "TEXT_MESSAGE_START",
-            "integration/agui/test_agui_attaching.py::test_with_its_cursor_a_client_goes_on_elsewhere",
+            f"{_WIRE}/test_attaching.py::test_with_its_cursor_a_client_goes_on_elsewhere",
         ),
         _is(
             "TEXT_MESSAGE_CONTENT",
@@ -112,7 +112,7 @@ ITEMS: dict[str, list[Item]] = {
         ),
         _is(
             "MESSAGES_SNAPSHOT",
-            "unit/agui/test_messages.py::test_it_is_told_as_said_and_ends_what_is_open",
+            f"{_UNIT}/test_messages.py::test_it_is_told_as_said_and_ends_what_is_open",
             "e2e/test_agui_comes_back.py::test_it_holds_the_same_as_if_it_had_stayed",
         ),
         _is(
@@ -130,7 +130,7 @@ ITEMS: dict[str, list[Item]] = {
         _is(
             "RAW",
             f"{_STATE}::test_custom_and_raw_events_pass_through",
-            "unit/agui/test_raw.py::test_each_event_of_the_log_leads_what_it_becomes",
+            f"{_UNIT}/test_raw.py::test_each_event_of_the_log_leads_what_it_becomes",
             remark="agents' own, and the log's events on request",
         ),
         _is("CUSTOM", f"{_STATE}::test_custom_and_raw_events_pass_through"),
@@ -170,12 +170,12 @@ ITEMS: dict[str, list[Item]] = {
         _is("rawEvent", _ENCODED, remark="encoded; agents' own come as RAW"),
         _says(
             "no `eventId`: the cursor is the frame's `id`",
-            "integration/agui/test_agui_runs.py::test_every_frame_has_a_cursor_of_its_own",
+            f"{_WIRE}/test_runs.py::test_every_frame_has_a_cursor_of_its_own",
         ),
         _says(
             "protobuf, byte by byte as @ag-ui/encoder's, of all 31 types",
             _ENCODED,
-            "integration/agui/test_agui_binary.py::test_every_type_of_the_protocol_is_among_them",
+            f"{_WIRE}/test_binary.py::test_every_type_of_the_protocol_is_among_them",
         ),
         _says(
             "backward compatibility: 0.0.53 and 0.0.59",
@@ -216,16 +216,16 @@ ITEMS: dict[str, list[Item]] = {
     "Transport": [
         _says(
             "POST with a RunAgentInput, a stream of server-sent events back",
-            "integration/agui/test_agui_runs.py::test_a_run_is_streamed_as_the_client_wants_it",
+            f"{_WIRE}/test_runs.py::test_a_run_is_streamed_as_the_client_wants_it",
         ),
         _says(
             "`/api/agent`",
-            "integration/agui/test_agui_runs.py::test_the_default_agent_has_a_short_path",
+            f"{_WIRE}/test_runs.py::test_the_default_agent_has_a_short_path",
         ),
         _says(
             "WebSocket and the binary form as further transports",
-            "integration/agui/test_agui_socket.py::test_one_socket_serves_one_run_after_the_other",
-            "integration/agui/test_agui_binary.py::test_a_run_is_streamed_in_it_to_who_asks",
+            f"{_WIRE}/test_run_socket.py::test_one_socket_serves_one_run_after_the_other",
+            f"{_WIRE}/test_binary.py::test_a_run_is_streamed_in_it_to_who_asks",
             "e2e/test_agui_demo_agents.py::test_every_transport_tells_the_same",
         ),
         _says(
@@ -237,11 +237,11 @@ ITEMS: dict[str, list[Item]] = {
     "RunAgentInput": [
         _is(
             "threadId",
-            "integration/agui/test_agui_runs.py::test_runs_of_one_thread_share_its_context",
+            f"{_WIRE}/test_runs.py::test_runs_of_one_thread_share_its_context",
         ),
         _is(
             "runId",
-            "integration/agui/test_agui_sent_again.py::test_another_request_may_not_use_the_runs_id",
+            f"{_WIRE}/test_sent_again.py::test_another_request_may_not_use_the_runs_id",
         ),
         *(
             _is(name, _BESIDE)
@@ -251,63 +251,63 @@ ITEMS: dict[str, list[Item]] = {
         _is(
             "resume",
             f"{_INPUT}::test_answers_to_interrupts_are_the_message",
-            "integration/agui/test_agui_humans.py::test_an_answer_goes_on_with_the_task_that_asked",
+            f"{_WIRE}/test_humans.py::test_an_answer_goes_on_with_the_task_that_asked",
         ),
         _says(
             "malformed (each field), unknown agent, media types, oversized frame: an error before "
             "the stream",
             f"{_INPUT}::test_a_malformed_field_is_named_with_its_rule",
-            "integration/agui/test_agui_bad_input.py::test_a_malformed_input_is_named_before_a_stream_begins",
-            "integration/agui/test_agui_bad_input.py::test_an_unknown_agent_is_not_found",
-            "integration/agui/test_agui_bad_input.py::test_media_that_the_agent_does_not_take_is_refused",
-            "integration/agui/test_agui_bad_input.py::test_an_oversized_frame_closes_the_socket_and_says_why",
+            f"{_WIRE}/test_bad_input.py::test_a_malformed_input_is_named_before_a_stream_begins",
+            f"{_WIRE}/test_bad_input.py::test_an_unknown_agent_is_not_found",
+            f"{_WIRE}/test_bad_input.py::test_media_that_the_agent_does_not_take_is_refused",
+            f"{_WIRE}/test_bad_input.py::test_an_oversized_frame_closes_the_socket_and_says_why",
         ),
         _says(
             "a `resume` that does not match",
-            "integration/agui/test_agui_humans.py::test_a_resume_that_does_not_match_is_refused_before_the_stream",
+            f"{_WIRE}/test_humans.py::test_a_resume_that_does_not_match_is_refused_before_the_stream",
         ),
     ],
     "Capability discovery": [
         _says(
             "identity, transport, tools, output, state, multiAgent, reasoning, multimodal, "
             "execution, humanInTheLoop, custom: each may be declared, and nothing else",
-            "unit/agui/test_capabilities.py::test_an_agent_may_declare_what_the_protocol_has_and_nothing_else",
-            "unit/agui/test_capabilities.py::test_every_demo_agents_are_of_the_protocols_shape",
+            f"{_UNIT}/test_capabilities.py::test_an_agent_may_declare_what_the_protocol_has_and_nothing_else",
+            f"{_UNIT}/test_capabilities.py::test_every_demo_agents_are_of_the_protocols_shape",
         ),
         _says(
             "tools, output, humanInTheLoop and multiAgent of other frameworks' agents are declared "
             "by what these are",
-            "unit/worker/test_declared_capabilities.py::test_an_agent_of_the_openai_sdk_says_what_it_has",
-            "unit/worker/test_declared_capabilities.py::test_an_agent_of_pydantic_ai_says_what_it_has",
-            "unit/worker/test_declared_capabilities.py::test_a_graph_may_interrupt",
+            "unit/worker/adapters/test_declared_capabilities.py::test_an_agent_of_the_openai_sdk_says_what_it_has",
+            "unit/worker/adapters/test_declared_capabilities.py::test_an_agent_of_pydantic_ai_says_what_it_has",
+            "unit/worker/adapters/test_declared_capabilities.py::test_a_graph_may_interrupt",
         ),
     ],
     "Extensions, errors, event streams": [
         _says(
             "what the protocol has no event for is CUSTOM, named `headrace.…`",
-            "unit/agui/test_attempts.py::test_what_the_dead_attempt_said_is_taken_back",
+            f"{_UNIT}/test_attempts.py::test_what_the_dead_attempt_said_is_taken_back",
             f"{_STATE}::test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing",
         ),
         _says(
             "a run always ends with RUN_FINISHED or RUN_ERROR, also where its log is lost",
             f"{_ANY}::test_a_run_whose_log_breaks_off_still_ends_whole",
-            "integration/agui/test_agui_runs.py::test_a_log_that_is_lost_ends_the_run_with_an_error",
+            f"{_WIRE}/test_runs.py::test_a_log_that_is_lost_ends_the_run_with_an_error",
         ),
         _says(
             "compaction of event streams",
-            "integration/agui/test_agui_attaching.py::test_a_threads_past_is_kept_compact",
+            f"{_WIRE}/test_attaching.py::test_a_threads_past_is_kept_compact",
         ),
         _says(
             "event streams are kept and restored: with a cursor, and without",
-            "integration/agui/test_agui_attaching.py::test_with_its_cursor_a_client_goes_on_elsewhere",
-            "integration/agui/test_agui_attaching.py::test_without_a_past_a_client_joins_with_the_words_so_far",
+            f"{_WIRE}/test_attaching.py::test_with_its_cursor_a_client_goes_on_elsewhere",
+            f"{_WIRE}/test_attaching.py::test_without_a_past_a_client_joins_with_the_words_so_far",
             "e2e/test_agui_comes_back.py::test_it_holds_the_same_as_if_it_had_stayed",
         ),
         _says(
             "a run sent again joins it: at once, later, elsewhere, with its gateway killed under "
             "the official client",
-            "integration/agui/test_agui_sent_again.py::test_what_is_sent_again_is_told_from_its_beginning_and_works_once",
-            "integration/agui/test_agui_sent_again.py::test_over_other_transports_it_is_the_same_run",
+            f"{_WIRE}/test_sent_again.py::test_what_is_sent_again_is_told_from_its_beginning_and_works_once",
+            f"{_WIRE}/test_sent_again.py::test_over_other_transports_it_is_the_same_run",
             "e2e/test_agui_sent_again.py::test_a_gateway_killed_amid_a_run_leaves_it_to_whoever_sends_it_again",
         ),
     ],
@@ -320,7 +320,7 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "drawn logs: the official client holds what the fold says; resuming after any frame "
             "equals the uncut stream",
-            "integration/agui/test_agui_official_client.py::test_it_holds_what_the_fold_says_and_complains_of_nothing",
+            f"{_WIRE}/test_official_client.py::test_it_holds_what_the_fold_says_and_complains_of_nothing",
             f"{_ANY}::test_resuming_after_any_frame_equals_the_uncut_stream",
         ),
     ],

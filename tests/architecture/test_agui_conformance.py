@@ -139,7 +139,9 @@ def test_every_test_file_that_the_page_names_exists() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("test", ["unit/agui/test_text.py::test_nothing", "unit/none.py::test_a"])
+@pytest.mark.parametrize(
+    "test", ["unit/gateway/protocols/agui/test_text.py::test_nothing", "unit/none.py::test_a"]
+)
 def test_a_test_that_does_not_exist_is_seen(test: str) -> None:
     assert not exists(test)
     assert looked_at(test) == ""

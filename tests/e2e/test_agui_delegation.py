@@ -13,12 +13,12 @@ import pytest
 from headrace.model.delegation import CHILD
 from headrace.model.events import Json
 from tests.support import extra_services, javascript
+from tests.support.agui.client_rules import Client
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
 from tests.support.service_process import ServiceProcess
 from tests.support.stored_log import events_of
 from tests.support.waiting import eventually, until
-from tests.unit.agui.client_rules import Client
 
 WHOLE = {"gated": "before after", "chief": "I ask. before after"}
 """What each agent says in the end."""

@@ -9,9 +9,9 @@ import pytest
 from headrace.model.events import Json
 from headrace_dojo import agents
 from tests.support import javascript
+from tests.support.agui.client_rules import Client
 from tests.support.fleet import Fleet
 from tests.support.stack import Stack
-from tests.unit.agui.client_rules import Client
 
 TRANSPORTS = ("sse", "binary", "ws")
 PIXEL = {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.model.events import Json
 from tests.support import javascript
+from tests.support.agui.client_rules import Client
 from tests.support.fleet import Fleet
-from tests.unit.agui.client_rules import Client
 
 ENDLESS = "1000000 50"
 """What the counter counts until somebody stops it."""

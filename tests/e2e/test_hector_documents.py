@@ -20,8 +20,8 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2, a2a_v0_3_pb2_grpc
 from google.protobuf.json_format import Parse
 
 from headrace.model.events import Json
-from tests.integration.gateway.socket_client import socket_to
 from tests.support import hector_documents, javascript
+from tests.support.clients.websocket import socket_to
 from tests.support.event_stream import all_frames
 from tests.support.fleet import Fleet
 from tests.support.hector_documents import Unit, needed, of, units

@@ -15,11 +15,11 @@ from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
-from tests.integration.gateway.running import running
 from tests.integration.gateway.scripts import AGENTS
-from tests.integration.gateway.talking import Rest, message
+from tests.support.clients.bindings import Rest, message
 from tests.support.desk import fresh_names, open_desk
 from tests.support.legal_logs import LegalLog
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.task_states import new_key, open_task_states

@@ -22,7 +22,8 @@ def draw_by_seed(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(SEED)
     # Hypothesis also draws constants out of the modules of ours that a process has loaded by then,
-    # and has no setting against it; `tests/unit/test_draws.py` fails where this is not enough.
+    # and has no setting against it; `tests/unit/tests/support/test_draws.py` fails where this is
+    # not enough.
     providers._get_local_constants = _no_constants
 
 

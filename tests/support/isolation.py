@@ -19,8 +19,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from headrace.model.task import mint_task_id
-from tests.integration.gateway.talking import Rest, Rpc, Talk
-from tests.integration.gateway.talking_grpc import Grpc
+from tests.support.clients.bindings import Rest, Rpc, Talk
+from tests.support.clients.grpc_binding import Grpc
 from tests.support.plain_a2a import message
 
 type Json = dict[str, Any]

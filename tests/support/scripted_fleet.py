@@ -95,10 +95,14 @@ def agent_message(text: str) -> Json:
     return dict(said)
 
 
+type Agents = dict[str, tuple[AgentCard, Script]]
+"""What a fleet serves: cards and scripts by the agents' names."""
+
+
 class ScriptedFleet:
     """Serves scripts as agents, and answers for task state."""
 
-    def __init__(self, bus: Bus, agents: dict[str, tuple[AgentCard, Script]]) -> None:
+    def __init__(self, bus: Bus, agents: Agents) -> None:
         """Serve `agents` over `bus` once started."""
         self.bus = bus
         self.announcer = Announcer(bus, "scripted")

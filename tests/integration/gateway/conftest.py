@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import httpx
@@ -9,12 +10,12 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.running import own_settings, running
 from tests.integration.gateway.scripts import AGENTS
-from tests.integration.gateway.talking import Rest, Rpc, Talk
-from tests.integration.gateway.talking_grpc import Grpc
+from tests.support.clients.bindings import Rest, Rpc, Talk
+from tests.support.clients.grpc_binding import Grpc
 from tests.support.plain_http import NO_TLS
-from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.running_gateway import own_settings, running
+from tests.support.scripted_fleet import Agents, ScriptedFleet
 from tests.support.servers import NatsProcess
 
 module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -22,9 +23,27 @@ module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
 
 
 @pytest.fixture(scope="module")
-def settings(nats_server: NatsProcess) -> GatewaySettings:
+def options() -> dict[str, Any]:
+    """Settings that the gateway of a folder or a module has beside its own places."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def agents() -> Agents:
+    """The agents of the module's fleet."""
+    return AGENTS
+
+
+@pytest.fixture(scope="module")
+def client_headers() -> dict[str, str]:
+    """What the module's client says with each request."""
+    return {"A2A-Version": "1.0"}
+
+
+@pytest.fixture(scope="module")
+def settings(nats_server: NatsProcess, options: dict[str, Any]) -> GatewaySettings:
     """A gateway's settings, with subjects and streams of the module's own."""
-    return own_settings(nats_server.url)
+    return own_settings(nats_server.url, **options)
 
 
 @module_fixture
@@ -37,9 +56,9 @@ async def bus(settings: GatewaySettings) -> AsyncIterator[Bus]:
 
 
 @module_fixture
-async def one_fleet(bus: Bus) -> AsyncIterator[ScriptedFleet]:
+async def one_fleet(bus: Bus, agents: Agents) -> AsyncIterator[ScriptedFleet]:
     """The module's fleet."""
-    fleet = await ScriptedFleet(bus, AGENTS).start()
+    fleet = await ScriptedFleet(bus, agents).start()
     yield fleet
     await fleet.stop()
 
@@ -64,11 +83,10 @@ async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
+async def http(gateway: str, client_headers: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
-    headers = {"A2A-Version": "1.0"}
     async with httpx.AsyncClient(
-        base_url=gateway, headers=headers, timeout=60, verify=NO_TLS
+        base_url=gateway, headers=client_headers, timeout=60, verify=NO_TLS
     ) as http:
         yield http
 

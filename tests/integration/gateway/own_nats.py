@@ -12,9 +12,9 @@ import httpx
 from headrace.jetstream.connection import Bus
 from headrace.model.parts import text_of
 from headrace.settings import BusSettings
-from tests.integration.gateway.running import own_settings, running
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess
 

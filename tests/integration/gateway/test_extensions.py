@@ -11,8 +11,8 @@ from a2a.utils.constants import TransportProtocol
 from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import OPTIONAL, REQUIRED
-from tests.integration.gateway.talking import Talk, message
-from tests.integration.gateway.talking_old import TRANSPORTS, old
+from tests.support.clients.a2a_v03 import TRANSPORTS, old
+from tests.support.clients.bindings import Talk, message
 from tests.support.scripted_fleet import ScriptedFleet
 
 HEADER = "A2A-Extensions"

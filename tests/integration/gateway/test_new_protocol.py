@@ -17,9 +17,9 @@ from headrace.model.task import TaskKey
 from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.conftest import module_fixture
-from tests.integration.gateway.running import running
-from tests.integration.gateway.talking import Json
+from tests.support.clients.bindings import Json
 from tests.support.json_lines import JSON_LINES
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 

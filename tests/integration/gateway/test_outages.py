@@ -12,9 +12,9 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.running import running, until
 from tests.integration.gateway.scripts import AGENTS
-from tests.integration.gateway.talking import Refusal, Rest, Rpc, Talk, message
+from tests.support.clients.bindings import Refusal, Rest, Rpc, Talk, message
+from tests.support.running_gateway import running, until
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ports
 

@@ -16,10 +16,10 @@ import pytest
 
 from headrace_gateway.server.listeners import Unprotected, check_exposure
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.running import until as until_async
-from tests.integration.gateway.running import until_ready
-from tests.integration.gateway.talking import message
+from tests.support.clients.bindings import message
 from tests.support.resuming_sizes import sized
+from tests.support.running_gateway import until as until_async
+from tests.support.running_gateway import until_ready
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 from tests.support.starting import start_process

@@ -20,10 +20,10 @@ from headrace.jetstream.connection import Bus
 from headrace.jwk import make_pem
 from headrace.signing import SigningKeys, rotate
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.running import running
 from tests.integration.gateway.scripts import EXTENDED
-from tests.integration.gateway.talking import Json, Rest, Rpc, Talk
+from tests.support.clients.bindings import Json, Rest, Rpc, Talk
 from tests.support.credentials import ANN, write
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 

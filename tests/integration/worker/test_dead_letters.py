@@ -19,9 +19,9 @@ from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.terminal import Said, Terminal
 from tests.support.desk import Desk, Task, eventually
 from tests.support.servers import NatsProcess
+from tests.support.terminal import Said, Terminal
 
 
 @pytest.fixture

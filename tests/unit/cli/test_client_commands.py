@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace_cli.client import Json
-from tests.unit.cli.fake_gateway import Answer, FakeGateway, answering
+from tests.support.fake_gateway import Answer, FakeGateway, answering
 
 AGENTS = Answer(
     body={

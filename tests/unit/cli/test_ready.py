@@ -2,7 +2,7 @@ import pytest
 
 from headrace_cli.dev_ready import until_ready
 from headrace_cli.failures import CannotStart
-from tests.unit.cli.fake_gateway import Answer, answering
+from tests.support.fake_gateway import Answer, answering
 
 READY = Answer(body={"status": "ok"})
 NO_TASKS = Answer(body={"tasks": []})

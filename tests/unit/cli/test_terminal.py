@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from headrace_cli.client import Json
 from headrace_cli.on_bus import CommandRefused
-from tests.unit.cli.fake_gateway import Answer, FakeGateway, answering
+from tests.support.fake_gateway import Answer, FakeGateway, answering
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x00\u202e\u2028"
 FAKE_LINE = f"{HOSTILE}\nFAKE line"

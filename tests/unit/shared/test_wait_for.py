@@ -11,7 +11,7 @@ from headrace import wait_for as timeout
 from headrace.jetstream import connection as bus_module
 from headrace.model.errors import BusUnavailable
 from headrace.wait_for import wait_for
-from tests.unit.shared.fake_bus import FakeBus
+from tests.support.fake_bus import FakeBus
 
 
 @pytest.fixture(autouse=True)

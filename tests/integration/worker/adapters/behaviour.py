@@ -36,7 +36,8 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.outside_agents.reading import (
+from tests.support.desk import Desk, Task
+from tests.support.log_reading import (
     answer,
     folded,
     results,
@@ -44,7 +45,6 @@ from tests.integration.worker.outside_agents.reading import (
     state,
     words,
 )
-from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
 from tests.support.worker_process import WorkerProcess

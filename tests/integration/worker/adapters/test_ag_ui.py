@@ -34,8 +34,8 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.outside_agents.reading import answer, folded, state
 from tests.support.desk import Desk
+from tests.support.log_reading import answer, folded, state
 
 
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401

@@ -26,8 +26,10 @@ from tests.integration.worker.adapters.gemini_wire import GeminiModel, chunk, ge
 from tests.integration.worker.adapters.test_google_adk import gemini
 from tests.integration.worker.adapters.wire import Refuses, Script, Spoken, calls, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.outside_agents.examples import example
-from tests.integration.worker.outside_agents.reading import (
+from tests.support.chat_stub import Reply
+from tests.support.desk import Desk
+from tests.support.examples import example
+from tests.support.log_reading import (
     answer,
     folded,
     results,
@@ -35,9 +37,7 @@ from tests.integration.worker.outside_agents.reading import (
     state,
     thoughts,
 )
-from tests.integration.worker.outside_agents.reading import calls as called
-from tests.support.chat_stub import Reply
-from tests.support.desk import Desk
+from tests.support.log_reading import calls as called
 
 OVER = calls(("t1", "transfer_to_agent", {"agent_name": "refunds"}))
 PAY = calls(("c1", "pay", {"amount": 5}))

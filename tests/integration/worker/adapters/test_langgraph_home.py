@@ -23,9 +23,9 @@ from tests.integration.worker.adapters.behaviour import answered, approval, inte
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, chat_model, says
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.outside_agents.reading import answer, folded, state, words
 from tests.support.desk import Desk, Task
 from tests.support.gates import opened
+from tests.support.log_reading import answer, folded, state, words
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
 

@@ -15,8 +15,8 @@ from tests.integration.worker.adapters.behaviour import (
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.outside_agents.reading import folded
 from tests.support.desk import Desk
+from tests.support.log_reading import folded
 
 
 async def put(ctx: RunContext, item: str) -> str:

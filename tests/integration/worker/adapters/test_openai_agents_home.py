@@ -37,8 +37,10 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.outside_agents.examples import example
-from tests.integration.worker.outside_agents.reading import (
+from tests.support.chat_stub import Reply, chat_stub, deltas
+from tests.support.desk import Desk
+from tests.support.examples import example
+from tests.support.log_reading import (
     answer,
     folded,
     results,
@@ -46,9 +48,7 @@ from tests.integration.worker.outside_agents.reading import (
     state,
     thoughts,
 )
-from tests.integration.worker.outside_agents.reading import calls as called
-from tests.support.chat_stub import Reply, chat_stub, deltas
-from tests.support.desk import Desk
+from tests.support.log_reading import calls as called
 
 
 @asynccontextmanager

@@ -11,7 +11,9 @@ from headrace import Agent, tool
 from headrace.model.events import Json
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.outside_agents.reading import (
+from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
+from tests.support.desk import Desk
+from tests.support.log_reading import (
     answer,
     folded,
     results,
@@ -19,8 +21,6 @@ from tests.integration.worker.outside_agents.reading import (
     thoughts,
     words,
 )
-from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
-from tests.support.desk import Desk
 
 
 @tool

@@ -32,8 +32,8 @@ from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
 from tests.integration.worker.adapters.wire import Refuses, Spoken, calls, chat_model, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.outside_agents.reading import answer, folded, results, state
 from tests.support.desk import Desk
+from tests.support.log_reading import answer, folded, results, state
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
 

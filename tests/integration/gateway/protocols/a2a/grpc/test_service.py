@@ -1,0 +1,442 @@
+"""What is gRPC's own: how agents are named, cursors and extensions told, and streams cut."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import httpx
+import pytest
+import pytest_asyncio
+from a2a.types import a2a_pb2
+from a2a.types.a2a_pb2_grpc import A2AServiceStub
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from headrace_gateway.protocols.a2a.grpc import service
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.test_process import NOWHERE, WITHIN, bus_of, started
+from tests.support.clients.bindings import Rest, message
+from tests.support.clients.grpc_binding import Grpc
+from tests.support.credentials import ANN, write
+from tests.support.running_gateway import running, until
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+
+SERVICE = "lf.a2a.v1.A2AService"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def channel(gateway: str, settings: GatewaySettings) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to the module's gateway."""
+    assert gateway
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
+        yield channel
+
+
+@asynccontextmanager
+async def other(
+    settings: GatewaySettings, **changed: object
+) -> AsyncIterator[tuple[httpx.AsyncClient, grpc.aio.Channel]]:
+    """Yield clients of another gateway of the fleet."""
+    port = ports.pick()
+    changed |= {"http_port": ports.pick(), "grpc_port": port}
+    async with (
+        running(settings.model_copy(update=changed)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        yield http, channel
+
+
+def stub_of(channel: grpc.aio.Channel) -> Any:  # noqa: ANN401 - generated without types
+    make: Any = A2AServiceStub
+    return make(channel)
+
+
+def asking(text: str = "hi", tenant: str = "") -> a2a_pb2.SendMessageRequest:
+    parts = [a2a_pb2.Part(text=text)]
+    said = a2a_pb2.Message(message_id="m", role=a2a_pb2.ROLE_USER, parts=parts)
+    return a2a_pb2.SendMessageRequest(message=said, tenant=tenant)
+
+
+def details(error: grpc.aio.AioRpcError) -> status_pb2.Status:
+    trailing = dict(error.trailing_metadata() or ())
+    told = trailing["grpc-status-details-bin"]
+    assert isinstance(told, bytes)
+    return status_pb2.Status.FromString(told)
+
+
+def reason(error: grpc.aio.AioRpcError) -> str:
+    info = error_details_pb2.ErrorInfo()
+    assert details(error).details[0].Unpack(info)
+    return str(info.reason)
+
+
+async def raw(channel: grpc.aio.Channel, method: str, request: bytes) -> bytes:
+    rpc: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+        f"/{SERVICE}/{method}"
+    )
+    return await rpc(request)
+
+
+async def test_reflection_tells_the_services(channel: grpc.aio.Channel) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+
+    async def asked() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
+        yield reflection_pb2.ServerReflectionRequest(list_services="")
+        yield reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE)
+
+    listed, described = [answer async for answer in stub.ServerReflectionInfo(asked())]
+    names = {service.name for service in listed.list_services_response.service}
+    assert {SERVICE, "grpc.health.v1.Health"} <= names
+    assert described.file_descriptor_response.file_descriptor_proto
+
+
+@pytest.mark.parametrize("service", ["", SERVICE])
+async def test_health_says_that_it_serves(channel: grpc.aio.Channel, service: str) -> None:
+    stub = health_pb2_grpc.HealthStub(channel)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_while_it_starts_it_is_unavailable_and_says_so(tmp_path: Path) -> None:
+    port = ports.pick()
+    with started(tmp_path, nats_url=NOWHERE, grpc_port=port, startup_timeout=30) as gateway:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            check = health_pb2.HealthCheckRequest(service=SERVICE)
+            health = await health_pb2_grpc.HealthStub(channel).Check(check, wait_for_ready=True)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub_of(channel).SendMessage(asking())
+        assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert "starting" in (refused.value.details() or "")
+        gateway.process.terminate()
+        assert await asyncio.to_thread(gateway.ends) == 0
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tenant", "agent"),
+    [
+        ((), "", "assistant"),
+        ((), "ask", "ask"),
+        ((("agent-name", "ask"),), "", "ask"),
+        ((("agent-name", "ask"),), "assistant", "ask"),
+        ((), "somebody-elses-routing", "assistant"),
+    ],
+)
+async def test_the_agent_is_named_in_metadata_or_by_the_cards_tenant(
+    channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...], tenant: str, agent: str
+) -> None:
+    answer = await stub_of(channel).SendMessage(asking(tenant=tenant), metadata=metadata)
+    asks = answer.task.status.state == a2a_pb2.TASK_STATE_INPUT_REQUIRED
+    assert asks == (agent == "ask")
+
+
+async def test_what_is_no_message_of_its_kind_is_an_invalid_request(
+    channel: grpc.aio.Channel,
+) -> None:
+    for method in ("SendMessage", "GetTask"):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await raw(channel, method, b"\xff\xff\xff")
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert reason(refused.value) == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize("letter", ["x", "\U0001f600"])
+async def test_what_is_long_is_refused_with_what_fits_into_metadata(
+    channel: grpc.aio.Channel, letter: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub_of(channel).GetTask(a2a_pb2.GetTaskRequest(id=letter * 9000))
+    assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+    assert reason(refused.value) == "TASK_NOT_FOUND"
+    metadata = (("agent-name", "x" * 6000),)
+    with pytest.raises(grpc.aio.AioRpcError) as unknown:
+        await stub_of(channel).GetTask(a2a_pb2.GetTaskRequest(id=letter), metadata=metadata)
+    assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
+    assert reason(unknown.value) == "AGENT_NOT_FOUND"
+
+
+async def test_an_unknown_method_is_unimplemented(channel: grpc.aio.Channel) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await raw(channel, "SendPigeon", b"")
+    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_fields_at_fault_are_told_with_their_rules(channel: grpc.aio.Channel) -> None:
+    bad = a2a_pb2.SendMessageRequest(message=a2a_pb2.Message(parts=[a2a_pb2.Part()]))
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub_of(channel).SendMessage(bad)
+    found = error_details_pb2.BadRequest()
+    assert details(refused.value).details[1].Unpack(found)
+    fields = {violation.field: violation.description for violation in found.field_violations}
+    assert fields.keys() == {"message.messageId", "message.role", "message.parts[0]"}
+    assert "required" in fields["message.role"]
+
+
+async def test_each_event_carries_its_cursor_and_a_stream_goes_on_behind_it(
+    channel: grpc.aio.Channel,
+) -> None:
+    stub = stub_of(channel)
+    events = [event async for event in stub.SendStreamingMessage(asking("hello"))]
+    bodies = [getattr(event, event.WhichOneof("payload")) for event in events]
+    cursors = [body.metadata["headrace.cursor"] for body in bodies]
+    assert [cursor.partition(":")[2] for cursor in cursors] == ["1", "2", "3", "4"]
+    asked = a2a_pb2.SubscribeToTaskRequest(id=events[0].task.id)
+    call = stub.SubscribeToTask(asked, metadata=(("last-event-id", cursors[1]),))
+    assert [event async for event in call] == events[2:]
+    assert await call.code() == grpc.StatusCode.OK
+
+
+async def test_a_lost_past_is_told_in_metadata_before_the_task(
+    channel: grpc.aio.Channel,
+) -> None:
+    stub = stub_of(channel)
+    task = (await stub.SendMessage(asking())).task.id
+    asked = a2a_pb2.SubscribeToTaskRequest(id=task)
+    call = stub.SubscribeToTask(asked, metadata=(("last-event-id", "zzzzzzzz:2"),))
+    initial = dict(await call.initial_metadata())
+    event = await call.read()
+    assert initial["headrace-recovered"] == "false"
+    assert event.task.metadata["headrace.recovered"] is False
+
+
+async def test_extensions_that_are_activated_are_echoed(channel: grpc.aio.Channel) -> None:
+    asked = (("a2a-extensions", "urn:headrace:cursor:v1, urn:unknown"),)
+    stub = stub_of(channel)
+    unary = stub.SendMessage(asking(), metadata=asked)
+    await unary
+    streamed = stub.SendStreamingMessage(asking(), metadata=asked)
+    await streamed.read()
+    for call in (unary, streamed):
+        initial = dict(await call.initial_metadata())
+        assert initial["a2a-extensions"] == "urn:headrace:cursor:v1"
+
+
+async def test_a_request_larger_than_the_limit_is_refused(
+    channel: grpc.aio.Channel, settings: GatewaySettings
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub_of(channel).SendMessage(asking("x" * (settings.max_body_bytes + 1)))
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_large_request_of_small_values_is_refused_while_others_are_answered(
+    channel: grpc.aio.Channel, http: httpx.AsyncClient
+) -> None:
+    many = asking()
+    many.message.parts.extend([a2a_pb2.Part(text="x")] * 300_000)
+    sending = asyncio.ensure_future(stub_of(channel).SendMessage(many))
+    answered = 0
+    while not sending.done():
+        assert (await http.get("/healthz")).is_success
+        answered += 1
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await sending
+    assert reason(refused.value) == "REQUEST_TOO_LARGE"
+    assert answered > 1, "they were not held up until it was refused"
+
+
+async def test_a_large_file_is_taken(channel: grpc.aio.Channel) -> None:
+    sent = asking()
+    sent.message.parts.append(a2a_pb2.Part(raw=b"x" * 3_000_000, media_type="text/plain"))
+    answer = await stub_of(channel).SendMessage(sent)
+    assert answer.task.history[0].parts[1].url
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [
+        ("max_streams", grpc.StatusCode.UNAVAILABLE),
+        ("max_streams_per_owner", grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ],
+)
+async def test_streams_beyond_the_limit_are_refused_until_one_ends(
+    settings: GatewaySettings, fleet: ScriptedFleet, limit: str, code: grpc.StatusCode
+) -> None:
+    assert fleet.working
+    async with other(settings, **{limit: 1}) as (_, channel):
+        stub, patient = stub_of(channel), (("agent-name", "patient"),)
+        first = stub.SendStreamingMessage(asking(), metadata=patient)
+        await first.read()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.SendStreamingMessage(asking(), metadata=patient).read()
+        assert refused.value.code() == code
+        assert "retry-after" in dict(refused.value.trailing_metadata() or ())
+        first.cancel()
+
+        await until(lambda: has_room(stub), "the place is given back")
+
+
+async def test_a_client_that_takes_nothing_is_cut_off_and_its_task_goes_on(
+    settings: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    async with other(settings, stall_timeout=3.0, max_streams=1) as (_, channel):
+        stub, patient = stub_of(channel), (("agent-name", "patient"),)
+        stalled = stub.SendStreamingMessage(asking(), metadata=patient)
+        for _ in range(3):
+            await stalled.read()
+        # Some 8 MB are on their way before a server notices.
+        for _ in range(150):
+            await fleet.runs[0].chunk("x" * 100_000)
+        await until(lambda: has_room(stub), "its place is given back")
+        assert await read_out(stalled) == grpc.StatusCode.UNAVAILABLE
+        assert "stopped reading" in (await stalled.details() or "")
+
+
+async def has_room(stub: Any) -> bool:  # noqa: ANN401 - generated without types
+    """Whether the gateway takes one more stream."""
+    call = stub.SendStreamingMessage(asking())
+    try:
+        return bool((await call.read()).task.id)
+    except grpc.aio.AioRpcError:
+        return False
+    finally:
+        call.cancel()
+
+
+async def read_out(call: "grpc.aio.UnaryStreamCall[object, object]") -> grpc.StatusCode:
+    """Return the status at the end of a stream."""
+    try:
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    except grpc.aio.AioRpcError:
+        pass
+    return await call.code()
+
+
+async def test_streams_and_waiting_calls_end_with_a_reason_when_it_stops(
+    tmp_path: Path, settings: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    port = ports.pick()
+    with started(tmp_path, **bus_of(settings), grpc_port=port) as gateway:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            check = health_pb2.HealthCheckRequest(service=SERVICE)
+            health = health_pb2_grpc.HealthStub(channel)
+
+            async def serves() -> bool:
+                answer = await health.Check(check, wait_for_ready=True)
+                return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+            await until(serves, "the gateway serves")
+            stub, patient = stub_of(channel), (("agent-name", "patient"),)
+            stream = stub.SendStreamingMessage(asking(), metadata=patient)
+            await stream.read()
+            blocked = stub.SendMessage(asking(), metadata=patient)
+            await until(lambda: asyncio.sleep(0, len(fleet.runs) == 2), "the agent works on both")
+            asked = time.monotonic()
+            gateway.process.terminate()
+            assert await read_out(stream) == grpc.StatusCode.UNAVAILABLE
+            assert "restarting" in (await stream.details() or "")
+            with pytest.raises(grpc.aio.AioRpcError, match="goes on") as refused:
+                await blocked
+            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert await asyncio.to_thread(gateway.ends) == 0
+        assert time.monotonic() - asked < WITHIN
+    assert "Traceback" not in gateway.log()
+
+
+async def test_many_readers_of_one_task_see_the_same_events(
+    channel: grpc.aio.Channel, http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    talk = Grpc(http, "patient", channel)
+    async with talk.stream("SendStreamingMessage", message()) as stream:
+        cursor, event = await anext(stream.frames())
+    asked = a2a_pb2.SubscribeToTaskRequest(id=event["task"]["id"])
+    stub = stub_of(channel)
+    metadata = (("agent-name", "patient"), ("last-event-id", cursor))
+    calls = [stub.SubscribeToTask(asked, metadata=metadata) for _ in range(20)]
+    await until(lambda: asyncio.sleep(0, bool(fleet.runs)), "the agent works")
+    fleet.runs[0].go_on.set()
+
+    async def seen(call: "grpc.aio.UnaryStreamCall[object, object]") -> list[object]:
+        return [event async for event in call]
+
+    first, *others = await asyncio.gather(*map(seen, calls))
+    assert len(first) == 4
+    assert all(one == first for one in others)
+
+
+@pytest.mark.parametrize("bound", ["max_waiting_per_agent", "max_waiting_per_tenant"])
+async def test_more_runs_than_may_wait_are_refused_before_a_task_exists(
+    settings: GatewaySettings, fleet: ScriptedFleet, bound: str
+) -> None:
+    assert fleet.working
+    async with other(settings, **{bound: 0}) as (http, channel):
+        stub = stub_of(channel)
+        tasks = (await Rest(http).call("ListTasks", {}))["totalSize"]
+        for asked in (stub.SendMessage(asking()), stub.SendStreamingMessage(asking()).read()):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await asked
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert reason(refused.value) == "TOO_MANY_WAITING"
+            told = error_details_pb2.RetryInfo()
+            assert details(refused.value).details[-1].Unpack(told)
+            seconds = dict(refused.value.trailing_metadata() or ())["retry-after"]
+            assert 1 <= told.retry_delay.seconds == int(seconds) <= 30
+        assert (await Rest(http).call("ListTasks", {}))["totalSize"] == tasks
+
+
+def half_asked(channel: grpc.aio.Channel) -> grpc.aio.StreamUnaryCall[Any, Any]:
+    """Return a call of GetTask whose request message does not come."""
+    rpc: grpc.aio.StreamUnaryMultiCallable[Any, Any] = channel.stream_unary(f"/{SERVICE}/GetTask")
+    return rpc(timeout=60)
+
+
+async def test_who_is_unknown_is_refused_before_a_message_is_read(
+    settings: GatewaySettings, tmp_path: Path
+) -> None:
+    guarded = {"credentials": write(tmp_path / "credentials.toml", ANN)}
+    async with other(settings, **guarded) as (_, channel):
+        call = half_asked(channel)
+        assert await call.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_message_that_does_not_come_is_not_waited_for_for_ever(
+    channel: grpc.aio.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "RECEIVE_SECONDS", 0.5)
+    call = half_asked(channel)
+    assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert await call.details() == "the request was not complete in time"
+
+
+async def test_an_rpc_without_a_message_is_refused(channel: grpc.aio.Channel) -> None:
+    call = half_asked(channel)
+    await call.done_writing()
+    assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_connection_has_a_bounded_number_of_calls_under_way(
+    settings: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    metadata = (("agent-name", "patient"),)
+    async with other(settings, socket_streams=2) as (_, channel):
+        stub = stub_of(channel)
+        await stub.ListTasks(a2a_pb2.ListTasksRequest(), timeout=60)  # The bound is known by now.
+        streams = [
+            stub.SendStreamingMessage(asking(), metadata=metadata, timeout=120) for _ in range(2)
+        ]
+        for stream in streams:
+            assert await stream.read()
+        third = asyncio.ensure_future(stub.ListTasks(a2a_pb2.ListTasksRequest(), timeout=60))
+        done, _ = await asyncio.wait({third}, timeout=1)
+        assert not done
+        for run in fleet.runs:
+            run.go_on.set()
+        for stream in streams:
+            while await stream.read() is not grpc.aio.EOF:
+                pass
+        assert await third
+
+
+async def test_a_host_in_metadata_is_nobodys(channel: grpc.aio.Channel) -> None:
+    for host in ("[::1", "evil.example"):
+        answer = await stub_of(channel).SendMessage(asking(), metadata=(("host", host),))
+        assert answer.task.id

@@ -1,0 +1,112 @@
+"""Two clients, or two tabs of one, begin runs in a thread at a time."""
+
+import asyncio
+
+import httpx
+
+from headrace.model.events import BEHIND, Json
+from tests.support.agui.runs import path, run_input, run_of, running
+from tests.support.event_stream import Frame, frames
+from tests.support.scripted_fleet import Run, ScriptedFleet
+from tests.support.waiting import eventually
+
+
+async def read(
+    http: httpx.AsyncClient, agent: str, body: Json, begun: asyncio.Event
+) -> list[Frame]:
+    """Return all frames of a run, and say when the first word has come."""
+    told: list[Frame] = []
+    async with running(http, agent, body) as response:
+        async for frame in frames(response):
+            told.append(frame)
+            if frame.json.get("delta"):
+                begun.set()
+    return told
+
+
+async def runs(fleet: ScriptedFleet, number: int) -> list[Run]:
+    """Return the runs that the fleet works on, once there are so many."""
+
+    async def there_are() -> bool:
+        return len(fleet.runs) == number
+
+    await eventually(there_are, f"the fleet works on {number}")
+    return fleet.runs
+
+
+async def test_an_agent_that_rejects_takes_a_run_only_when_the_last_is_over(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    first, begun = run_input(), asyncio.Event()
+    reading = asyncio.create_task(read(http, "refusing", first, begun))
+    await begun.wait()
+    second = run_input(threadId=first["threadId"])
+    answer = await http.post(path("refusing"), json=second)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "thread_busy")
+    assert first["threadId"] in answer.json()["error"]["message"]
+    (await run_of(fleet)).go_on.set()
+    assert (await reading)[-1].json["type"] == "RUN_FINISHED"
+    began = asyncio.Event()
+    reading = asyncio.create_task(read(http, "refusing", second, began))
+    await began.wait()
+    (await runs(fleet, 2))[1].go_on.set()
+    assert (await reading)[-1].json["runId"] == second["runId"]
+
+
+async def test_an_agent_that_is_interrupted_gives_up_the_run_at_work(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    first, begun = run_input(), asyncio.Event()
+    reading = asyncio.create_task(read(http, "yielding", first, begun))
+    await begun.wait()
+    began = asyncio.Event()
+    second = run_input(threadId=first["threadId"])
+    newer = asyncio.create_task(read(http, "yielding", second, began))
+    assert (await reading)[-1].json["outcome"] == {"type": "cancelled"}
+    (await runs(fleet, 2))[1].go_on.set()
+    last = (await newer)[-1].json
+    assert (last["type"], last["runId"]) == ("RUN_FINISHED", second["runId"])
+    assert "outcome" not in last
+
+
+async def test_another_agents_runs_and_threads_are_in_nobodys_way(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    first, begun = run_input(), asyncio.Event()
+    reading = asyncio.create_task(read(http, "refusing", first, begun))
+    await begun.wait()
+    for agent, more in (("yielding", {"threadId": first["threadId"]}), ("refusing", {})):
+        began = asyncio.Event()
+        other = asyncio.create_task(read(http, agent, run_input(**more), began))
+        await began.wait()
+        fleet.runs[-1].go_on.set()
+        assert "outcome" not in (await other)[-1].json
+    fleet.runs[0].go_on.set()
+    assert "outcome" not in (await reading)[-1].json
+
+
+async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    """Workers mind it: `tests/contract/workers/test_turn_taking.py`."""
+    thread, reading = run_input()["threadId"], []
+    for _ in range(3):
+        begun = asyncio.Event()
+        body = run_input(threadId=thread)
+        reading.append(asyncio.create_task(read(http, "patient", body, begun)))
+        await begun.wait()
+    first, second, third = await runs(fleet, 3)
+    assert BEHIND not in first.metadata
+    assert second.metadata[BEHIND] == [first.key.task]
+    assert sorted(third.metadata[BEHIND]) == sorted([first.key.task, second.key.task])
+    for run in fleet.runs:
+        run.go_on.set()
+    for told in await asyncio.gather(*reading):
+        assert [f.json["delta"] for f in told if "delta" in f.json] == ["a", "b"]
+        assert told[-1].json["type"] == "RUN_FINISHED"
+    begun = asyncio.Event()
+    last = asyncio.create_task(read(http, "patient", run_input(threadId=thread), begun))
+    await begun.wait()
+    assert BEHIND not in fleet.runs[-1].metadata
+    fleet.runs[-1].go_on.set()
+    await last

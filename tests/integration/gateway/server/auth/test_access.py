@@ -1,0 +1,244 @@
+"""Who may do what, and how often: the same on every protocol."""
+
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import grpc.aio
+import httpx
+import pytest
+import pytest_asyncio
+
+from headrace_gateway.protocol_table import PROTOCOLS
+from headrace_gateway.server.auth.access import Access
+from headrace_gateway.server.auth.authenticate import Callers
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.settings import GatewaySettings
+from tests.support.agui.runs import path as agui
+from tests.support.agui.runs import run_input
+from tests.support.clients.bindings import Rest, Rpc, Talk, message
+from tests.support.clients.grpc_binding import Grpc
+from tests.support.clients.websocket import socket_to
+from tests.support.credentials import ANN, EVE, Person, write
+from tests.support.json_lines import JSON_LINES
+from tests.support.running_gateway import running, until
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+
+READER = Person("acme", "reader", ("reader",))
+OPERATOR = Person("acme", "operator", ("on-call",))
+ROLES = """
+[[role]]
+name = "reader"
+agents = ["assistant"]
+operations = ["read"]
+
+[[role]]
+name = "on-call"
+operator = true
+operations = ["read", "cancel"]
+"""
+BINDINGS = pytest.mark.parametrize("binding", [Rest, Rpc, Grpc])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(
+    settings: GatewaySettings,
+    one_fleet: ScriptedFleet,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[GatewaySettings]:
+    """A gateway that knows roles, by its settings."""
+    assert one_fleet.working
+    folder = tmp_path_factory.mktemp("access")
+    file = write(folder / "credentials.toml", ANN, EVE, READER, OPERATOR, head=ROLES)
+    update = {"credentials": file, "http_port": ports.pick(), "grpc_port": ports.pick()}
+    guarded = settings.model_copy(update=update)
+    async with running(guarded, (*PROTOCOLS, JSON_LINES)):
+        yield guarded
+
+
+@asynccontextmanager
+async def client(guarded: GatewaySettings, person: Person) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"A2A-Version": "1.0", **person.bearer}
+    url = f"http://127.0.0.1:{guarded.http_port}"
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+        yield http
+
+
+@asynccontextmanager
+async def talking(
+    guarded: GatewaySettings, binding: type[Talk], person: Person, agent: str = "assistant"
+) -> AsyncIterator[Talk]:
+    async with client(guarded, person) as http:
+        if binding is not Grpc:
+            yield binding(http, agent)
+            return
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{guarded.grpc_port}") as channel:
+            yield Grpc(http, agent, channel)
+
+
+@BINDINGS
+async def test_what_a_role_does_not_include_is_refused(
+    guarded: GatewaySettings, fleet: ScriptedFleet, binding: type[Talk]
+) -> None:
+    async with talking(guarded, binding, READER) as talk:
+        assert (await talk.call("ListTasks", {})).get("tasks", []) == []
+        for operation, params in (
+            ("SendMessage", message("hello")),
+            ("SendStreamingMessage", message("hello")),
+            ("CancelTask", {"id": "0-" + "0" * 32}),
+        ):
+            refusal = await talk.refused(operation, params)
+            assert (refusal.status, refusal.reason) == (403, "PERMISSION_DENIED"), operation
+        elsewhere = await talk.to("ask").refused("ListTasks", {})
+        assert elsewhere.reason == "PERMISSION_DENIED"
+    assert fleet.runs == []
+
+
+async def test_ag_ui_copilotkit_and_sockets_refuse_it_too(
+    guarded: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    async with client(guarded, READER) as http:
+        for path in (agui("assistant"), "/copilotkit/agent/assistant/run"):
+            answer = await http.post(path, json=run_input())
+            assert answer.status_code == 403
+            assert answer.json()["error"]["code"] == "permission_denied"
+        stop = await http.post(f"{agui('assistant')}/stop", json={"threadId": "t"})
+        assert stop.status_code == 403
+        assert (await http.get(f"{agui('assistant')}/threads/t")).status_code == 404
+    url = f"http://127.0.0.1:{guarded.http_port}"
+    path = "/v1/agents/assistant/stream"
+    async with socket_to(url, path, additional_headers=READER.bearer) as socket:
+        await socket.send({"id": 1, "send": message("hello")})
+        assert (await socket.next(1))["error"]["code"] == 403
+    assert fleet.runs == []
+
+
+async def test_a_new_protocol_can_not_forget_to_ask(
+    guarded: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    task = "0-" + "0" * 32
+    async with client(guarded, READER) as http:
+        assert (await http.post("/lines/assistant", content="hello")).status_code == 403
+        assert (await http.delete(f"/lines/assistant/{task}")).status_code == 403
+        assert (await http.get(f"/lines/assistant/{task}")).status_code == 404
+        assert (await http.get(f"/lines/ask/{task}")).status_code == 403
+    assert fleet.runs == []
+
+
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "0-" + "0" * 32}}
+THREAD = {"threadId": "t"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/agents/assistant", CALL),
+        ("/v1/agents/assistant/rpc", CALL),
+        ("/v1/agents/assistant/stream", CALL),
+        ("/v1/agents/assistant/tasks/x:cancel", {}),
+        (f"{agui('assistant')}/attach", THREAD),
+        (f"{agui('assistant')}/stop", THREAD),
+        ("/copilotkit/agent/assistant/connect", run_input()),
+        ("/copilotkit/agent/assistant/stop/t", {}),
+        (
+            "/copilotkit",
+            {"method": "agent/stop", "params": {"agentId": "assistant", **THREAD}},
+        ),
+        ("/lines/assistant", {}),
+    ],
+)
+async def test_who_asks_is_looked_up_and_counted_once(
+    guarded: GatewaySettings, monkeypatch: pytest.MonkeyPatch, path: str, body: object
+) -> None:
+    looks, counted = list[object](), list[str]()
+    of, check = Callers.of, Access.check
+
+    def looked_up(
+        callers: Callers, headers: Mapping[str, str], *, of_any_agent: bool = False
+    ) -> Caller:
+        looks.append(headers)
+        return of(callers, headers, of_any_agent=of_any_agent)
+
+    def asked(access: Access, caller: Caller, agent: str, operation: str, task: str = "") -> None:
+        counted.append(operation)
+        check(access, caller, agent, operation, task)
+
+    monkeypatch.setattr(Callers, "of", looked_up)
+    monkeypatch.setattr(Access, "check", asked)
+    async with client(guarded, ANN) as http, http.stream("POST", path, json=body) as answer:
+        assert answer.status_code < 500
+    assert (len(looks), len(counted)) == (1, 1)
+
+
+@BINDINGS
+async def test_an_operator_sees_and_ends_its_tenants_tasks(
+    guarded: GatewaySettings,
+    fleet: ScriptedFleet,
+    binding: type[Talk],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.audit")
+    async with AsyncExitStack() as stack:
+        ann = await stack.enter_async_context(talking(guarded, Rest, ANN, "patient"))
+        eve = await stack.enter_async_context(talking(guarded, Rest, EVE, "patient"))
+        operator = await stack.enter_async_context(talking(guarded, binding, OPERATOR, "patient"))
+        sent = message("hello") | {"configuration": {"returnImmediately": True}}
+        [hers, foreign] = [(await one.call("SendMessage", sent))["task"] for one in (ann, eve)]
+        found = await operator.call("GetTask", {"id": hers["id"]})
+        assert found["id"] == hers["id"]
+        listed = [task["id"] for task in (await operator.call("ListTasks", {}))["tasks"]]
+        assert hers["id"] in listed
+        assert foreign["id"] not in listed
+        async with operator.stream("SubscribeToTask", {"id": hers["id"]}) as stream:
+            _, first = await anext(stream.frames())
+            assert first["task"]["id"] == hers["id"]
+        for operation in ("GetTask", "CancelTask"):
+            refusal = await operator.refused(operation, {"id": foreign["id"]})
+            assert refusal.reason == "TASK_NOT_FOUND"
+        follow = message("more", taskId=hers["id"])
+        assert (await operator.refused("SendMessage", follow)).reason == "PERMISSION_DENIED"
+        ended = await operator.call("CancelTask", {"id": hers["id"]})
+        assert ended["status"]["state"] == "TASK_STATE_CANCELED"
+    audited = [record.getMessage() for record in caplog.records if record.name == "headrace.audit"]
+    assert any("CancelTask" in line and hers["id"] in line for line in audited)
+    assert all("owner=operator" in line for line in audited)
+    for run in fleet.runs:
+        run.go_on.set()
+
+
+async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(
+    settings: GatewaySettings, one_fleet: ScriptedFleet
+) -> None:
+    assert one_fleet.working
+    async with AsyncExitStack() as stack:
+        gateways = []
+        for _ in range(2):
+            update = {
+                "owner_requests_per_minute": 6,
+                "http_port": ports.pick(),
+                "grpc_port": 0,
+            }
+            url = await stack.enter_async_context(running(settings.model_copy(update=update)))
+            http = httpx.AsyncClient(base_url=url, timeout=60)
+            gateways.append(await stack.enter_async_context(http))
+        for number in range(6):
+            answer = await gateways[number % 2].get("/v1/agents/assistant/tasks")
+            assert answer.status_code == 200
+
+        async def both_refuse() -> bool:
+            answers = [await one.get("/v1/agents/assistant/tasks") for one in gateways]
+            return all(answer.status_code == 429 for answer in answers)
+
+        await until(both_refuse, "what one gateway served counts at the other")
+        for http in gateways:
+            refused = await http.post("/v1/agents/assistant/message:send", json=message("hello"))
+            assert refused.status_code == 429
+            assert 1 <= int(refused.headers["retry-after"]) <= 120
+            assert refused.json()["error"]["details"][0]["reason"] == "RATE_LIMITED"
+            told = await http.post(agui("assistant"), json=run_input())
+            assert (told.status_code, told.json()["error"]["code"]) == (429, "rate_limited")
+            assert json.loads(told.text)["error"]["message"] == "you may send 6 requests a minute"
+            # Cards and probes are not counted.
+            assert (await http.get("/v1/agents")).is_success

@@ -1,0 +1,161 @@
+"""What cards say of credentials is what is enforced: asked with what each card declares."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc.aio
+import httpx
+import pytest
+
+from headrace_gateway.settings import GatewaySettings
+from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
+from tests.support.clients.grpc_binding import Grpc
+from tests.support.credentials import ANN, AUDIENCE, ISSUER, Issuer, Person, write
+from tests.support.running_gateway import running
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+
+AGENTS = ("assistant", "choosy", "partners", "either")
+SENDER = Person("acme", "sender", ("sender",))
+READER = Person("acme", "reader", ("reader",))
+ROLES = """
+[[role]]
+name = "sender"
+agents = ["assistant", "choosy"]
+
+[[role]]
+name = "reader"
+operations = ["read"]
+"""
+JWT = f"""
+[jwt]
+issuer = "{ISSUER}"
+audience = "{AUDIENCE}"
+algorithms = ["ES256"]
+keys = "keys.json"
+"""
+
+
+@asynccontextmanager
+async def guarded(
+    settings: GatewaySettings, file: Path | None
+) -> AsyncIterator[tuple[httpx.AsyncClient, grpc.aio.Channel]]:
+    """Run a gateway with that file of credentials."""
+    update = {"credentials": file, "http_port": ports.pick(), "grpc_port": ports.pick()}
+    changed = settings.model_copy(update=update)
+    channel = grpc.aio.insecure_channel(f"127.0.0.1:{changed.grpc_port}")
+    async with (
+        running(changed) as url,
+        channel,
+        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}, timeout=60) as http,
+    ):
+        yield http, channel
+
+
+async def card_of(http: httpx.AsyncClient, agent: str) -> Json:
+    """Return the card, which says the same to clients of 0.3 and of Hector."""
+    card: Json = (await http.get(f"/v1/agents/{agent}/.well-known/agent-card.json")).json()
+    required = [{name: roles.get("list", []) for name, roles in one.items()} for one in needs(card)]
+    assert card.get("security", []) == required
+    path = f"/.well-known/a2a/agents/{agent}?format=hector"
+    said = (await http.get(path)).json()["agent"].get("security", {})
+    assert set(said.get("require", [])) == {name for one in required for name in one}
+    for name, scheme in card.get("securitySchemes", {}).items():
+        assert said["schemes"][name] == shape_of(scheme)
+    return card
+
+
+def needs(card: Json) -> list[Json]:
+    return [one["schemes"] for one in card.get("securityRequirements", [])]
+
+
+def shape_of(scheme: Json) -> Json:
+    """Return the scheme as OpenAPI has it, by what 0.3 reads of the card."""
+    if scheme["type"] == "http":
+        return {"type": "http", "scheme": scheme["scheme"].lower()}
+    return {"type": "apiKey", "name": scheme["name"], "in": scheme["in"]}
+
+
+def satisfying(scheme: Json, token: str) -> dict[str, str]:
+    """Return the headers that satisfy a scheme, by its words in the card alone."""
+    if scheme["type"] == "http":
+        return {"Authorization": f"{scheme['scheme']} {token}"}
+    return {scheme["name"]: token}
+
+
+def talks(http: httpx.AsyncClient, channel: grpc.aio.Channel, agent: str) -> Iterator[Talk]:
+    yield from (Rest(http, agent), Rpc(http, agent), Grpc(http, agent, channel))
+
+
+async def outcomes(
+    http: httpx.AsyncClient, channel: grpc.aio.Channel, agent: str, headers: dict[str, str]
+) -> set[str]:
+    """Return what operations with these headers come to, over every binding."""
+    http.headers.update(headers)
+    found = set[str]()
+    try:
+        for talk in talks(http, channel, agent):
+            for operation, params in (("SendMessage", message("hello")), ("ListTasks", {})):
+                try:
+                    await talk.call(operation, params)
+                    found.add("passes")
+                except AssertionError:
+                    found.add((await talk.refused(operation, params)).reason)
+    finally:
+        for name in headers:
+            del http.headers[name]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["none", "keys", "optional", "tokens"])
+async def test_each_declared_scheme_passes_where_it_is_accepted_and_nowhere_else(
+    settings: GatewaySettings, fleet: ScriptedFleet, tmp_path: Path, kind: str
+) -> None:
+    assert fleet.working
+    issuer = Issuer()
+    issuer.write_keys(tmp_path / "keys.json")
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": time.time() + 600}
+    token = issuer.token(claims) if kind == "tokens" else ANN.token
+    people = () if kind == "tokens" else (ANN,)
+    head = {"optional": "required = false", "tokens": JWT}.get(kind, "")
+    file = None if kind == "none" else write(tmp_path / "c.toml", *people, head=head)
+    asked = 0
+    async with guarded(settings, file) as (http, channel):
+        for agent in AGENTS:
+            card = await card_of(http, agent)
+            accepted = {name for one in needs(card) for name in one}
+            nothing = await outcomes(http, channel, agent, {})
+            assert nothing == ({"UNAUTHENTICATED"} if accepted else {"passes"}), agent
+            for name, scheme in card.get("securitySchemes", {}).items():
+                if kind == "tokens" and scheme["type"] == "apiKey":
+                    continue  # The file has no keys.
+                found = await outcomes(http, channel, agent, satisfying(scheme, token))
+                passes = kind != "none" if name in accepted else not accepted
+                assert found == ({"passes"} if passes else {"UNAUTHENTICATED"}), (agent, name)
+                asked += 1
+    assert asked == {"none": 6, "keys": 8, "optional": 8, "tokens": 4}[kind]
+
+
+async def test_a_header_that_a_card_does_not_name_is_no_key(
+    settings: GatewaySettings, fleet: ScriptedFleet, tmp_path: Path
+) -> None:
+    assert fleet.working
+    async with guarded(settings, write(tmp_path / "c.toml", ANN)) as (http, channel):
+        for agent, header in (("partners", "X-API-Key"), ("assistant", "X-Partner-Key")):
+            found = await outcomes(http, channel, agent, {header: ANN.token})
+            assert found == {"UNAUTHENTICATED"}, agent
+
+
+async def test_roles_that_are_needed_stand_in_the_card(
+    settings: GatewaySettings, fleet: ScriptedFleet, tmp_path: Path
+) -> None:
+    assert fleet.working
+    file = write(tmp_path / "c.toml", SENDER, READER, head=ROLES)
+    async with guarded(settings, file) as (http, channel):
+        card = await card_of(http, "assistant")
+        assert needs(card) == [{name: {"list": ["sender"]}} for name in ("bearer", "apiKey")]
+        assert await outcomes(http, channel, "assistant", SENDER.bearer) == {"passes"}
+        refused = await outcomes(http, channel, "assistant", READER.bearer)
+        assert refused == {"PERMISSION_DENIED", "passes"}, "it may list, and not send"

@@ -1,0 +1,204 @@
+"""A gateway that stops answers whatever it is asked for, also while NATS is silent."""
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from headrace_gateway import detached
+from tests.integration.gateway.own_nats import OwnNats, own_nats, task_in
+from tests.support.agui.runs import run_input
+from tests.support.clients.bindings import Rest, Rpc, message
+from tests.support.clients.grpc_binding import Grpc
+from tests.support.clients.websocket import Json, socket_to
+from tests.support.running_gateway import until
+
+_OPEN = re.compile(r"^headrace_open_requests (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(OwnNats):
+    """What stops, and a task of it."""
+
+    task: str
+    """One that waits for an answer, of the agent `ask`."""
+
+    async def open(self) -> int:
+        """Return how many requests the gateway is carrying out."""
+        found = _OPEN.search((await self.http.get("/metrics")).text)
+        assert found is not None
+        return int(float(found[1]))
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stopped]:
+    """All of it, at work. Whoever asks waits for NATS longer than the gateway has to stop."""
+    monkeypatch.setattr(detached, "TIMEOUT", 0.1)
+    async with own_nats(tmp_path, append_timeout=120) as own:
+        task = (await Rest(own.http, "ask").call("SendMessage", message("before")))["task"]["id"]
+        yield Stopped(own.server, own.fleet, own.gateway, own.url, own.http, own.channel, task)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client was told."""
+
+    status: int
+    again: bool
+    """Whether it was told to send again."""
+    task: str
+    """The task that the answer names."""
+
+
+def told(response: httpx.Response) -> Answer:
+    assert "application/json" in response.headers["content-type"], response.text
+    assert response.json()["error"], response.text
+    again = "retry-after" in response.headers
+    return Answer(response.status_code, again, task_in(response.text))
+
+
+type Asks = Callable[[Stopped, str], Coroutine[None, None, Answer]]
+
+
+def by_post(path: str, body: Callable[[str], Json] = message, **headers: str) -> Asks:
+    async def ask(to: Stopped, text: str) -> Answer:
+        return told(await to.http.post(path, json=body(text), headers=headers))
+
+    return ask
+
+
+def old_message(text: str) -> Json:
+    parts = [{"kind": "text", "text": text}]
+    return {"message": {"messageId": "m", "kind": "message", "role": "user", "parts": parts}}
+
+
+def old_call(text: str) -> Json:
+    return {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": old_message(text)}
+
+
+def old_rest(text: str) -> Json:
+    said = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": text}]}
+    return {"message": said}
+
+
+async def by_rpc(to: Stopped, text: str) -> Answer:
+    return told(await Rpc(to.http).send("SendMessage", message(text)))
+
+
+async def by_grpc(to: Stopped, text: str) -> Answer:
+    return told(await Grpc(to.http, None, to.channel).send("SendMessage", message(text)))
+
+
+async def by_grpc_stream(to: Stopped, text: str) -> Answer:
+    return told(await Grpc(to.http, None, to.channel).send("SendStreamingMessage", message(text)))
+
+
+async def by_socket(to: Stopped, text: str) -> Answer:
+    async with socket_to(to.url) as socket:
+        await socket.send({"id": "s", "send": message(text)})
+        *_, last = await socket.rest("s")
+    said = json.dumps(last)
+    return Answer(last["error"]["code"], "retryDelay" in said, task_in(said))
+
+
+SENDS: dict[str, Asks] = {
+    "rest": by_post("/message:send"),
+    "rest stream": by_post("/message:stream"),
+    "rest 0.3": by_post("/v1/message:send", old_rest, **{"A2A-Version": "0.3"}),
+    "json-rpc": by_rpc,
+    "json-rpc 0.3": by_post("/", old_call, **{"A2A-Version": "0.3"}),
+    "hector": by_post("/message:send?format=hector"),
+    "hector stream": by_post("/stream", Accept="application/x-agui-events"),
+    "ag-ui": by_post("/v1/agents/assistant/ag-ui", run_input),
+    "copilotkit": by_post("/copilotkit/agent/assistant/run", run_input),
+    "grpc": by_grpc,
+    "grpc stream": by_grpc_stream,
+    "websocket": by_socket,
+}
+
+
+async def get_by_rest(to: Stopped, _: str) -> Answer:
+    return told(await Rest(to.http, "ask").send("GetTask", {"id": to.task}))
+
+
+async def get_by_rpc(to: Stopped, _: str) -> Answer:
+    return told(await Rpc(to.http, "ask").send("GetTask", {"id": to.task}))
+
+
+async def get_by_grpc(to: Stopped, _: str) -> Answer:
+    return told(await Grpc(to.http, "ask", to.channel).send("GetTask", {"id": to.task}))
+
+
+async def cancel_by_rest(to: Stopped, _: str) -> Answer:
+    return told(await Rest(to.http, "ask").send("CancelTask", {"id": to.task}))
+
+
+async def delete_by_rest(to: Stopped, _: str) -> Answer:
+    return told(await Rest(to.http, "ask").send("DeleteTask", {"id": to.task}))
+
+
+async def cancel_by_socket(to: Stopped, _text: str) -> Answer:
+    async with socket_to(to.url, "/v1/agents/ask/stream") as socket:
+        await socket.send({"id": "c", "cancel": {"task": to.task}})
+        *_, last = await socket.rest("c")
+    return Answer(last["error"]["code"], again="retryDelay" in json.dumps(last), task="")
+
+
+async def under_a_key(to: Stopped, text: str) -> Answer:
+    headers = {"Idempotency-Key": secrets.token_hex(4)}
+    return told(await to.http.post("/message:send", json=message(text), headers=headers))
+
+
+async def stop_by_agui(to: Stopped, _: str) -> Answer:
+    return told(await to.http.post("/v1/agents/ask/ag-ui/stop", json={"threadId": "t"}))
+
+
+REPEATABLE: dict[str, Asks] = {
+    asks.__name__: asks
+    for asks in (
+        get_by_rest,
+        get_by_rpc,
+        get_by_grpc,
+        cancel_by_rest,
+        delete_by_rest,
+        cancel_by_socket,
+        under_a_key,
+        stop_by_agui,
+    )
+}
+
+
+async def test_what_is_under_way_when_a_gateway_stops_is_answered_though_nats_is_frozen(
+    stopped: Stopped,
+) -> None:
+    stopped.server.freeze()
+    asking = {
+        name: asyncio.create_task(asks(stopped, name))
+        for name, asks in (SENDS | REPEATABLE).items()
+    }
+
+    async def has_all() -> bool:
+        pending = sum(not one.done() for one in asking.values())
+        return await stopped.open() >= pending
+
+    await until(has_all, "the gateway is carrying all of them out")
+    await stopped.gateway.aclose()
+    await asyncio.wait(asking.values())
+    answers = {name: one.result() for name, one in asking.items()}
+    assert {name: one.status for name, one in answers.items()} == dict.fromkeys(answers, 503)
+    for name in REPEATABLE:
+        assert answers[name].again, name
+    for name in SENDS:
+        assert answers[name].again != bool(answers[name].task), name
+    assert any(answers[name].task for name in SENDS), "none of them was being stored"
+    stopped.server.thaw()
+    await stopped.fleet.settle()
+    repeated = [name for name in SENDS if answers[name].again]
+    assert not set(repeated) & set(stopped.worked_on), "it is asked for again, and has been done"

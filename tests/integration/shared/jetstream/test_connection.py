@@ -1,0 +1,168 @@
+"""The connection itself: it waits aloud, comes back by itself, and hangs up when told."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace.jetstream import connection as bus_module
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.settings import BusSettings
+from tests.integration.shared.conftest import Connect
+from tests.support.live_copies import LiveCopies
+from tests.support.servers import NatsProcess
+from tests.support.soon import soon
+from tests.support.task_log import TaskLog
+from tests.support.topology import Topology
+from tests.support.waiting import until
+
+
+@pytest.fixture(scope="session")
+def topology(nats_server: NatsProcess) -> Topology:
+    """One node: each connection is to one."""
+    return Topology([nats_server])
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsProcess]:
+    """A server of the test's own, not started."""
+    server = NatsProcess(tmp_path)
+    yield server
+    await asyncio.to_thread(server.kill)
+
+
+def messages(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= level]
+
+
+async def test_a_server_that_is_not_there_yet_is_waited_for_aloud(
+    server: NatsProcess, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus_module, "_CONNECT_ATTEMPT", 0.3)
+    bus = Bus(BusSettings(nats_url=server.url))
+    connecting = asyncio.create_task(bus.connect("early"))
+    await soon(lambda: messages(caplog) != [], "it says what it waits for")
+    (said,) = messages(caplog)
+    assert f"waiting for NATS at {server.url}" in said
+    await asyncio.to_thread(server.start)
+    await connecting
+    await TaskLog(bus).begin()
+    await bus.close()
+    assert messages(caplog) == [said]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_a_server_that_does_not_come_is_given_up(
+    server: NatsProcess, monkeypatch: pytest.MonkeyPatch, *, frozen: bool
+) -> None:
+    monkeypatch.setattr(bus_module, "_CONNECT_ATTEMPT", 0.3)
+    if frozen:
+        await asyncio.to_thread(server.start)
+        server.freeze()
+    bus = Bus(BusSettings(nats_url=server.url, startup_timeout=1.0))
+    with pytest.raises(BusUnavailable, match=f"NATS at {server.url} did not answer within 1 s"):
+        await asyncio.wait_for(bus.connect("in vain"), 60)
+    await bus.close()
+
+
+async def test_requests_while_the_server_is_away_fail_and_then_go_on(
+    server: NatsProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(server.start)
+    bus = Bus(BusSettings(nats_url=server.url))
+    await bus.connect("patient")
+    disturbed = asyncio.Event()
+    bus.on_disturbance(disturbed.set)
+    await asyncio.to_thread(server.kill)
+    await soon(lambda: not bus.connected, "the connection is lost")
+    with pytest.raises(BusUnavailable):
+        await bus.request("anybody", b"", 0.2)
+    await asyncio.to_thread(server.start)
+    await asyncio.wait_for(disturbed.wait(), 60)
+    assert bus.connected
+    await TaskLog(bus).begin()
+    await bus.close()
+    assert messages(caplog) == ["connection to NATS lost; reconnecting"]
+
+
+async def test_nobody_there_is_told_at_once(bus: Bus) -> None:
+    with pytest.raises(BusUnavailable, match="no responders"):
+        await asyncio.wait_for(bus.request("nobody.here", b"", 3600.0), 60)
+
+
+async def test_hanging_up_takes_bounded_time_from_a_frozen_server_too(
+    server: NatsProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus_module, "_CLOSE_TIMEOUT", 0.3)
+    await asyncio.to_thread(server.start)
+    bus = Bus(BusSettings(nats_url=server.url))
+    await bus.connect("leaving")
+    await bus.subscribe("something", LiveCopies().take)
+    server.freeze()
+    for _ in range(10):
+        await bus.publish("something", b"x" * 500_000)
+    await asyncio.wait_for(bus.close(), 60)
+    assert bus.connection.is_closed
+    server.thaw()
+
+
+async def test_an_answer_to_a_flush_that_was_given_up_does_no_harm(
+    server: NatsProcess,
+) -> None:
+    await asyncio.to_thread(server.start)
+    bus = Bus(BusSettings(nats_url=server.url))
+    await bus.connect("hasty")
+    server.freeze()
+    await asyncio.to_thread(until, lambda: not server.answers(), "the server is frozen")
+    with pytest.raises(TimeoutError):
+        await bus.connection.flush(0.1)  # type: ignore[arg-type]  # nats-py's annotation is wrong
+    server.thaw()
+    await TaskLog(bus).begin()
+    assert bus.connection.stats["reconnects"] == 0
+    await bus.close()
+
+
+async def test_what_was_published_before_hanging_up_arrives(connect: Connect, bus: Bus) -> None:
+    leaving = await connect()
+    came = asyncio.Event()
+
+    async def take(_: object) -> None:
+        came.set()
+
+    await bus.subscribe("last.words", take)
+    await bus.connection.flush()
+    await leaving.publish("last.words", b"bye")
+    await leaving.close()
+    await asyncio.wait_for(came.wait(), 60)
+
+
+async def test_a_closed_bus_refuses_in_its_own_words(connect: Connect) -> None:
+    bus = await connect()
+    subscription = await bus.subscribe("something", LiveCopies().take)
+    await bus.close()
+    await bus.close()
+    await bus.unsubscribe(subscription)
+    for refused in (
+        bus.request("s", b"", 1.0),
+        bus.publish("s", b""),
+        bus.subscribe("s", LiveCopies().take),
+    ):
+        with pytest.raises(BusUnavailable):
+            await refused
+
+
+async def test_clients_cannot_publish_what_only_jetstream_may(
+    bus: Bus, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, live = TaskLog(bus), LiveCopies()
+    await bus.subscribe(bus.subjects.live(log.key), live.take)
+    forger = await connect()
+    await forger.publish(bus.subjects.live(log.key), b"forged")
+    await forger.connection.flush()
+    appended = await log.begin()
+    await live.until(appended.sequence)
+    assert live.sequences == [appended.sequence]
+    assert any("permissions violation" in message for message in messages(caplog))

@@ -1,0 +1,132 @@
+"""A stream is restored from a copy of its own, the others are not: what was at work ends."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headrace.model.entry import Entry
+from headrace.model.task import AUTH_REQUIRED, COMPLETED
+from headrace_task_state.maintenance import sweep
+from tests.integration.task_state.maintenance.test_lost_runs import REPEATER, ended, runs_of, worker
+from tests.integration.worker.test_follow_ups import answers, hand_in
+from tests.support.desk import Desk, Task, eventually
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.task_states import TaskStates, open_task_states
+
+REPEATERS = "tests.support.slow_agents:agents"
+
+
+@dataclass(frozen=True, slots=True)
+class Backups:
+    """Copies of a server's streams, taken and put back while it is stopped (docs/operations.md)."""
+
+    server: NatsProcess
+    folder: Path
+
+    async def take(self, stream: str) -> None:
+        """Copy a stream as it is now."""
+        await asyncio.to_thread(self.server.stop)
+        shutil.copytree(self._place(stream), self.folder / stream)
+        await asyncio.to_thread(self.server.start)
+
+    async def restore(self, stream: str) -> None:
+        """Put the copy of a stream in its place."""
+        await asyncio.to_thread(self.server.stop)
+        place = self._place(stream)
+        shutil.rmtree(place)
+        shutil.copytree(self.folder / stream, place)
+        await asyncio.to_thread(self.server.start)
+
+    def _place(self, stream: str) -> Path:
+        [found] = self.server.folder.glob(f"*-data/jetstream/*/streams/{stream}")
+        return found
+
+
+@pytest.fixture
+def nats_alone(tmp_path: Path) -> Iterator[NatsProcess]:
+    with NatsProcess(tmp_path / "nats") as server:
+        yield server
+
+
+@pytest.fixture
+async def fleet(
+    nats_alone: NatsProcess, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[TaskStates]:
+    """A fleet whose task state looks at what is silent soon."""
+    monkeypatch.setattr(sweep, "SILENT", 0.5)
+    monkeypatch.setattr(sweep, "LONGEST", 1.0)
+    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    async with open_task_states(nats_alone.url, valkey.url, sweep_after=0.3) as opened:
+        yield opened
+
+
+async def until_attempt(task: Task, attempt: int, state: str) -> Entry:
+    async def look() -> Entry | None:
+        last = await task.last()
+        return last if (last.stamp.attempt, last.stamp.state) == (attempt, state) else None
+
+    return await eventually(look)
+
+
+async def test_tasks_at_work_end_though_the_queue_is_restored_from_before_they_began(
+    fleet: TaskStates, nats_alone: NatsProcess, tmp_path: Path
+) -> None:
+    backups, streams = Backups(nats_alone, tmp_path / "backups"), fleet.bus.streams
+    # Not even the workers' consumers are in it.
+    await backups.take(streams.runs)
+    await fleet.start()
+    desk = Desk(fleet.bus)
+    with ExitStack() as stack:
+        dying = stack.enter_context(worker(fleet, tmp_path / "dying", REPEATER))
+        healthy = stack.enter_context(
+            worker(fleet, tmp_path / "healthy", "tests.support.slow_agents:guarded")
+        )
+        lost = [await desk.start("slow_repeater", str(number)) for number in range(3)]
+        held = await desk.start("guarded", "go")
+        await asyncio.gather(*(task.held() for task in (*lost, held)))
+        await until_attempt(held, 1, AUTH_REQUIRED)
+        await backups.restore(streams.runs)
+        assert await runs_of(held) == 0
+        dying.kill()
+        stack.enter_context(worker(fleet, tmp_path / "next", REPEATER))
+        for number, task in enumerate(lost):
+            entries = await ended(task)
+            assert entries[-1].stamp.state == COMPLETED
+            assert answers(entries) == [str(number)]
+        # Who has lost nothing but its place in the queue goes on.
+        assert (await held.held()).worker == healthy.id
+        await hand_in(held, "secret")
+        assert answers(await ended(held)) == ["got secret"]
+        assert (await held.last()).stamp.attempt == 1
+        # And the queue serves.
+        new = await desk.start("guarded", "new")
+        await until_attempt(new, 1, AUTH_REQUIRED)
+        await hand_in(new, "secret")
+        assert answers(await ended(new)) == ["got secret"]
+
+
+async def test_tasks_that_were_at_work_end_though_their_log_alone_is_restored(
+    fleet: TaskStates, nats_alone: NatsProcess, tmp_path: Path
+) -> None:
+    backups, logs = Backups(nats_alone, tmp_path / "backups"), fleet.bus.streams.events(0)
+    await fleet.start()
+    desk = Desk(fleet.bus)
+    with worker(fleet, tmp_path / "worker", REPEATERS):
+        tasks = [await desk.start("guarded", "go") for _ in range(3)]
+        for task in tasks:
+            await until_attempt(task, 1, AUTH_REQUIRED)
+        await backups.take(logs)
+        for task in tasks:
+            await hand_in(task, "secret")
+            assert answers(await ended(task)) == ["got secret"]
+        await backups.restore(logs)
+        # Their runs were done; their logs say that they are at work.
+        for task in tasks:
+            await until_attempt(task, 2, AUTH_REQUIRED)
+            await hand_in(task, "again")
+            assert answers(await ended(task)) == ["got again"]

@@ -1,0 +1,272 @@
+"""What arrives at a receiver that fails, stalls, redirects or dies: when, and in which order."""
+
+import asyncio
+import hashlib
+
+import jwt
+import pytest
+
+from headrace.model import events
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import COMPLETED, WORKING
+from headrace.signing import SigningKeys
+from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
+from tests.integration.task_state.webhooks.conftest import Hooked, Opening
+from tests.integration.task_state.webhooks.test_forged_requests import stand_in_for
+from tests.support.receiver import HANG_UP, STALL, Receiver, receiving
+from tests.support.servers import ports
+from tests.support.task_states import TaskStates, folded
+from tests.support.waiting import eventually
+
+
+def whole_run(hooked: Hooked, words: int = 3) -> None:
+    log = hooked.log
+    log.submit("hello")
+    log.begin_attempt()
+    for number in range(words):
+        log.append([log.chunk("a", f"{number} ")])
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+
+
+def task_told(receiver: Receiver, path: str = "/hook") -> Json:
+    """Return the task that the notifications say, each taken once."""
+    fold, seen = TaskFold(), set[str]()
+    for one in receiver.taken(path):
+        if one.id not in seen:
+            fold.apply(one.body)
+        seen.add(one.id)
+    return fold.task()
+
+
+async def until_told(hooked: Hooked, name: str = "hook") -> None:
+    async def told() -> bool:
+        return (await hooked.progress(name)).generation == hooked.log.generation
+
+    await eventually(told, f"{name} is told everything")
+
+
+async def letters(fleet: TaskStates) -> list[Letter]:
+    return [letter async for letter in Letters(fleet.bus).find(Wanted(kind="push"))]
+
+
+async def test_all_that_happens_is_told_in_order_and_signed(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    await fleet.start()
+    await hooked.hook(receiver.url(), token="tok", scheme="Bearer", credentials="s3cret")
+    whole_run(hooked)
+    await hooked.store()
+    await until_told(hooked)
+    assert task_told(receiver) == folded(hooked.log)
+    generations = [one.generation for one in receiver.came]
+    assert generations == sorted(set(generations))
+    keys = SigningKeys(fleet.bus)
+    await keys.start()
+    key_set = {key["kid"]: jwt.PyJWK(key) for key in keys.key_set()["keys"]}
+    await keys.stop()
+    for one in receiver.came:
+        assert one.headers["content-type"] == "application/a2a+json"
+        assert one.headers["x-a2a-notification-token"] == "tok"
+        assert one.headers["authorization"] == "Bearer s3cret"
+        signature = one.headers["x-a2a-notification-signature"]
+        key = key_set[jwt.get_unverified_header(signature)["kid"]]
+        claims = jwt.decode(signature, key, algorithms=["ES256"], audience=receiver.url())
+        assert claims["request_body_sha256"] == hashlib.sha256(one.raw).hexdigest()
+        assert claims["jti"] == one.id
+
+
+@pytest.mark.parametrize("failing", [500, 404, 302, HANG_UP, STALL], ids=str)
+async def test_what_fails_comes_again_the_same_before_anything_else(
+    open_fleet: Opening, receiver: Receiver, failing: int
+) -> None:
+    fleet = await open_fleet(push_timeout=3.0 if failing == STALL else 60.0)
+    hooked = Hooked(fleet)
+    receiver.plan["/hook"] = [200, failing, failing, 200]
+    receiver.headers["Location"] = receiver.url("/elsewhere")
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    whole_run(hooked)
+    await hooked.store()
+    await until_told(hooked)
+    second = receiver.came[1:4]
+    assert len({(one.id, one.raw) for one in second}) == 1
+    assert [one.headers["x-a2a-notification-attempt"] for one in second] == ["1", "2", "3"]
+    assert task_told(receiver) == folded(hooked.log)
+    assert not receiver.on("/elsewhere")
+    assert not await letters(fleet)
+
+
+async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_told(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    receiver.plan["/hook"] = [500, 500, 500, 500, 500, 200]
+    await fleet.start()
+    await hooked.hook(receiver.url("/hook"), token="tok")
+    hooked.log.submit("hello")
+    hooked.log.begin_attempt()
+    await hooked.store()
+    await until_told(hooked)
+    # Four attempts for the first; the second gets one, since the receiver was given up before.
+    assert [one.generation for one in receiver.came] == [1, 1, 1, 1, 2]
+    found = await letters(fleet)
+    assert [letter.task for letter in found] == [hooked.log.key.task] * 2
+    assert "it answered 500" in found[0].content.reason
+    assert "tok" not in found[0].content.encode().decode()
+    hooked.log.append([hooked.log.status(COMPLETED)], state=COMPLETED)
+    await hooked.store()
+    await until_told(hooked)
+    assert [one.generation for one in receiver.taken()] == [3]
+    await retry(fleet.bus, found[0])
+    await receiver.until(lambda: len(receiver.taken()) == 2, "the dead letter is told")
+    assert receiver.taken()[1].body == receiver.came[0].body
+    assert receiver.taken()[1].id == receiver.came[0].id
+
+
+async def test_a_receiver_that_is_gone_for_good_loses_its_webhook(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    receiver.plan["/hook"] = [410]
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    whole_run(hooked)
+    await hooked.store()
+
+    async def is_deleted() -> bool:
+        return not await hooked.webhooks.list(hooked.log.key)
+
+    await eventually(is_deleted, "the webhook is deleted")
+    assert len(receiver.came) == 1
+    assert len(await letters(fleet)) == 1
+
+
+async def test_a_dead_receiver_is_told_in_order_once_it_lives(
+    open_fleet: Opening,
+) -> None:
+    fleet = await open_fleet(push_attempts=100)
+    hooked, port = Hooked(fleet), ports.pick()
+    await fleet.start()
+    await hooked.hook(f"http://127.0.0.1:{port}/hook")
+    whole_run(hooked)
+    await hooked.store()
+
+    async def has_tried() -> bool:
+        return (await hooked.progress()).attempts > 1
+
+    await eventually(has_tried, "it has been tried in vain")
+    async with receiving(port) as receiver:
+        await until_told(hooked)
+        assert task_told(receiver) == folded(hooked.log)
+        generations = [one.generation for one in receiver.came]
+        assert generations == sorted(set(generations))
+
+
+async def test_a_slow_receiver_holds_up_nobody_else(fleet: TaskStates, receiver: Receiver) -> None:
+    receiver.plan["/slow"] = [STALL]
+    await fleet.start()
+    slow, quick = [Hooked(fleet) for _ in range(40)], [Hooked(fleet) for _ in range(20)]
+    await asyncio.gather(*(one.hook(receiver.url("/slow", "localhost")) for one in slow))
+    await asyncio.gather(*(one.hook(receiver.url("/quick")) for one in quick))
+    for one in [*slow, *quick]:
+        whole_run(one)
+        await one.store()
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(until_told(one) for one in quick))
+    assert {(await one.progress()).generation for one in slow} == {0}
+
+
+async def test_one_owners_hanging_webhooks_hold_up_nobody_whatever_hosts_they_name(
+    open_fleet: Opening, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.plan["/slow"] = [STALL]
+    fleet = await open_fleet(push_per_owner=4)
+    hosts = [f"slow-{number}.test" for number in range(12)]
+    stand_in_for(monkeypatch, *hosts)
+    await fleet.start()
+    slow, quick = [Hooked(fleet) for _ in hosts], [Hooked(fleet) for _ in range(6)]
+    for host, one in zip(hosts, slow, strict=True):
+        await one.hook(receiver.url("/slow", host), owner="mallory")
+    for one in quick:
+        await one.hook(receiver.url("/quick"), owner="alice")
+    for one in [*slow, *quick]:
+        whole_run(one)
+        await one.store()
+    for one in quick:
+        await until_told(one)
+    await receiver.until(lambda: len(receiver.on("/slow")) == 4, "four are under way")
+    # Those that wait are told as soon as there is room for them.
+    receiver.plan["/slow"] = [200]
+    receiver.hang_up()
+    for one in slow:
+        await until_told(one)
+
+
+async def test_a_receiver_of_two_webhooks_is_told_by_each_on_its_own(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    receiver.plan["/one"] = [500, 500, 200]
+    await fleet.start()
+    await hooked.hook(receiver.url("/one"), "one")
+    await hooked.hook(receiver.url("/two"), "two, überall")
+    whole_run(hooked)
+    await hooked.store()
+    await until_told(hooked, "one")
+    await until_told(hooked, "two, überall")
+    assert task_told(receiver, "/one") == task_told(receiver, "/two") == folded(hooked.log)
+
+
+async def test_an_endless_answer_is_cut_off(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    receiver.answer_body = lambda: b"x" * 5_000_000
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    whole_run(hooked)
+    await hooked.store()
+    await until_told(hooked)
+    assert task_told(receiver) == folded(hooked.log)
+
+
+async def test_a_deleted_webhook_is_told_nothing_more(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    await fleet.start()
+    await hooked.hook(receiver.url("/gone"), "gone")
+    await hooked.hook(receiver.url("/stays"), "stays")
+    hooked.log.submit("hello")
+    await hooked.store()
+    await until_told(hooked, "gone")
+    await hooked.webhooks.delete(hooked.log.key, "gone")
+    hooked.log.append([hooked.log.status(WORKING, metadata={events.ATTEMPT: 1})], state=WORKING)
+    await hooked.store()
+    await until_told(hooked, "stays")
+    assert [one.generation for one in receiver.on("/gone")] == [1]
+
+
+async def test_webhooks_go_with_their_task(open_fleet: Opening, receiver: Receiver) -> None:
+    fleet = await open_fleet(retention=4.0)
+    hooked = Hooked(fleet)
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    whole_run(hooked)
+    await hooked.store()
+
+    async def is_deleted() -> bool:
+        return not await hooked.webhooks.list(hooked.log.key)
+
+    await receiver.until(receiver.taken, "it is told")
+    await eventually(is_deleted, "the webhook is deleted with its task")
+
+
+async def test_a_webhook_whose_task_never_came_is_forgotten(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace_task_state.webhooks.telling._NEVER_A_TASK", 0.5)
+    await fleet.start()
+    await hooked.hook(receiver.url())
+
+    async def is_deleted() -> bool:
+        return not await hooked.webhooks.list(hooked.log.key)
+
+    await eventually(is_deleted, "the webhook is deleted")
+    assert not receiver.came

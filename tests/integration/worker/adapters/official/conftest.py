@@ -1,0 +1,61 @@
+"""A gateway and task state over real servers, for agents in the style of official examples."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.worker.adapters.official.users import RecordedRun, read_again
+from tests.support.desk import fresh_names
+from tests.support.running_gateway import running
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
+from tests.support.task_states import open_task_states
+
+module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
+"""One for all tests of a module: starting and stopping gateways takes most of a test's time."""
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, str]:
+    """Prefixes of one module."""
+    return fresh_names()
+
+
+@module_fixture
+async def gateway(
+    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str]
+) -> AsyncIterator[str]:
+    """The URL of a gateway."""
+    places = {"http_port": ports.pick(), "grpc_port": 0, "startup_timeout": 60}
+    given = {"nats_url": nats_server.url, **places, **names}
+    async with open_task_states(nats_server.url, valkey.url, **names) as states:
+        await states.start()
+        await states.followed()
+        async with running(GatewaySettings.model_validate(given)) as url:
+            yield url
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of that gateway."""
+    async with httpx.AsyncClient(base_url=gateway, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[list[RecordedRun]]:
+    """Where a module's AG-UI runs are recorded: the official client reads them all at the end."""
+    recorded: list[RecordedRun] = []
+    yield recorded
+    read_again(recorded)
+
+
+@pytest.hookimpl
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of this folder on their modules' loops, where the fixtures are."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)

@@ -1,0 +1,163 @@
+"""The tools of MCP servers, over stdio and streamable HTTP."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from mcp.server import MCPServer
+
+from headrace import Agent, Emission, RunContext, ToolError, agent
+from headrace.sdk.errors import Misdeclared
+from headrace_worker.adapters import McpServer, openai_agent
+from tests.integration.worker.conftest import Working
+from tests.support.chat_stub import Reply, call, chat_stub, deltas
+from tests.support.desk import Desk
+from tests.support.log_reading import (
+    answer,
+    calls,
+    folded,
+    results,
+    state,
+    words,
+)
+from tests.support.servers import ports
+
+_CLOCK = Path(__file__).resolve().parents[4] / "examples" / "mcp_clock.py"
+
+_SERVER = """
+import os
+from mcp.server import MCPServer
+server = MCPServer("test")
+@server.tool()
+def pid() -> int:
+    return os.getpid()
+@server.tool()
+def fail() -> str:
+    raise ValueError("no luck")
+server.run("stdio")
+"""
+
+
+def caller(server: McpServer, *names: str) -> Agent:
+    """Return an agent that calls the tools it is asked to, with their JSON arguments."""
+
+    @agent(name="caller", backoff=0.0, max_attempts=2)
+    async def run(ctx: RunContext) -> AsyncIterator[Emission]:
+        async with server.open() as found:
+            tools = {tool.name: tool for tool in found}
+            for name in names:
+                try:
+                    yield f"{await ctx.call(tools[name])} "
+                except ToolError:
+                    yield "failed "
+
+    return run
+
+
+@asynccontextmanager
+async def over_http(server: MCPServer) -> AsyncIterator[str]:
+    port = ports.pick()
+    app = server.streamable_http_app()
+    config = uvicorn.Config(app, port=port, log_level="error")
+    served = uvicorn.Server(config)
+    serving = asyncio.create_task(served._serve())
+    try:
+        while not served.started:  # noqa: ASYNC110  # uvicorn tells nobody
+            await asyncio.sleep(0.01)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        served.should_exit = served.force_exit = True
+        await serving
+
+
+async def test_the_example_calls_its_servers_tool(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(_CLOCK.parent))
+    monkeypatch.delitem(sys.modules, "mcp_clock", raising=False)
+    import mcp_clock  # noqa: PLC0415  # it lies among the examples
+
+    async with working(mcp_clock.clock):
+        done = await folded(await desk.start("clock", "10:30 45"))
+    assert (state(done), answer(done)) == ("COMPLETED", "11:15")
+    assert calls(done) == [("add_minutes", {"time": "10:30", "minutes": 45})]
+    assert results(done) == [("11:15", "")]
+
+
+async def test_one_process_serves_all_runs_and_a_dead_one_is_started_anew(
+    desk: Desk, working: Working
+) -> None:
+    server = McpServer(command=[sys.executable, "-c", _SERVER])
+    async with working(caller(server, "pid", "pid")):
+        first = answer(await folded(await desk.start("caller", "x")))
+        again = answer(await folded(await desk.start("caller", "x")))
+        pids = set(first.split()) | set(again.split())
+        assert len(pids) == 1
+        os.kill(int(pids.pop()), signal.SIGKILL)
+        lost = answer(await folded(await desk.start("caller", "x")))
+        anew = answer(await folded(await desk.start("caller", "x")))
+    assert "failed" in lost or lost != first
+    assert anew != first
+    assert "failed" not in anew
+
+
+async def test_a_tools_failure_is_its_answer(desk: Desk, working: Working) -> None:
+    server = McpServer(command=[sys.executable, "-c", _SERVER])
+    async with working(caller(server, "fail")):
+        done = await folded(await desk.start("caller", "x"))
+    assert answer(done) == "failed "
+    [(_, error)] = results(done)
+    assert "fail" in error
+
+
+async def test_a_model_calls_tools_over_http_under_a_prefix(desk: Desk, working: Working) -> None:
+    served = MCPServer("shop")
+
+    @served.tool()
+    def price(item: str) -> int:
+        """Tell a price."""
+        return len(item)
+
+    @served.tool()
+    def secret() -> str:
+        """Tell nobody."""
+        return "secret"
+
+    first = deltas(call(0, id="c", name="shop_price", said='{"item": "tea"}'), finish="tool_calls")
+    async with (
+        over_http(served) as url,
+        chat_stub(Reply(first), Reply(deltas({"content": "Three."}))) as stub,
+    ):
+        tools = McpServer(url, prefix="shop_", only=["price"], keep=0)
+        model = openai_agent(
+            name="m", model="s", base_url=stub.url, api_key="k", tools=[tools], memory="task"
+        )
+        async with working(model):
+            done = await folded(await desk.start("m", "How much?"))
+    assert (answer(done), results(done)) == ("Three.", [(3, "")])
+    [offered] = stub.requests[0]["tools"]
+    assert offered["function"]["name"] == "shop_price"
+    assert offered["function"]["description"] == "Tell a price."
+    assert offered["function"]["parameters"]["required"] == ["item"]
+
+
+async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
+    desk: Desk, working: Working
+) -> None:
+    for server in (McpServer(command=["/nowhere/at/all"]), McpServer(f"http://127.0.0.1:{1}/mcp")):
+        async with working(caller(server)):
+            done = await folded(await desk.start("caller", "x"))
+        assert state(done) == "FAILED"
+        assert "does not answer" in words(done)
+
+
+@pytest.mark.parametrize("given", [{}, {"url": "http://x.test", "command": ["x"]}])
+def test_a_server_needs_one_place(given: dict[str, object]) -> None:
+    with pytest.raises(Misdeclared, match="either a url or a command"):
+        McpServer(**given)  # type: ignore[arg-type]  # what is refused

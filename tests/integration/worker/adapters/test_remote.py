@@ -1,0 +1,411 @@
+"""Agents of the official SDK's server, by URL, as agents of the fleet."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from headrace import Provider
+from headrace.jetstream.objects import FileOwner, FileStore
+from headrace.model.messages import Control
+from headrace.sdk.errors import Misdeclared
+from headrace_gateway.settings import GatewaySettings
+from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
+from tests.integration.worker.conftest import Spawn, Working
+from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.examples import example
+from tests.support.log_reading import answer, folded, said, state, words
+from tests.support.running_gateway import running
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
+from tests.support.sdk_server import SdkServer, sdk_server
+from tests.support.servers import ports
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_what_it_says_is_told_over_every_binding(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    async with (
+        sdk_server(ScriptedExecutor()) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        task = await desk.start("outside", "all is well")
+        done = await folded(task)
+    assert (state(done), words(done)) == ("COMPLETED", "Cried.")
+    cry, count = done["artifacts"]
+    assert cry["parts"][0]["text"] == "Oyez, all is well"
+    assert cry["parts"][0]["metadata"]["agui_event_type"] == "content_block"
+    assert (count["name"], count["parts"][0]["data"]) == ("count", 3)
+    assert said(done) == [
+        {"text": "clearing my throat", "metadata": {"agui_event_type": "task"}},
+    ]
+    assert done["metadata"]["remote_task"]
+
+
+async def test_its_card_is_taken_over() -> None:
+    async with sdk_server(ScriptedExecutor()) as server:
+        card = (await asyncio.to_thread(remote_agent, server.url)).card
+        named = (await outside_agent(server.url, name="x", description="Ours.")).card
+    assert (card.name, card.description, card.version) == ("Town-ScriptedExecutor", "Cries.", "7")
+    assert (card.title, card.icon_url) == ("Town ScriptedExecutor", "https://town.example/icon.png")
+    assert card.provider == Provider(organization="Town", url="https://town.example")
+    assert card.documentation_url == "", "what is no page is not linked to"
+    assert (card.input_modes, card.output_modes) == (["text/plain"], ["text/markdown"])
+    assert card.skills == [
+        {"id": "cry", "name": "Cry", "description": "Cries it.", "tags": ["loud"]}
+    ]
+    assert (named.name, named.description) == ("x", "Ours.")
+
+
+def test_without_card_and_name_there_is_no_agent() -> None:
+    with pytest.raises(Misdeclared, match="card"):
+        remote_agent("http://127.0.0.1:1", card_timeout=1)
+    assert remote_agent("http://127.0.0.1:1", name="x", card_timeout=1).name == "x"
+    with pytest.raises(Misdeclared, match="SOAP"):
+        remote_agent("http://127.0.0.1:1", name="x", binding="SOAP")
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        task = await desk.start("outside", "ask")
+        asked = await folded(task)
+        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "What shall I cry?")
+        run = await task.follow_up("fire")
+        await task.reaches(run + 3)
+        done = await folded(task)
+    assert executor.heard == ["ask", "fire"]
+    assert (state(done), words(done)) == ("COMPLETED", "Cried.")
+    assert done["artifacts"][0]["parts"][0]["text"] == "Oyez, fire"
+    assert [part["text"] for part in said(done)].count("What shall I cry?") == 1
+
+
+async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow_up_is_for(
+    desk: Desk, working: Working
+) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
+        task = await desk.start(
+            "outside", "ask for another", metadata={"remote_task": "a", "remote_context": "a"}
+        )
+        assert state(await folded(task)) == "INPUT_REQUIRED"
+        wrong = {"remote_task": "b", "remote_context": "b"}
+        run = await task.follow_up_with(user_message("fire"), wrong)
+        await task.reaches(run + 3)
+        done = await folded(task)
+    assert executor.heard == ["ask for another", "fire"]
+    assert (state(done), answer(done)) == ("COMPLETED", "Oyez, fire")
+
+
+async def test_users_with_one_context_id_have_a_conversation_each(
+    desk: Desk, working: Working
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url), await outside_agent(server.url, name="other")),
+    ):
+        task = await desk.start("outside", "ask", context="same", owner="ada")
+        await folded(task)
+        run = await task.follow_up("fire")
+        await task.reaches(run + 3)
+        await folded(task)
+        for agent, owner in [("outside", "ada"), ("outside", "eve"), ("other", "ada")]:
+            await folded(await desk.start(agent, "x", context="same", owner=owner))
+    first, answered, again, *others = [request.context_id for request in executor.requests]
+    assert first == answered == again
+    assert len({"same", first, *others}) == 4
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_it_is_given_files_and_what_the_client_accepts(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        kept = await desk.start("outside", "x", context="files", publish=False)
+        mine = FileOwner("anonymous", "files")
+        link = await FileStore(desk.bus).put(kept.key, mine, b"PNG" * 70_000, "a.png", "image/png")
+        image = {"url": link, "mediaType": "image/png", "filename": "a.png"}
+        message = {**user_message("look"), "parts": [{"text": "look"}, image]}
+        modes = {"headrace.acceptedOutputModes": ["text/markdown"]}
+        await folded(await desk.start("outside", message=message, metadata=modes, context="files"))
+    [asked] = executor.requests
+    assert asked.message is not None
+    text, file = asked.message.parts
+    assert (text.text, file.raw, file.filename) == ("look", b"PNG" * 70_000, "a.png")
+    assert asked.configuration is not None
+    assert list(asked.configuration.accepted_output_modes) == ["text/markdown"]
+
+
+async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: Working) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
+        task = await desk.start("outside", "auth")
+        await eventually(lambda: _waits(task))
+        await task.held()
+        asked = Control(ask="input", input="one", message=user_message("badge 7"))
+        await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 30.0)
+        done = await folded(task)
+    assert executor.heard == ["auth", "badge 7"]
+    assert (state(done), answer(done)) == ("COMPLETED", "Oyez, badge 7")
+
+
+async def test_credentials_that_nobody_brings_end_both_tasks(desk: Desk, working: Working) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, auth_timeout=0.1)),
+    ):
+        done = await folded(await desk.start("outside", "auth"))
+    assert (state(done), executor.canceled) == ("REJECTED", [done["metadata"]["remote_task"]])
+
+
+async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
+    desk: Desk, working: Working, names: dict[str, str]
+) -> None:
+    settings = GatewaySettings.model_validate(
+        {
+            "nats_url": desk.bus.settings.nats_url,
+            "http_port": ports.pick(),
+            "grpc_port": ports.pick(),
+            "startup_timeout": 20,
+            **names,
+        }
+    )
+    async with (
+        sdk_server(ScriptedExecutor()) as server,
+        working(await outside_agent(server.url)),
+        running(settings) as gateway,
+        httpx.AsyncClient(base_url=f"{gateway}/v1/agents/outside", timeout=60) as http,
+    ):
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        answered = await http.post("/message:stream", json={"message": user_message("fire")})
+    assert [skill["id"] for skill in card["skills"]] == ["cry"]
+    assert "Oyez, " in answered.text
+    assert "TASK_STATE_COMPLETED" in answered.text
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: str) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        task = await desk.start("outside", "slowly")
+        await _began(executor, task)
+        await task.ask("cancel")
+        done = await folded(task)
+    assert state(done) == "CANCELED"
+    assert executor.canceled == [done["metadata"]["remote_task"]]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor, bindings=[binding]) as server,
+        working(await outside_agent(server.url)),
+    ):
+        task = await desk.start("outside", "slowly")
+        await _began(executor, task)
+        await (server.by_grpc if binding == "GRPC" else server.proxy).cut()
+        executor.go_on.set()
+        done = await folded(task)
+    assert executor.heard == ["slowly"]
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert len(said(done)) == 1
+
+
+async def test_a_silent_stream_is_opened_anew(desk: Desk, working: Working) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor, bindings=["JSONRPC"]) as server,
+        working(await outside_agent(server.url, silence=1.0)),
+    ):
+        task = await desk.start("outside", "slowly")
+        await _began(executor, task)
+        # The card twice, the message, the stream after the one that was silent.
+        await eventually(lambda: _has_asked(server, 4))
+        executor.go_on.set()
+        done = await folded(task)
+    assert (answer(done), executor.heard) == ("Oyez, slowly", ["slowly"])
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
+async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server:
+        agent = await outside_agent(server.url, binding=binding)
+        async with working(agent):
+            task = await desk.start("outside", "slowly")
+            await _began(executor, task)
+        # That worker has left; nobody told the outside to stop.
+        async with working(agent):
+            await task.held()
+            executor.go_on.set()
+            done = await folded(task)
+    assert (executor.heard, executor.canceled) == (["slowly"], [])
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert [part["text"] for part in said(done)] == ["clearing my throat"]
+
+
+async def test_a_killed_workers_successor_follows_the_same_task(desk: Desk, spawn: Spawn) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor, bindings=["JSONRPC"]) as server:
+        target = "tests.support.outside_agent:outside"
+        first = await asyncio.to_thread(spawn, target, outside_url=server.url)
+        task = await desk.start("outside", "slowly")
+        await _began(executor, task)
+        await asyncio.to_thread(spawn, target, outside_url=server.url)
+        await asyncio.to_thread(first.kill)
+        await eventually(lambda: _is_at_attempt(task, 2))
+        executor.go_on.set()
+        done = await folded(task)
+    assert (executor.heard, executor.canceled) == (["slowly"], [])
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert [part["text"] for part in said(done)] == ["clearing my throat"]
+
+
+async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
+    desk: Desk, working: Working
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor, streaming=False, bindings=["JSONRPC"]) as server,
+        working(await outside_agent(server.url)),
+    ):
+        task = await desk.start("outside", "slowly")
+        await eventually(lambda: _shows(task, "Oyez, "))
+        executor.go_on.set()
+        done = await folded(task)
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert executor.heard == ["slowly"]
+
+
+async def test_a_bare_message_is_the_last_word(desk: Desk, working: Working) -> None:
+    async with sdk_server(ScriptedExecutor()) as server, working(await outside_agent(server.url)):
+        done = await folded(await desk.start("outside", "bare"))
+    assert (state(done), words(done)) == ("COMPLETED", "hear, hear")
+
+
+async def test_a_refusal_rejects_with_its_reason(desk: Desk, working: Working) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
+        done = await folded(await desk.start("outside", "refuse"))
+    assert state(done) in {"REJECTED", "FAILED"}
+    assert executor.heard == ["refuse"]
+
+
+async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
+    desk: Desk, working: Working
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor, bindings=["JSONRPC"]) as server,
+        working(await outside_agent(server.url, max_attempts=3)),
+    ):
+        proxy = server.proxy
+        proxy.refuses = True
+        given_up = await folded(await desk.start("outside", "x"))
+        taken = proxy.taken
+        proxy.refuses = False
+        done = await folded(await desk.start("outside", "y"))
+    assert state(given_up) == "FAILED"
+    assert "busy or unreachable" in words(given_up)
+    assert taken >= 3
+    assert (state(done), executor.heard) == ("COMPLETED", ["y"])
+
+
+async def test_api_keys_tokens_and_headers_let_it_in(desk: Desk, working: Working) -> None:
+    async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
+        cases: list[tuple[dict[str, Any], dict[str, str]]] = [
+            ({"credentials": ApiKey("k", "X-Outside")}, {"x-outside": "k"}),
+            ({"credentials": ApiKey("k")}, {"x-api-key": "k"}),
+            ({"credentials": Bearer("t")}, {"authorization": "Bearer t"}),
+            ({"headers": {"X-Tenant": "a"}}, {"x-tenant": "a"}),
+        ]
+        for given, needed in cases:
+            server.headers = needed
+            async with working(await outside_agent(server.url, **given)):
+                done = await folded(await desk.start("outside", "x"))
+            assert (state(done), server.refused) == ("COMPLETED", 0)
+
+
+async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
+    desk: Desk, working: Working
+) -> None:
+    async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
+        issuer = ClientCredentials("me", "secret", f"{server.url}/token", scopes=["cry"])
+        async with working(await outside_agent(server.url, credentials=issuer)):
+            server.headers = {"authorization": "Bearer token-1"}
+            first = await folded(await desk.start("outside", "x"))
+            again = await folded(await desk.start("outside", "x"))
+            assert len(server.issued) == 1
+            server.headers = {"authorization": "Bearer token-2"}
+            renewed = await folded(await desk.start("outside", "x"))
+    assert {state(first), state(again), state(renewed)} == {"COMPLETED"}
+    assert (server.refused, len(server.issued)) == (1, 2)
+    assert server.issued[0]["grant_type"] == "client_credentials"
+    assert server.issued[0]["scope"] == "cry"
+    assert server.issued[0]["auth"].startswith("Basic ")
+    assert "secret" not in repr(issuer)
+
+
+async def test_wrong_credentials_reject_at_once(desk: Desk, working: Working) -> None:
+    async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
+        server.headers = {"authorization": "Bearer right"}
+        async with working(await outside_agent(server.url, credentials=Bearer("wrong"))):
+            done = await folded(await desk.start("outside", "x"))
+    assert state(done) == "REJECTED"
+    assert "wrong" not in words(done)
+
+
+async def test_the_example_speaks_to_its_agent(desk: Desk, working: Working) -> None:
+    async with sdk_server(ScriptedExecutor()) as server:
+        agent = await asyncio.to_thread(
+            lambda: example("outside_agent", OUTSIDE_URL=server.url).outside
+        )
+        async with working(agent):
+            done = await folded(await desk.start("outside", "x"))
+    assert answer(done) == "Oyez, x"
+
+
+async def _began(executor: ScriptedExecutor, task: Task) -> None:
+    async with asyncio.timeout(60):
+        await executor.began.wait()
+    await eventually(lambda: _shows(task, "Oyez, "))
+    await task.held()
+
+
+async def _shows(task: Task, text: str) -> bool:
+    found = await task.found()
+    artifacts = found.task.get("artifacts", [])
+    return bool(artifacts) and artifacts[0]["parts"][0]["text"] == text
+
+
+async def _waits(task: Task) -> bool:
+    return (await task.last()).stamp.state == "TASK_STATE_AUTH_REQUIRED"
+
+
+async def _has_asked(server: SdkServer, requests: int) -> bool:
+    return server.requests >= requests
+
+
+async def _is_at_attempt(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt >= attempt

@@ -1,0 +1,110 @@
+"""A worker dies when an outside agent was asked, and nobody here knows its task yet."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from headrace.model.task import COMPLETED
+from tests.integration.worker.adapters.behaviour import until_said
+from tests.integration.worker.conftest import Spawn
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.desk import Desk, Task, eventually
+from tests.support.log_reading import answer, folded
+from tests.support.odd_agent import Bursting, serving
+from tests.support.other_headrace import Other, another_headrace
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor
+from tests.support.sdk_server import sdk_server
+from tests.support.servers import NatsProcess
+
+_TARGET = "tests.support.outside_agent:outside"
+_CRY = "cry it but once"
+
+
+@pytest.fixture
+async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
+    async with another_headrace(nats_server.url) as it:
+        yield it
+
+
+async def killed_once_it_has_asked(
+    desk: Desk,
+    spawn: Spawn,
+    proxies: tuple[CuttingProxy, ...],
+    was_asked: Callable[[], Awaitable[bool]],
+    **settings: str,
+) -> Task:
+    """Let the question arrive but not the answer, kill who asked, and start it again."""
+    worker = await asyncio.to_thread(spawn, _TARGET, **settings)
+    for proxy in proxies:
+        proxy.withholds = _CRY.encode()
+    task = await desk.start("outside", _CRY)
+    await eventually(was_asked)
+    await asyncio.to_thread(worker.kill)
+    assert "remote_task" not in (await task.found()).task.get("metadata", {})
+    for proxy in proxies:
+        proxy.withholds = b""
+    await asyncio.to_thread(worker.start)
+    return task
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_another_headrace_is_asked_once(
+    desk: Desk, spawn: Spawn, other: Other, binding: str
+) -> None:
+    async def was_asked() -> bool:
+        return bool(other.fleet.runs)
+
+    task = await killed_once_it_has_asked(
+        desk,
+        spawn,
+        (other.proxy, other.grpc),
+        was_asked,
+        outside_url=other.url("patient"),
+        outside_binding=binding,
+    )
+    [run] = other.fleet.runs
+    run.go_on.set()
+    done = await folded(task)
+    assert (done["status"]["state"], answer(done)) == (COMPLETED, "abc")
+    assert done["metadata"]["remote_task"] == run.key.task
+    assert len(other.fleet.runs) == 1
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_once(
+    desk: Desk, spawn: Spawn, binding: str
+) -> None:
+    executor = ScriptedExecutor()
+
+    async def was_asked() -> bool:
+        return bool(executor.heard)
+
+    async with sdk_server(executor) as server:
+        task = await killed_once_it_has_asked(
+            desk,
+            spawn,
+            (server.proxy, server.by_grpc),
+            was_asked,
+            outside_url=server.url,
+            outside_binding=binding,
+        )
+        done = await folded(task)
+    assert (done["status"]["state"], answer(done)) == (COMPLETED, f"Oyez, {_CRY}")
+    assert executor.heard == [_CRY, _CRY]
+
+
+async def test_the_successor_says_what_came_in_one_write_behind_the_last_that_was_told(
+    desk: Desk, spawn: Spawn
+) -> None:
+    agent = Bursting()
+    async with serving(agent) as url:
+        target = "tests.support.outside_agent:outside"
+        worker = await asyncio.to_thread(spawn, target, outside_url=url)
+        task = await desk.start("outside", "x")
+        await until_said(task, '"c"')
+        await asyncio.to_thread(worker.kill)
+        await asyncio.to_thread(worker.start)
+        done = await folded(task)
+    assert (done["status"]["state"], answer(done)) == (COMPLETED, "abc")
+    assert agent.asked == [None, "1"]

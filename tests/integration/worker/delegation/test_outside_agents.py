@@ -1,0 +1,267 @@
+"""Agents elsewhere, delegated to by name: the official SDK's server and another Headrace."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace import DelegationRefused, RunContext, agent
+from headrace.log import last_entry
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.task import CANCELED, FAILED
+from headrace_worker.config import declared_in
+from tests.integration.worker.conftest import Spawn, Working
+from tests.support.desk import Desk, Task, eventually
+from tests.support.family import (
+    answer,
+    child_of,
+    children,
+    log_of,
+    relayed,
+    task_of,
+    told,
+)
+from tests.support.other_headrace import Other, another_headrace
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
+from tests.support.sdk_server import sdk_server
+from tests.support.servers import NatsProcess
+
+
+@pytest.fixture
+async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
+    async with another_headrace(nats_server.url) as it:
+        yield it
+
+
+@agent()
+async def mayor(ctx: RunContext) -> None:
+    """Has it cried."""
+    result = await ctx.delegate("outside", ctx.prompt)
+    if result.needs_input:
+        result = await ctx.answer(result, "fire")
+    await ctx.text(f"It was cried: {result.text}")
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_an_agent_of_the_official_sdk_answers_over_every_binding(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+        working(mayor),
+    ):
+        entries = await (await desk.start("mayor", "all is well")).ended()
+        [key] = children(entries).values()
+        child = await log_of(desk, key)
+    assert answer(entries) == "It was cried: Oyez, all is wellCried."
+    assert executor.heard == ["all is well"]
+    assert task_of(child)["metadata"]["remote_task"]
+    assert relayed(entries, key.task)[-1] == child[-1].last_generation
+    assert "clearing my throat" in _said(entries)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_its_events_are_streamed_as_they_come(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor, seen = ScriptedExecutor(), list[str]()
+
+    @agent()
+    async def listening(ctx: RunContext) -> None:
+        async with ctx.delegate_stream("outside", "slowly") as child:
+            async for event in child:
+                seen.extend(_texts(event))
+                if "Oyez, " in seen:
+                    # Not before: it goes on because its first word has been heard here.
+                    executor.go_on.set()
+            await ctx.text((await child.result()).text)
+
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding), listening),
+    ):
+        entries = await (await desk.start("listening")).ended()
+    assert seen == ["Oyez, ", "slowly"]
+    assert answer(entries) == "Oyez, slowlyCried."
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_cancel_of_the_parent_reaches_the_agent_elsewhere(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding), mayor),
+    ):
+        task = await desk.start("mayor", "slowly")
+        key = await child_of(task)
+        await eventually(lambda: _has(Task(desk.bus, key, "", ""), "Oyez, "))
+        await task.held()
+        await task.ask("cancel")
+        assert (await task.ended())[-1].stamp.state == CANCELED
+        child = task_of(await log_of(desk, key))
+    assert child["status"]["state"] == CANCELED
+    assert executor.canceled == [child["metadata"]["remote_task"]]
+
+
+async def test_its_question_is_the_childs_and_the_answer_goes_to_the_same_task(
+    desk: Desk, working: Working
+) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url), mayor):
+        entries = await (await desk.start("mayor", "ask")).ended()
+        [key] = set(children(entries).values())
+    assert executor.heard == ["ask", "fire"]
+    assert answer(entries) == "It was cried: Oyez, fireCried."
+    assert [one["task"] for one in told(entries)].count(key.task) > 2
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_another_headrace_answers_and_is_canceled(
+    desk: Desk, working: Working, other: Other, binding: str
+) -> None:
+    @agent()
+    async def asking(ctx: RunContext) -> None:
+        await ctx.text((await ctx.delegate("patient", ctx.prompt)).text)
+
+    async with working(await other.agent("patient", binding), asking):
+        task = await desk.start("asking", "x")
+        await eventually(lambda: _asked(other, 1))
+        other.fleet.runs[0].go_on.set()
+        assert answer(await task.ended()) == "abc"
+        task = await desk.start("asking", "y")
+        key = await child_of(task)
+        await eventually(lambda: _has(Task(desk.bus, key, "", ""), "ab"))
+        await task.held()
+        await task.ask("cancel")
+        assert (await task.ended())[-1].stamp.state == CANCELED
+        theirs = await last_entry(other.fleet.bus, other.fleet.runs[1].key)
+    assert theirs is not None
+    assert theirs.stamp.state == CANCELED
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_another_headrace_is_followed_by_cursor_and_its_words_come_once(
+    desk: Desk, working: Working, other: Other, binding: str
+) -> None:
+    seen = list[str]()
+
+    @agent()
+    async def listening(ctx: RunContext) -> None:
+        async with ctx.delegate_stream("patient", "x") as child:
+            async for event in child:
+                seen.extend(_texts(event))
+                if seen == ["a", "b"]:
+                    await other.proxy.cut()
+                    other.fleet.runs[0].go_on.set()
+
+    async with working(await other.agent("patient", binding), listening):
+        entries = await (await desk.start("listening")).ended()
+        [key] = children(entries).values()
+    assert seen == ["a", "b", "c"]
+    assert len(other.fleet.runs) == 1
+    generations = relayed(entries, key.task)
+    assert generations == sorted(set(generations))
+
+
+async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
+    desk: Desk, working: Working, spawn: Spawn
+) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
+        target = f"{__name__}:mayor"
+        first = await asyncio.to_thread(spawn, target)
+        task = await desk.start("mayor", "slowly")
+        key = await child_of(task)
+        await eventually(lambda: _has(Task(desk.bus, key, "", ""), "Oyez, "))
+        await asyncio.to_thread(first.kill)
+        await asyncio.to_thread(first.start)
+        await eventually(lambda: _is_at_attempt(task, 2))
+        executor.go_on.set()
+        entries = await task.ended()
+    assert answer(entries) == "It was cried: Oyez, slowlyCried."
+    assert (executor.heard, executor.canceled) == (["slowly"], [])
+
+
+async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name(
+    desk: Desk, working: Working, tmp_path: Path
+) -> None:
+    async with sdk_server(ScriptedExecutor()) as server:
+        file = tmp_path / "headrace.yaml"
+        file.write_text(
+            "agents:\n"
+            "  outside: {type: a2a, url: '${OUTSIDE}', binding: GRPC}\n"
+            f"  mayor: {{type: python, target: '{__name__}:mayor'}}\n"
+        )
+        agents = await asyncio.to_thread(lambda: declared_in(file, {"OUTSIDE": server.url}).agents)
+        async with working(*agents):
+            entries = await (await desk.start("mayor", "fire")).ended()
+    assert answer(entries) == "It was cried: Oyez, fireCried."
+
+
+async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
+    desk: Desk, working: Working
+) -> None:
+    refused = dict[str, str]()
+
+    async with sdk_server(ScriptedExecutor()) as server:
+        outside = await outside_agent(server.url)
+
+        @agent()
+        async def asking(ctx: RunContext) -> None:
+            for wrong in (server.url, "", None, 7):
+                try:
+                    await ctx.delegate(wrong, "x")  # type: ignore[arg-type]  # the point
+                except DelegationRefused as refusal:
+                    refused[refusal.why] = str(refusal)
+            await ctx.text((await ctx.delegate(outside, "fire")).text)
+
+        async with working(outside, asking):
+            entries = await (await desk.start("asking")).ended()
+    assert answer(entries) == "Oyez, fireCried."
+    assert refused.keys() == {"agent_unknown", "bad_request"}
+
+
+async def test_the_refusal_of_a_url_says_what_to_do(desk: Desk, working: Working) -> None:
+    @agent()
+    async def asking(ctx: RunContext) -> None:
+        await ctx.delegate("https://outside.example", "x")
+
+    async with working(asking):
+        entries = await (await desk.start("asking")).ended()
+    assert entries[-1].stamp.state == FAILED
+    said = task_of(entries)["status"]["message"]["parts"][0]["text"]
+    assert "remote_agent" in said
+    assert "headrace.yaml" in said
+
+
+def _texts(event: Json) -> list[str]:
+    """Return the texts of a chunk of the cry, if the event is one."""
+    artifact = event.get("artifactUpdate", {}).get("artifact", {})
+    return [part["text"] for part in artifact.get("parts", []) if part.get("text")]
+
+
+def _said(entries: list[Entry]) -> str:
+    statuses = [e.get("statusUpdate", {}) for entry in entries for e in entry.events]
+    messages = [status.get("status", {}).get("message", {}) for status in statuses]
+    return "".join(part.get("text", "") for said in messages for part in said.get("parts", []))
+
+
+async def _has(task: Task, text: str) -> bool:
+    if await last_entry(task.bus, task.key) is None:
+        return False
+    artifacts = (await task.found()).task.get("artifacts", [])
+    return bool(artifacts) and artifacts[0]["parts"][0]["text"] == text
+
+
+async def _asked(other: Other, times: int) -> bool:
+    return len(other.fleet.runs) == times
+
+
+async def _is_at_attempt(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt >= attempt

@@ -1,0 +1,41 @@
+"""A conversation that the agent says as a whole."""
+
+from typing import Any
+
+import pytest
+
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace_gateway.protocols.agui.fold import UNREADABLE
+from tests.support.agui.logs import AguiLog
+
+USER: Json = {"id": "u", "role": "user", "content": "hello"}
+ANSWER: Json = {"id": "a", "role": "assistant", "content": "hi"}
+
+
+def test_it_is_told_as_said_and_ends_what_is_open() -> None:
+    log = AguiLog.started().show(parts.text_part("half", "x"))
+    log.say(parts.step_part("one")).say(parts.messages_part([USER, ANSWER]))
+    told = log.end().told()
+    kinds = [event["type"] for event in told]
+    assert kinds.index("TEXT_MESSAGE_END") < kinds.index("MESSAGES_SNAPSHOT")
+    assert kinds.index("MESSAGES_SNAPSHOT") < kinds.index("STEP_FINISHED")
+    [snapshot] = [event for event in told if event["type"] == "MESSAGES_SNAPSHOT"]
+    assert snapshot["messages"] == [USER, ANSWER]
+
+
+def test_a_block_that_has_a_message_in_it_goes_on_under_another_id() -> None:
+    log = AguiLog.started().show(parts.text_part("half", "x"), artifact="x")
+    log.say(parts.messages_part([{**ANSWER, "id": "x"}]))
+    told = log.show(parts.text_part("more", "x"), artifact="x", append=True).end().told()
+    assert [e["messageId"] for e in told if e["type"] == "TEXT_MESSAGE_START"] == ["x", "x-text"]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    ["none", [{"id": "x", "role": "nobody"}], [USER, USER], [{"role": "user", "content": "x"}]],
+)
+def test_what_is_no_conversation_is_not_told(messages: Any) -> None:  # noqa: ANN401
+    told = AguiLog.started().say(parts.messages_part(messages)).end().told()
+    assert [event["type"] for event in told] == ["RUN_STARTED", "CUSTOM", "RUN_FINISHED"]
+    assert told[1]["name"] == UNREADABLE

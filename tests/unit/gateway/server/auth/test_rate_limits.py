@@ -1,0 +1,83 @@
+"""Request rates, in one gateway and over several."""
+
+import pytest
+
+from headrace.model.messages import RequestsTaken
+from headrace_gateway.refusals import RateLimited
+from headrace_gateway.server.auth import access
+from headrace_gateway.server.auth.access import RateBucket, RateLimits
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.settings import GatewaySettings
+from tests.support.fake_bus import FakeBus
+
+ANN, BOB = Caller("acme", "ann"), Caller("acme", "bob")
+EVE = Caller("other", "ann")
+
+
+def limits(owner: int = -1, tenant: int = -1, bus: FakeBus | None = None) -> RateLimits:
+    settings = GatewaySettings(owner_requests_per_minute=owner, tenant_requests_per_minute=tenant)
+    return RateLimits(bus or FakeBus(), settings)
+
+
+def taken(rates: RateLimits, caller: Caller, most: int = 100) -> int:
+    for count in range(most):
+        try:
+            rates.take(caller)
+        except RateLimited:
+            return count
+    return most
+
+
+def test_without_limits_nobody_is_refused() -> None:
+    assert taken(limits(), ANN) == 100
+
+
+def test_each_owner_has_a_minutes_worth_of_its_own() -> None:
+    rates = limits(owner=5)
+    assert [taken(rates, caller) for caller in (ANN, BOB, EVE, ANN)] == [5, 5, 5, 0]
+
+
+def test_a_tenants_owners_share_its_limit() -> None:
+    rates = limits(owner=5, tenant=8)
+    assert [taken(rates, caller) for caller in (ANN, BOB, EVE)] == [5, 3, 5]
+
+
+def test_what_is_refused_is_not_counted() -> None:
+    rates = limits(owner=5, tenant=8)
+    assert taken(rates, ANN) == 5
+    for _ in range(20):
+        with pytest.raises(RateLimited):
+            rates.take(ANN)
+    assert taken(rates, BOB) == 3
+
+
+def test_time_brings_requests_back_but_no_more_than_a_minutes_worth() -> None:
+    bucket = RateBucket(per_minute=60, left=0.0, at=100.0)
+    assert bucket.wait() == pytest.approx(1.0)
+    bucket.fill(101.5)
+    assert bucket.left == pytest.approx(1.5)
+    assert bucket.wait() == 0
+    bucket.fill(1000.0)
+    assert bucket.left == 60
+
+
+def test_what_others_took_can_be_owed_for_a_minute_at_most() -> None:
+    bucket = RateBucket(per_minute=60, left=0.0, at=100.0)
+    bucket.take(1_000_000, 100.0)
+    assert bucket.wait() == pytest.approx(61.0)
+
+
+async def test_gateways_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "PUBLISH_EVERY", 3600.0)
+    bus = FakeBus()
+    rates = limits(owner=5, bus=bus)
+    await rates.start()
+    try:
+        other = RequestsTaken(gateway="other", taken={"acme.ann": 3, "acme": 3})
+        await bus.deliver(bus.subjects.rates(), other.encode())
+        for noise in (b"", b"{}", b'{"gateway":"x","taken":{"acme.ann":"y"}}'):
+            await bus.deliver(bus.subjects.rates(), noise)
+        assert taken(rates, ANN) == 2
+        assert taken(rates, BOB) == 5
+    finally:
+        await rates.stop()

@@ -1,0 +1,72 @@
+"""Of a train of messages only the unbroken beginning counts."""
+
+import asyncio
+
+import pytest
+from nats.aio.msg import Msg
+
+from headrace.jetstream import direct_get
+from headrace.jetstream.direct_get import DirectAnswer, _Train
+from tests.support.fake_bus import message
+
+
+def stored(sequence: int, previous: int, **more: str) -> Msg:
+    headers = {"Nats-Sequence": str(sequence), "Nats-Last-Sequence": str(previous)}
+    return message("inbox", b"", headers | more)
+
+
+def end(status: str = "204", last: int = 0, pending: int = 0, up_to: int = 0) -> Msg:
+    headers = {"Status": status, "Nats-Num-Pending": str(pending)}
+    if last:
+        headers["Nats-Last-Sequence"] = str(last)
+    return message("inbox", b"", headers | {"Nats-UpTo-Sequence": str(up_to)})
+
+
+async def arrived(*train: Msg) -> DirectAnswer[int]:
+    received = _Train(lambda msg: int((msg.headers or {})["Nats-Sequence"]))
+    for msg in train:
+        received.take(msg)
+    await asyncio.wait_for(received.arrival(), 60)
+    return received.answer
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_get, "SILENCE", 0.02)
+
+
+async def test_a_whole_train_is_taken_as_complete() -> None:
+    answer = await arrived(stored(4, 0), stored(9, 4), end(last=9, pending=3, up_to=20))
+    assert answer == DirectAnswer([4, 9], complete=True, pending=3, up_to=20)
+
+
+async def test_what_comes_behind_a_hole_is_left() -> None:
+    answer = await arrived(stored(4, 0), stored(12, 9), stored(13, 12), end(last=13))
+    assert answer == DirectAnswer([4])
+
+
+async def test_a_train_without_its_first_message_is_empty() -> None:
+    assert await arrived(stored(9, 4), end(last=9)) == DirectAnswer([])
+
+
+async def test_a_train_without_its_last_message_is_not_complete() -> None:
+    answer = await arrived(stored(4, 0), end(last=9))
+    assert (answer.messages, answer.complete) == ([4], False)
+
+
+async def test_a_train_without_an_end_is_taken_as_far_as_it_came() -> None:
+    assert await arrived(stored(4, 0), stored(9, 4)) == DirectAnswer([4, 9])
+
+
+async def test_a_copy_that_says_nothing_is_no_empty_log() -> None:
+    assert await arrived() == DirectAnswer([], complete=False)
+
+
+@pytest.mark.parametrize(("status", "complete"), [("404", True), ("413", False), ("503", False)])
+async def test_an_empty_answer_and_a_refusal_are_two_things(status: str, *, complete: bool) -> None:
+    assert await arrived(end(status)) == DirectAnswer([], complete=complete)
+
+
+async def test_a_stored_message_with_a_status_of_its_own_is_no_end() -> None:
+    answer = await arrived(stored(4, 0, Status="404"), stored(9, 4), end(last=9))
+    assert answer == DirectAnswer([4, 9], complete=True)

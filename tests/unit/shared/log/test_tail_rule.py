@@ -1,0 +1,206 @@
+"""When tails are checked: at first, in silence, and at once where something is amiss."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from headrace.log import follow
+from headrace.log.follow import TailRule
+from headrace.model.errors import BusUnavailable
+from headrace.model.task import TaskKey, mint_task_id
+from tests.support.fake_bus import FakeBus
+
+UNIT = 0.02
+"""What stands for a second."""
+
+
+class Log:
+    """A watched log and the checks it was part of."""
+
+    def __init__(self, shard: int = 0) -> None:
+        self.key = TaskKey("tenant", "agent", mint_task_id(shard))
+        self.heard = 0.0
+        self.told: list[int] = []
+        self.changed = asyncio.Event()
+
+    def tail_is(self, sequence: int) -> None:
+        self.told.append(sequence)
+        self.changed.set()
+
+    async def until_told(self, times: int) -> None:
+        async with asyncio.timeout(60):
+            while len(self.told) < times:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Leader:
+    """Answers what the tails are, as slowly as it is told."""
+
+    def __init__(self) -> None:
+        self.questions: list[set[TaskKey]] = []
+        self.times: list[float] = []
+        self.asked = asyncio.Event()
+        self.away: set[int] = set()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.tail = 7
+
+    async def last_sequences(self, _: FakeBus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
+        asked = set(keys)
+        self.questions.append(asked)
+        self.times.append(asyncio.get_running_loop().time())
+        self.asked.set()
+        tail = self.tail
+        await self.answers.wait()
+        if any(key.shard in self.away for key in asked):
+            raise BusUnavailable("no leader")
+        return dict.fromkeys(asked, tail)
+
+
+@pytest.fixture
+def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
+    leader = Leader()
+    monkeypatch.setattr(follow, "last_sequences", leader.last_sequences)
+    monkeypatch.setattr(follow, "SILENCE", 2 * UNIT)
+    monkeypatch.setattr(follow, "SILENCE_MAX", 10 * UNIT)
+    monkeypatch.setattr(follow, "_TICK", 0.001)
+    monkeypatch.setattr(follow, "_AFTER_TROUBLE", UNIT)
+    return leader
+
+
+@pytest.fixture
+async def bus() -> FakeBus:
+    return FakeBus()
+
+
+@pytest.fixture
+async def rule(bus: FakeBus, leader: Leader) -> AsyncIterator[TailRule]:
+    del leader
+    rule = TailRule(bus)
+    await rule.start()
+    yield rule
+    await rule.stop()
+
+
+async def test_a_silent_log_is_checked_ever_more_rarely(rule: TailRule, leader: Leader) -> None:
+    log = Log()
+    rule.watch(log, first=0)
+    await log.until_told(6)
+    gaps = [round((b - a) / UNIT) for a, b in zip(leader.times, leader.times[1:], strict=False)]
+    assert all(gap >= least for gap, least in zip(gaps, [2, 4, 8, 10, 10], strict=True)), gaps
+
+
+async def test_a_log_that_is_heard_from_is_not_asked_for(
+    rule: TailRule, leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "SILENCE", 1.0)  # Longer than a busy machine keeps still.
+    log = Log()
+    rule.watch(log, first=0)
+    await log.until_told(1)
+    for _ in range(30):
+        log.heard = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.05)
+    assert len(leader.questions) == 1
+    await log.until_told(2)
+
+
+async def test_silence_counts_from_the_last_message_however_long_it_was_before(
+    rule: TailRule, leader: Leader
+) -> None:
+    log = Log()
+    rule.watch(log, first=0)
+    await log.until_told(5)
+    log.heard = asyncio.get_running_loop().time()
+    await log.until_told(6)
+    gap = leader.times[-1] - log.heard
+    assert gap >= 2 * UNIT, "not before the silence is over"
+    assert rule._watched[log].silence == 4 * UNIT, "and the next one is short again"
+
+
+async def test_a_poke_has_that_log_checked_and_no_other(
+    bus: FakeBus, rule: TailRule, leader: Leader
+) -> None:
+    poked, other = Log(), Log()
+    for log in (poked, other):
+        rule.watch(log, first=3600)
+    await bus.deliver(bus.subjects.poke(poked.key.task))
+    await poked.until_told(1)
+    assert leader.questions == [{poked.key}]
+    assert other.told == []
+
+
+async def test_a_disturbance_has_all_logs_checked_together(
+    bus: FakeBus, rule: TailRule, leader: Leader
+) -> None:
+    logs = [Log() for _ in range(20)]
+    for log in logs:
+        rule.watch(log, first=3600)
+        log.heard = asyncio.get_running_loop().time()
+    bus._disturb()
+    await asyncio.gather(*(log.until_told(1) for log in logs))
+    assert leader.questions == [{log.key for log in logs}]
+
+
+async def test_what_is_asked_for_while_a_check_is_on_its_way_is_checked_again(
+    bus: FakeBus, rule: TailRule, leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "SILENCE", 3600.0)
+    log = Log()
+    leader.answers.clear()
+    rule.watch(log, first=0)
+    await asyncio.wait_for(leader.asked.wait(), 60)
+    leader.tail = 8  # appended after the leader had looked
+    await bus.deliver(bus.subjects.poke(log.key.task))
+    leader.answers.set()
+    await log.until_told(2)
+    assert log.told == [7, 8]
+
+
+async def test_a_leader_that_is_away_is_asked_again_and_holds_up_no_other_stream(
+    rule: TailRule, leader: Leader
+) -> None:
+    here, there = Log(shard=0), Log(shard=16)
+    leader.away = {16}
+    for log in (here, there):
+        rule.watch(log, first=0)
+    await here.until_told(2)
+    assert there.told == []
+    leader.away = set()
+    await there.until_told(1)
+
+
+async def test_logs_that_are_forgotten_in_the_middle_of_a_check_are_told_nothing(
+    rule: TailRule, leader: Leader
+) -> None:
+    logs = [Log() for _ in range(3)]
+    for log in logs:
+        rule.watch(log, first=0)
+
+    def forget_the_others(sequence: int) -> None:
+        Log.tail_is(logs[0], sequence)
+        for log in logs[1:]:
+            rule.forget(log)
+
+    logs[0].tail_is = forget_the_others  # type: ignore[method-assign]
+    await logs[0].until_told(2)
+    assert [log.told for log in logs[1:]] == [[], []]
+    assert len(leader.questions[0]) == 3
+
+
+async def test_a_stopped_rule_checks_nothing_and_listens_no_more(
+    bus: FakeBus, leader: Leader
+) -> None:
+    rule = TailRule(bus)
+    await rule.start()
+    log = Log()
+    leader.answers.clear()
+    rule.watch(log, first=0)
+    await asyncio.wait_for(leader.asked.wait(), 60)
+    await rule.stop()
+    leader.answers.set()
+    bus._disturb()
+    await asyncio.sleep(3 * UNIT)
+    assert log.told == []
+    assert bus.receivers == {}

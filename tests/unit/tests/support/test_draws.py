@@ -1,0 +1,43 @@
+"""HEADRACE_SEED decides what property tests draw, however the tests are split over processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[3]
+TEXTS = "unit/shared/model/test_names.py"
+LOGS = "unit/gateway/protocols/agui/test_any_log.py::test_a_client_accepts_the_stream_of_any_log"
+OTHERS = ("unit/worker/test_encoder.py", "unit/shared/model/test_subjects.py")
+"""They load modules of ours, full of constants, and draw in the same process."""
+
+
+def drawn(file: Path, *arguments: str, hashes: int, seed: int = 1) -> set[str]:
+    """Run tests; return what each of them drew."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment = own | {
+        "HEADRACE_DRAWS": str(file),
+        "HEADRACE_SEED": str(seed),
+        "PYTHONHASHSEED": str(hashes),
+    }
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.support.recorded_draws"]
+    command = [sys.executable, "-m", "pytest", *options, *arguments]
+    ran = subprocess.run(
+        command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:]
+    return set(file.read_text().splitlines())
+
+
+def test_it_is_the_same_in_one_process_and_in_several_that_do_more(tmp_path: Path) -> None:
+    few = [str(TESTS / name) for name in (TEXTS, LOGS)]
+    more = [str(TESTS / name) for name in OTHERS]
+    alone = drawn(tmp_path / "alone", *few, hashes=1)
+    among = drawn(tmp_path / "among", "-n", "2", "--dist", "load", *more, *few, hashes=2)
+    assert len(alone) == 3
+    assert alone <= among
+
+
+def test_another_seed_draws_anew(tmp_path: Path) -> None:
+    one, other = (drawn(tmp_path / str(n), str(TESTS / TEXTS), hashes=1, seed=n) for n in (1, 2))
+    assert not one & other
