@@ -15,7 +15,6 @@ from headrace.model.events import TRACEPARENT, Json
 from headrace_gateway.extensions import activated, asked_for
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.auth.schemes import schemes_of
 from headrace_gateway.server.body import CALLER
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
@@ -206,8 +205,7 @@ def _asking(services: Services, request: HTTPConnection, card: AgentCard, caller
     """Return the agent's caller: `caller`, unless the agent has authentication schemes."""
     if not (card.security.schemes or card.security.require):
         return services.callers.of(request.headers) if caller.has_agents_key else caller
-    schemes = schemes_of(card, services.callers.known)
-    return services.callers.asking(request.headers, schemes)
+    return services.callers.of_agent(card, request.headers)
 
 
 def _trace(stated: str) -> str:

@@ -1,8 +1,13 @@
 """Public addresses of the fleet: a URL for HTTP, host and port for gRPC."""
 
+from functools import lru_cache
+from urllib.parse import urlsplit
+
 from starlette.requests import HTTPConnection
 
 from headrace_gateway.settings import GatewaySettings
+
+_HTTP = {"ws": "http", "wss": "https"}
 
 
 def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
@@ -16,8 +21,8 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     host = request.headers.get("host")
     if not host:
         return own_url(settings)
-    scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
-    return f"{scheme}://{host}"
+    scheme = request.scope["scheme"]
+    return f"{_HTTP.get(scheme, scheme)}://{host}"
 
 
 def own_url(settings: GatewaySettings) -> str:
@@ -44,5 +49,15 @@ def public_grpc(request: HTTPConnection, settings: GatewaySettings) -> str | Non
         return settings.public_grpc
     if settings.public_url:
         return None
-    host = request.url.hostname or settings.http_host
+    stated = request.headers.get("host")
+    host = _name(stated or "") or request.url.hostname or settings.http_host
     return f"[{host}]:{settings.grpc_port}" if ":" in host else f"{host}:{settings.grpc_port}"
+
+
+@lru_cache(maxsize=256)
+def _name(host: str) -> str | None:
+    """Return the name or address in a Host header, which is the same in most requests."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None

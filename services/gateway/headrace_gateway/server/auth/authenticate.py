@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.background import keep_running
-from headrace.model.agent_card import SecurityScheme
+from headrace.model.agent_card import AgentCard, SecurityScheme
 from headrace.model.names import encode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller, Grant
@@ -22,7 +22,7 @@ from headrace_gateway.server.auth.credentials_file import (
     read_file,
 )
 from headrace_gateway.server.auth.roles import grants_of
-from headrace_gateway.server.auth.schemes import BEARER, KEY, Schemes
+from headrace_gateway.server.auth.schemes import BEARER, KEY, Schemes, schemes_of
 from headrace_gateway.server.auth.web_tokens import WebTokens
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Callers:
         self._known: KnownCredentials | None = None
         self._by_digest: dict[bytes, Caller] = {}
         self._tokens: WebTokens | None = None
+        self._schemes: dict[str, Schemes] = {}
         self._watching: asyncio.Task[None] | None = None
         self._seen = self._stamp()
         if path is not None:
@@ -106,14 +107,15 @@ class Callers:
             )
         return Caller()
 
-    def asking(self, headers: Mapping[str, str], schemes: Schemes) -> Caller:
-        """Return the caller that sent these headers to an agent with these `schemes`.
+    def of_agent(self, card: AgentCard, headers: Mapping[str, str]) -> Caller:
+        """Return the caller that sent these headers to an agent with schemes of its own.
 
         Raises:
             CredentialsMissing: no accepted scheme was used, and one is required or credentials of
                 another scheme were sent.
             CredentialsRefused: the credentials are unknown or invalid.
         """
+        schemes = self._schemes_of(card)
         if self._known is None and not schemes.are_required:
             return Caller()
         for name in schemes.accepted:
@@ -125,7 +127,7 @@ class Callers:
             return Caller()
         nobody = "; this gateway knows nobody: it has no HEADRACE_CREDENTIALS"
         raise CredentialsMissing(
-            f"agent {schemes.agent!r} requires authentication: {schemes.wanted}"
+            f"agent {card.name!r} requires authentication: {schemes.wanted}"
             f"{nobody if self._known is None else ''}"
         )
 
@@ -138,6 +140,13 @@ class Callers:
         if self._known is not None and self._known.public_cards:
             return Caller()
         return self.of(headers, of_any_agent=True)
+
+    def _schemes_of(self, card: AgentCard) -> Schemes:
+        """Return the agent's schemes, kept until its card or the credentials file changes."""
+        kept = self._schemes.get(card.name)
+        if kept is None or kept.card is not card:
+            kept = self._schemes[card.name] = schemes_of(card, self._known)
+        return kept
 
     def _by(self, scheme: SecurityScheme, said: str) -> Caller:
         return self._bearer(said) if scheme.type == "http" else self._find(said.strip())
@@ -171,6 +180,7 @@ class Callers:
             self._blind(bytes.fromhex(one.sha256)): _caller(one, grants) for one in known.credential
         }
         self._known, self._tokens = known, tokens
+        self._schemes.clear()
 
     async def _watch(self, path: Path) -> None:
         while True:

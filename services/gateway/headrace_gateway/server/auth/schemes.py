@@ -31,7 +31,8 @@ KEY = SecurityScheme(type="apiKey", name="X-API-Key")
 class Schemes:
     """The authentication schemes of one agent."""
 
-    agent: str
+    card: AgentCard
+    """The agent's card."""
     declared: Mapping[str, SecurityScheme]
     """The schemes in the agent's card, by name."""
     accepted: tuple[str, ...]
@@ -52,7 +53,7 @@ def schemes_of(card: AgentCard, known: KnownCredentials | None) -> Schemes:
     declared = own.schemes or _of_all(known)
     accepted = tuple(own.require or declared)
     asks = bool(own.require) or (known is not None and known.required)
-    return Schemes(card.name, declared, accepted, asks)
+    return Schemes(card, declared, accepted, asks)
 
 
 def _of_all(known: KnownCredentials | None) -> Mapping[str, SecurityScheme]:

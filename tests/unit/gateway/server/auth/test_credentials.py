@@ -9,7 +9,7 @@ import jwt
 import pytest
 from jwt.utils import base64url_encode
 
-from headrace.model.agent_card import AgentCard
+from headrace.model.agent_card import AgentCard, AgentSecurity, SecurityScheme
 from headrace.model.names import decode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.authenticate import Callers
@@ -17,6 +17,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.auth.credentials_file import CredentialsUnreadable, read_file
 from headrace_gateway.server.auth.schemes import security_of
 from tests.support.credentials import ANN, AUDIENCE, BOB, EVE, ISSUER, Issuer, Person, write
+from tests.support.waiting import eventually
 
 JWT = f"""
 [jwt]
@@ -207,6 +208,28 @@ def test_cards_say_which_credentials_are_taken(tmp_path: Path, issuer: Issuer) -
     ]
     path.write_text("required = false")
     assert "securityRequirements" not in security_of(card, read_file(path))
+
+
+async def test_an_agents_schemes_follow_its_card_and_the_credentials_file(tmp_path: Path) -> None:
+    bearer = {"bearer": SecurityScheme(type="http", scheme="bearer")}
+    path = write(tmp_path / "credentials.toml", ANN)
+    callers = Callers(path)
+    card = AgentCard(name="shop", security=AgentSecurity(schemes=bearer))
+    with pytest.raises(CredentialsMissing, match="a bearer token"):
+        callers.of_agent(card, {})
+    key = {"key": SecurityScheme(type="apiKey", name="X-Shop")}
+    changed = AgentCard(name="shop", security=AgentSecurity(schemes=key))
+    with pytest.raises(CredentialsMissing, match="an API key in X-Shop"):
+        callers.of_agent(changed, {})
+    callers.start()
+    write(path, ANN, head="required = false")
+
+    async def is_reloaded() -> bool:
+        return callers.known is not None and not callers.known.required
+
+    await eventually(is_reloaded, "the file is read again")
+    await callers.stop()
+    assert callers.of_agent(changed, {}) == Caller()
 
 
 ROLES = """
