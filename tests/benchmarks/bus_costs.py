@@ -25,8 +25,7 @@ from headrace.jetstream.client import NatsClient
 from headrace.jetstream.consumers import ACK, pull_request, pull_subject
 from headrace.model.messages import GetTask, RunRequest
 from headrace.settings import BusSettings
-from headrace_task_state.requests.broker import FleetBroker
-from headrace_task_state.requests.telemetry import telemetry
+from headrace_task_state.requests.broker import FleetBroker, telemetry
 from tests.support.servers import NatsProcess
 
 QUESTIONS = 20_000

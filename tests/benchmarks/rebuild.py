@@ -15,7 +15,7 @@ import orjson
 from headrace.jetstream.connection import Bus
 from headrace.model.task import COMPLETED, TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace_task_state.ranges import all_ranges
+from headrace_task_state.store import all_ranges
 from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.store_redis.store import RedisStore

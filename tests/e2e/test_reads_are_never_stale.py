@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace_task_state.ranges import Range
+from headrace_task_state.store import Range
 from headrace_task_state.store_redis.keys import Keys
 from tests.support.event_stream import Json, all_frames, frames
 from tests.support.fleet import Fleet

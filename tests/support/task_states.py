@@ -16,8 +16,8 @@ from headrace.model.messages import GetTask, ListTasks, TaskFound, TasksFound
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.state_client import StateClient
 from headrace_task_state.main import TaskState
-from headrace_task_state.ranges import all_ranges
 from headrace_task_state.settings import TaskStateSettings
+from headrace_task_state.store import all_ranges
 from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.store import RedisStore
 from tests.support.legal_logs import LegalLog

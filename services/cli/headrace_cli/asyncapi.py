@@ -64,7 +64,7 @@ def document() -> Json:
     Raises:
         Misconfigured: FastStream is not installed.
     """
-    service = module_of("task-state", "headrace_task_state.requests.described")
+    service = module_of("task-state", "headrace_task_state.requests.questions")
     whole: Json = service.described("Headrace bus", f"{CONTRACT_VERSION}.0.0", _ABOUT)
     for channel in CHANNELS:
         name = _name(channel.name)

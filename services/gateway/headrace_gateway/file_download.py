@@ -12,7 +12,7 @@ from headrace.jetstream.objects import FileInfo, FileStore
 from headrace.model.messages import GetTask
 from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of
-from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 

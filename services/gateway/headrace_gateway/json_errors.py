@@ -10,8 +10,8 @@ from starlette.responses import Response
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.problems import headers, problem_of
-from headrace_gateway.server.endpoint import Endpoint, answering
 from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.open_requests import Endpoint, answering
 
 
 class CodedError(HeadraceError):

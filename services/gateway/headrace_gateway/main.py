@@ -23,8 +23,8 @@ from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.schemes import key_headers
+from headrace_gateway.server.body import BodyLimits, HeldBodies
 from headrace_gateway.server.deferred_response import StartupApp
-from headrace_gateway.server.held_bodies import HeldBodies
 from headrace_gateway.server.http_protocol import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
@@ -157,9 +157,7 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
             requests=requests,
             streams=streams,
             stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
-            held_bodies=HeldBodies(
-                settings.max_held_bytes, settings.max_held_bytes_per_owner, settings.max_body_bytes
-            ),
+            body_limits=_body_limits(settings, bus.max_payload),
             subscriptions=Subscriptions(feeds, streams, requests, settings),
             task_streams=TaskStreams(bus, feeds, state),
             webhooks=Webhooks(bus),
@@ -174,3 +172,10 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
             full_streams=FullStreams(bus),
             access=Access(rates),
         )
+
+
+def _body_limits(settings: GatewaySettings, most_in_a_message: int) -> BodyLimits:
+    """Return the limits on bodies; JSON may need twice a log's bytes, because of escapes."""
+    largest = settings.max_body_bytes
+    held = HeldBodies(settings.max_held_bytes, settings.max_held_bytes_per_owner, largest)
+    return BodyLimits(largest, 2 * most_in_a_message, held)

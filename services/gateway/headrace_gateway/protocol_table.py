@@ -11,9 +11,8 @@ from headrace_gateway.protocols.a2a_v03.grpc import OLD
 from headrace_gateway.protocols.a2a_v03.wordings import VERSIONS
 from headrace_gateway.protocols.agui import endpoint as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
-from headrace_gateway.protocols.hector.requests import adapted
 from headrace_gateway.protocols.hector.routes import HectorRoutes
-from headrace_gateway.protocols.hector.variant import HECTOR
+from headrace_gateway.protocols.hector.variant import HECTOR, adapted
 from headrace_gateway.services import Services
 
 

@@ -13,7 +13,6 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.body import BodyLimits
-from headrace_gateway.server.held_bodies import HeldBodies
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.settings import GatewaySettings
@@ -50,8 +49,8 @@ class Services:
     """Open streams and waiting requests, which are closed when the gateway stops."""
     stream_limits: StreamLimits
     """Limits open streams."""
-    held_bodies: HeldBodies
-    """Limits held request bytes."""
+    body_limits: BodyLimits
+    """Limits request bodies, and the bytes of all that are held."""
     subscriptions: Subscriptions
     task_streams: TaskStreams
     webhooks: Webhooks
@@ -67,12 +66,6 @@ class Services:
     """Inputs whose append got no answer yet."""
     access: Access
     """Permissions and rate limits."""
-
-    @property
-    def body_limits(self) -> BodyLimits:
-        """Limits on bodies; JSON may need twice a log's bytes, because of escapes."""
-        largest = self.settings.max_body_bytes
-        return BodyLimits(largest, 2 * self.bus.max_payload, self.held_bodies)
 
     @property
     def default_agent(self) -> str:

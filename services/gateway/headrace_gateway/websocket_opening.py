@@ -35,7 +35,7 @@ async def open_socket(
         await close_at_once(socket, refused(reason(error)))
         return
     try:
-        socket.scope["extensions"][HOLD_BY](services.held_bodies.hold(calls.caller))
+        socket.scope["extensions"][HOLD_BY](services.body_limits.held.hold(calls.caller))
         headers = [(name.encode(), value.encode()) for name, value in calls.headers.items()]
         await socket.accept(chosen(socket), headers)
         await connection.serve(session)

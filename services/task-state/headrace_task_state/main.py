@@ -27,15 +27,12 @@ from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.listing import Lists
-from headrace_task_state.ranges import all_ranges
 from headrace_task_state.replica import Replica
-from headrace_task_state.requests.answers import Answers
-from headrace_task_state.requests.broker import FleetBroker
-from headrace_task_state.requests.pieces import AnswerPieces
+from headrace_task_state.requests.answers import AnswerPieces, Answers
+from headrace_task_state.requests.broker import FleetBroker, telemetry
 from headrace_task_state.requests.questions import Questions
-from headrace_task_state.requests.telemetry import telemetry
 from headrace_task_state.settings import TaskStateSettings
-from headrace_task_state.store import Lease, Reader, Store
+from headrace_task_state.store import Lease, Reader, Store, all_ranges
 from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.store import RedisStore
 from headrace_task_state.webhooks.composing import means

@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.ranges import Range
-from headrace_task_state.store import Census, Lease, Leases
+from headrace_task_state.store import Census, Lease, Leases, Range
 
 _log = logging.getLogger(__name__)
 

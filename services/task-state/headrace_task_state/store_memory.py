@@ -12,7 +12,6 @@ from headrace.model.entry import ANSWERED
 from headrace.model.fold import Item
 from headrace.model.messages import ListTasks
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
-from headrace_task_state.ranges import Range
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
@@ -28,6 +27,7 @@ from headrace_task_state.store import (
     PositionMoved,
     Progress,
     ProjectionBehind,
+    Range,
     StoredPage,
     StoredTask,
     TaskChange,

@@ -21,7 +21,6 @@ from headrace.model.task import COMPLETED, INPUT_REQUIRED, TERMINAL, WORKING, Ta
 from headrace_task_state.projector.batches import Batches
 from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.queries.get import read_found
-from headrace_task_state.ranges import all_ranges
 from headrace_task_state.store import (
     After,
     DueList,
@@ -31,6 +30,7 @@ from headrace_task_state.store import (
     Store,
     StoredPage,
     Writer,
+    all_ranges,
 )
 from headrace_task_state.store_memory import MemoryStore
 from headrace_task_state.store_redis.keys import Keys

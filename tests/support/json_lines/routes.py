@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 from headrace_gateway.call import call_of
 from headrace_gateway.problems import problem_of
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.endpoint import answering
 from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.open_requests import answering
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EventStream
 from headrace_gateway.tasks.ids import Cursor, mint_message_id, task_key

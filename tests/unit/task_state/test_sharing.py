@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from headrace.model.errors import StateUnavailable
 from headrace_task_state import replica as module
-from headrace_task_state.ranges import Range, all_ranges
 from headrace_task_state.replica import Replica, share_of
-from headrace_task_state.store import Census, Lease
+from headrace_task_state.store import Census, Lease, Range, all_ranges
 from tests.support.waiting import eventually
 
 

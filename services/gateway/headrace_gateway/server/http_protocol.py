@@ -14,7 +14,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
-from headrace_gateway.server.held_bodies import HeldBody
+from headrace_gateway.server.body import HeldBody
 from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 from headrace_gateway.settings import GatewaySettings

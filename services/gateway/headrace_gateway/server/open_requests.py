@@ -2,19 +2,22 @@
 
 A server that stops gives requests a short time and then cancels them. A request that waits for NATS
 may need longer. A client that is only disconnected learns neither why nor whether its message was
-stored. So each binding runs requests within `OpenRequests.one`, which raises in time.
+stored. So each binding runs requests within `OpenRequests.one`, which raises in time. HTTP
+routes do so with `answering`.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
 
-from starlette.types import Scope
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Scope
 
 from headrace.model.errors import HeadraceError
 from headrace_gateway.refusals import Restarting
-from headrace_gateway.server.held_bodies import HeldBody
 
 GRACE = 2.0
 """Seconds for requests to be answered after the server stops; streams end at once."""
@@ -35,7 +38,7 @@ class OpenRequest:
             `storing`.
     """
 
-    __slots__ = ("_limit", "_open", "_outer", "_replaces", "_unsettled", "held", "is_given_up")
+    __slots__ = ("_limit", "_open", "_outer", "_replaces", "_unsettled", "at_end", "is_given_up")
 
     def __init__(self, among: set["OpenRequest"]) -> None:
         """Count as one of `among` in the block; within another request's block, replace that."""
@@ -45,8 +48,8 @@ class OpenRequest:
         self._replaces = self._outer in among
         self._limit = asyncio.timeout(None)
         self._unsettled: HeadraceError | None = None
-        self.held: HeldBody | None = None
-        """The request's body, released at the end of the block."""
+        self.at_end: Callable[[], None] | None = None
+        """Called at the end of the block, to release the request's body."""
 
     async def __aenter__(self) -> Self:
         """Begin the request; nothing of it is stored yet."""
@@ -68,8 +71,8 @@ class OpenRequest:
         if self._replaces and self._outer is not None:
             self._open.add(self._outer)
         _current.set(self._outer)
-        if self.held is not None:
-            self.held.release()
+        if self.at_end is not None:
+            self.at_end()
         try:
             await self._limit.__aexit__(kind, error, traceback)
         except TimeoutError:
@@ -104,19 +107,6 @@ _current: ContextVar[OpenRequest | None] = ContextVar("request", default=None)
 def open_request() -> OpenRequest | None:
     """Return the request of the current task, or None."""
     return _current.get()
-
-
-def hold(body: HeldBody) -> HeldBody:
-    """Return `body`, and release it at the end of the current task's request.
-
-    Raises:
-        LookupError: there is no current request, so nothing would release it.
-    """
-    request = _current.get()
-    if request is None:
-        raise LookupError("a body is read within OpenRequests.one")
-    request.held = body
-    return body
 
 
 def may_be_repeated() -> None:
@@ -171,3 +161,23 @@ def with_requests(scope: Scope, requests: OpenRequests) -> Scope:
 def _extensions(scope: Scope) -> dict[str, Any]:
     extensions: dict[str, Any] = scope.get("extensions", {})
     return extensions
+
+
+type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
+
+_CLIENT_WENT_AWAY = 499
+
+
+def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Response]) -> Endpoint:
+    """Return `endpoint` with a response by `failed` for every exception."""
+
+    async def answer(request: Request) -> ASGIApp:
+        try:
+            async with requests_of(request.scope).one():
+                return await endpoint(request)
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_WENT_AWAY)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+            return failed(request, error)
+
+    return answer

@@ -26,12 +26,12 @@ from headrace_task_state.projector.batches import Batches, StoreBatch
 from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Arrival, Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.summaries import Summaries, TooLittle
-from headrace_task_state.ranges import Range
 from headrace_task_state.store import (
     Departure,
     LeaseLost,
     PositionMoved,
     Progress,
+    Range,
     TaskChange,
     Writer,
 )

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.ranges import Range
-from headrace_task_state.store import Heads, Reader
+from headrace_task_state.store import Heads, Range, Reader
 
 _ELECTION = 2.0
 TIMEOUT = 3.0

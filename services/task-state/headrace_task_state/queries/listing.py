@@ -15,8 +15,7 @@ from headrace.model.subjects import stream_of_shard
 from headrace.model.task import STATES, TaskKey, check_task_id
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import read_found
-from headrace_task_state.ranges import Range
-from headrace_task_state.store import After, ProjectionBehind, Reader, StoredTask
+from headrace_task_state.store import After, ProjectionBehind, Range, Reader, StoredTask
 
 _EARLIEST = "-inf"
 

@@ -1,19 +1,32 @@
-"""Task state's operations, from request body to answer body."""
+"""Answers to requests: from request body to answer body, in pieces if it is long, or a refusal."""
 
 import asyncio
+import logging
+import secrets
 from collections.abc import Coroutine, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
+from pydantic import ValidationError
 
-from headrace.model.errors import StateUnavailable
+from headrace.model.errors import (
+    BusUnavailable,
+    EventTooLarge,
+    InvalidName,
+    StartRefused,
+    StateUnavailable,
+    TaskUnknown,
+)
 from headrace.model.events import Json
-from headrace.model.messages import GetTask, ListTasks
+from headrace.model.messages import GetTask, ListTasks, Refusal
+from headrace.state_client import MORE
 from headrace_task_state.commands.for_workers import ForWorkers, Question
+from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.listing import Lists
-from headrace_task_state.ranges import Range
-from headrace_task_state.store import Reader
+from headrace_task_state.store import Range, Reader
+
+_log = logging.getLogger(__name__)
 
 TIMEOUT = 4.0
 """Seconds after which a timeout error is sent; callers wait longer."""
@@ -59,3 +72,79 @@ class Answers:
 async def _in_time(answer: Coroutine[Any, Any, Json]) -> bytes:
     async with asyncio.timeout(TIMEOUT):
         return orjson.dumps(await answer)
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return the answer for `error`."""
+    match error:
+        case TaskUnknown():
+            return Refusal(code="task_unknown", message=str(error))
+        case StartRefused():
+            return Refusal.model_validate(
+                {"code": "start_refused", "message": str(error), "why": error.why}
+            )
+        case InvalidName() | EventTooLarge() | ValidationError():
+            return Refusal(code="bad_request", message=_rule_of(error))
+        case BusUnavailable() | StateUnavailable() | TimeoutError():
+            return Refusal(
+                code="state_unavailable",
+                message=str(error) or "no answer in time; try again",
+                why="no_leader" if isinstance(error, BusUnavailable) else None,
+                is_late=isinstance(error, ViewBehind),
+            )
+        case _:
+            _log.error("a query failed", exc_info=error)
+            return Refusal(code="state_unavailable", message="task state failed; its log says how")
+
+
+def _rule_of(error: InvalidName | EventTooLarge | ValidationError) -> str:
+    if not isinstance(error, ValidationError):
+        return error.rule if isinstance(error, InvalidName) else str(error)
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or "body"
+    return f"{where}: {first['msg']}"
+
+
+LIFE = 10.0
+"""Seconds for which the rest of an answer is kept for the caller."""
+
+
+class Piece(NamedTuple):
+    """One message of an answer."""
+
+    body: bytes
+    headers: dict[str, str]
+
+
+class AnswerPieces:
+    """Splits answers, and keeps them until their pieces have been fetched."""
+
+    def __init__(self, subject: str, size: int) -> None:
+        """Serve pieces of `size` bytes on ``<subject>.<token>.<n>``, this replica's own."""
+        self._subject, self._size = subject, size
+        self._kept: dict[str, bytes] = {}
+
+    @property
+    def subjects(self) -> str:
+        """Subjects on which pieces are requested."""
+        return f"{self._subject}.{{token}}.{{number}}"
+
+    def first(self, answer: bytes) -> Piece:
+        """Return `answer`, or its first piece."""
+        if len(answer) <= self._size:
+            return Piece(answer, {})
+        token = secrets.token_hex(8)
+        self._kept[token] = answer
+        asyncio.get_running_loop().call_later(LIFE, self._kept.pop, token, None)
+        return self._piece(token, 0)
+
+    def fetch(self, subject: str) -> Piece:
+        """Return the piece requested on `subject`; an empty one if it is not kept."""
+        token, number = subject.split(".")[-2:]
+        return self._piece(token, int(number)) if number.isdecimal() else Piece(b"", {})
+
+    def _piece(self, token: str, number: int) -> Piece:
+        answer = self._kept.get(token, b"")
+        start, end = number * self._size, (number + 1) * self._size
+        more = {MORE: f"{self._subject}.{token}.{number + 1}"} if end < len(answer) else {}
+        return Piece(answer[start:end], more)

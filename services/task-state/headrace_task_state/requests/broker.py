@@ -5,14 +5,17 @@ JetStream is not declared here: `headrace.jetstream.streams` declares the stream
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, override
 
 from faststream.nats import NatsBroker
+from faststream.nats.prometheus import NatsPrometheusMiddleware
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from prometheus_client import REGISTRY, CollectorRegistry
 
 from headrace.jetstream.client import NatsClient
 from headrace.jetstream.connection import connect_options
@@ -100,3 +103,28 @@ class ConcurrentHandler:
     def _end(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
         self._begin()
+
+
+def telemetry(registry: CollectorRegistry = REGISTRY) -> tuple[Any, ...]:
+    """Return FastStream's middlewares for requests about tasks.
+
+    The subject is a label of the metrics; there are a few subjects per agent.
+    """
+    metrics = NatsPrometheusMiddleware(registry=registry, app_name="headrace_task_state")
+    return metrics, *_spans()
+
+
+def _spans() -> tuple[Any, ...]:
+    """Return the middleware that creates spans, if OpenTelemetry tracing has been set up.
+
+    Whatever set it up (such as ``opentelemetry-instrument``) has imported OpenTelemetry, so nothing
+    is imported for processes without it.
+    """
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return ()
+    from faststream.nats.opentelemetry import NatsTelemetryMiddleware  # noqa: PLC0415 - see above
+    from opentelemetry.metrics import NoOpMeterProvider  # noqa: PLC0415 - see above
+
+    # Its metrics are labelled with inboxes, whose number is unbounded; Prometheus has the metrics.
+    return (NatsTelemetryMiddleware(meter_provider=NoOpMeterProvider()),)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace_task_state.ranges import Range
+from headrace_task_state.store import Range
 
 SHAPE = "5"
 """Version of the stored data's format, a number. A new version's view is built from the log while

@@ -10,7 +10,6 @@ import orjson
 from headrace.model.errors import StateUnavailable
 from headrace.model.fold import Item
 from headrace.model.messages import ListTasks
-from headrace_task_state.ranges import Range
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
@@ -25,6 +24,7 @@ from headrace_task_state.store import (
     PositionMoved,
     Progress,
     ProjectionBehind,
+    Range,
     StoredPage,
     StoredTask,
     TaskChange,

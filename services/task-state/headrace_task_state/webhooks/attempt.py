@@ -14,9 +14,8 @@ from headrace import metrics
 from headrace.model.names import encode_token
 from headrace.signing import SigningKeys
 from headrace.webhooks import CURRENT, OLD, Webhook
-from headrace_task_state.webhooks.addresses import Allowed
 from headrace_task_state.webhooks.connections import Connections
-from headrace_task_state.webhooks.network import AddressRefused, GuardedNetwork
+from headrace_task_state.webhooks.network import AddressRefused, Allowed, GuardedNetwork
 
 MOST_ANSWER_BYTES = 16 * 1024
 """Maximum bytes read of an answer; a longer answer closes its connection."""

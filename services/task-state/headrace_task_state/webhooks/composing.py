@@ -8,11 +8,11 @@ from headrace.model.errors import InvalidName
 from headrace.signing import SigningKeys
 from headrace.webhooks import Webhooks
 from headrace_task_state.settings import TaskStateSettings
-from headrace_task_state.webhooks.addresses import Allowed
 from headrace_task_state.webhooks.attempt import Attempts
+from headrace_task_state.webhooks.bodies import Snapshots
 from headrace_task_state.webhooks.letters import UndeliveredLetters
+from headrace_task_state.webhooks.network import Allowed
 from headrace_task_state.webhooks.permits import Permits
-from headrace_task_state.webhooks.snapshots import Snapshots
 from headrace_task_state.webhooks.telling import Backoff, Means
 
 

@@ -10,7 +10,7 @@ from headrace.jetstream.kv import Moved
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
-from headrace_task_state.ranges import Range
+from headrace_task_state.store import Range
 from headrace_task_state.webhooks.permits import Target
 from headrace_task_state.webhooks.queue import Queue, QueueLost
 from headrace_task_state.webhooks.telling import Means, WebhookSender

@@ -14,11 +14,10 @@ from headrace.model.errors import LogLost, UndecodableMessage
 from headrace.model.task import TaskKey
 from headrace.webhooks import Kept, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.webhooks.attempt import Attempts, Failure, Notice, notice_id
-from headrace_task_state.webhooks.bodies import Unsayable, body_of, event_of, grouping_of
+from headrace_task_state.webhooks.bodies import Snapshots, Unsayable, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.deliveries import deliveries
 from headrace_task_state.webhooks.letters import Undelivered, UndeliveredLetters
 from headrace_task_state.webhooks.permits import Permits, Target
-from headrace_task_state.webhooks.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 

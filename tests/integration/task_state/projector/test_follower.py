@@ -19,7 +19,7 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter
 from headrace.model.task import COMPLETED, WORKING
 from headrace_task_state.projector import dead_letters
-from headrace_task_state.ranges import Range
+from headrace_task_state.store import Range
 from tests.support.cluster import NatsCluster
 from tests.support.jetstream_api import leader_of
 from tests.support.legal_logs import LegalLog

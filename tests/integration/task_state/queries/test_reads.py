@@ -16,7 +16,7 @@ from headrace.model.events import GENERATION, Json
 from headrace.model.messages import GetTask
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.ranges import Range
+from headrace_task_state.store import Range
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states

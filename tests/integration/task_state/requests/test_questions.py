@@ -18,11 +18,9 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.messages import DropFile, GetTask, Refusal
 from headrace.settings import BusSettings
 from headrace.state_client import MORE
-from headrace_task_state.requests.answers import Answers
-from headrace_task_state.requests.broker import FleetBroker
-from headrace_task_state.requests.pieces import AnswerPieces
+from headrace_task_state.requests.answers import AnswerPieces, Answers
+from headrace_task_state.requests.broker import FleetBroker, telemetry
 from headrace_task_state.requests.questions import Questions
-from headrace_task_state.requests.telemetry import telemetry
 from tests.support.desk import fresh_names
 from tests.support.servers import NatsProcess
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.tasks.dead_letters import Letters, Wanted
 from headrace_task_state.webhooks import network
-from headrace_task_state.webhooks.addresses import Allowed
+from headrace_task_state.webhooks.network import Allowed
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.support import certificates
 from tests.support.receiver import Receiver, receiving

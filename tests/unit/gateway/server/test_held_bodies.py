@@ -8,7 +8,7 @@ import pytest
 from headrace_gateway.protocols.a2a.grpc import service
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.held_bodies import HeldBodies
+from headrace_gateway.server.body import HeldBodies
 from tests.support.waiting import eventually
 
 ANN, BOB = Caller(owner="ann"), Caller(owner="bob")

@@ -5,7 +5,7 @@ import pytest
 from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
 from headrace_gateway.feeds import FeedBlock
-from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
+from headrace_gateway.protocols.a2a.versions import JSON_RPC
 from headrace_gateway.streaming.sse import LOG_LINES, farewell, frame
 
 

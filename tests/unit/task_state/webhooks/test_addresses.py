@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace_task_state.webhooks.addresses import Allowed, is_public
+from headrace_task_state.webhooks.network import Allowed, is_public
 
 PUBLIC = ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 NOT_PUBLIC = [

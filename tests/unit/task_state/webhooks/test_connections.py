@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 import httpcore
 import pytest
 
-from headrace_task_state.webhooks.addresses import Allowed
 from headrace_task_state.webhooks.connections import Connections
-from headrace_task_state.webhooks.network import GuardedNetwork
+from headrace_task_state.webhooks.network import Allowed, GuardedNetwork
 from tests.support.receiver import receiving
 
 

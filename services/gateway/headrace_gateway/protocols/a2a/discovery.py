@@ -17,8 +17,8 @@ from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.refusals import AgentUnknown
-from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import cacheable, json_response, revalidated
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 from headrace_gateway.signed_cards import JWKS_PATH, SignedCard

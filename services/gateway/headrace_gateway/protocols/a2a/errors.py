@@ -12,8 +12,8 @@ from starlette.responses import Response
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem, headers, problem_of
 from headrace_gateway.protocols.a2a.variants import Variant
-from headrace_gateway.server.endpoint import Endpoint, answering
 from headrace_gateway.server.json_response import JSON, json_response
+from headrace_gateway.server.open_requests import Endpoint, answering
 from headrace_gateway.server.origin import PageRefused
 
 RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"

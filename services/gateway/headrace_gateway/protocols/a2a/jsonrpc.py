@@ -39,9 +39,8 @@ from headrace_gateway.protocols.a2a.versions import (
 )
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse, read_body
-from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import JSON, json_response
-from headrace_gateway.server.open_requests import requests_of
+from headrace_gateway.server.open_requests import Endpoint, requests_of
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
 

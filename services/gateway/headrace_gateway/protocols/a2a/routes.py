@@ -12,7 +12,7 @@ from headrace_gateway.protocols.a2a.rest import RestBinding
 from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.protocols.a2a.websocket.session import SocketEndpoint
-from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
 

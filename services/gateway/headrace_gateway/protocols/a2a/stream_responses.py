@@ -10,8 +10,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
-from headrace_gateway.protocols.a2a.event_frames import OfTask
-from headrace_gateway.protocols.a2a.versions import Wording
+from headrace_gateway.protocols.a2a.versions import OfTask, Wording
 from headrace_gateway.streaming.renderer import RECOVERED, Renderer, SharedRenderer
 from headrace_gateway.streaming.sse import HEADERS, EventStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions

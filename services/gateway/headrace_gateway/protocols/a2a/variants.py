@@ -14,11 +14,11 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import EntryRenderer, Feed
 from headrace_gateway.problems import Problem
-from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.protocols.a2a.stream_responses import PLAIN, Manner
 from headrace_gateway.protocols.a2a.versions import (
     HTTP,
+    JSON_RPC,
     RPC,
     Reworded,
     Wording,

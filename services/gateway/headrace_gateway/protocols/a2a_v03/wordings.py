@@ -6,8 +6,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from google.protobuf.json_format import ParseDict
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
-from headrace_gateway.protocols.a2a.versions import HTTP, RPC, Reworded, Versions, Wording
+from headrace_gateway.protocols.a2a.versions import HTTP, JSON_RPC, RPC, Reworded, Versions, Wording
 from headrace_gateway.protocols.a2a_v03 import answering, reading
 from headrace_gateway.protocols.a2a_v03.answering import dumped
 from headrace_gateway.streaming.sse import LOG_LINES

@@ -26,8 +26,8 @@ from headrace_gateway.protocols.agui.run_stream import run_stream
 from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.websocket_opening import open_socket

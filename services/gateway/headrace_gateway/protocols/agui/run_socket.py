@@ -22,7 +22,7 @@ from headrace_gateway.protocols.agui.run_frames import Opened
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
-from headrace_gateway.server.held_bodies import HeldBody
+from headrace_gateway.server.body import HeldBody
 from headrace_gateway.server.websocket_closing import refused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages
@@ -56,7 +56,7 @@ class RunSession:
             return
         body = text.encode()
         try:
-            held = self._services.held_bodies.hold(self._calls.caller, len(body))
+            held = self._services.body_limits.held.hold(self._calls.caller, len(body))
         except (TooManyBytes, TooManyBytesOfOwner) as many:
             await self._refuse(many)
             return

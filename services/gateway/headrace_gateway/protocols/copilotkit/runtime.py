@@ -22,8 +22,8 @@ from headrace_gateway.json_errors import (
 )
 from headrace_gateway.protocols.copilotkit.envelope import RuntimeRequest, unwrapped
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EVENT_STREAM
 

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message
 
 from headrace.model.events import Json
 from headrace_gateway.call import AGENT, caller_of
-from headrace_gateway.protocols.hector.requests import completed
+from headrace_gateway.protocols.hector.variant import completed
 from headrace_gateway.server.body import parse_object, read_body
-from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
 

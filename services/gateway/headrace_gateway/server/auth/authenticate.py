@@ -19,9 +19,9 @@ from headrace_gateway.server.auth.credentials_file import (
     Credential,
     CredentialsUnreadable,
     KnownCredentials,
+    grants_of,
     read_file,
 )
-from headrace_gateway.server.auth.roles import grants_of
 from headrace_gateway.server.auth.schemes import BEARER, KEY, Schemes, schemes_of
 from headrace_gateway.server.auth.web_tokens import WebTokens
 

@@ -12,8 +12,11 @@ from headrace.model.names import encode_token
 from headrace.model.queues import PRIORITIES, Priority
 from headrace_gateway.refusals import CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller, Grant
-from headrace_gateway.server.auth.credentials_file import CredentialsUnreadable, TokenIssuer
-from headrace_gateway.server.auth.roles import grants_of
+from headrace_gateway.server.auth.credentials_file import (
+    CredentialsUnreadable,
+    TokenIssuer,
+    grants_of,
+)
 
 _LONGEST = 16 * 1024
 

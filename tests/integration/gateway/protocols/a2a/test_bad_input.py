@@ -351,7 +351,7 @@ async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
     for talk in (Rest(http), Rpc(http)):
         refusal = await talk.refused("SendMessage", params)
         assert (refusal.status, refusal.reason) == (413, "REQUEST_TOO_LARGE")
-        assert "beside its files" in refusal.text
+        assert "without its files" in refusal.text
     async with connect(f"{gateway.replace('http', 'ws', 1)}/stream") as socket:
         await socket.send(json.dumps({"id": 1, "send": params}))
         told = json.loads(await asyncio.wait_for(socket.recv(), 60))

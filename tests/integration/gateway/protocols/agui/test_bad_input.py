@@ -110,7 +110,7 @@ async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
 ) -> None:
     body = run_input(state={"many": [{"a": 1}] * 300_000})
     answer = await http.post(path("assistant"), json=body)
-    assert "beside its files" in complaint(answer, 413, "body_too_large")
+    assert "without its files" in complaint(answer, 413, "body_too_large")
     async with connect(f"ws{gateway.removeprefix('http')}{path('assistant')}/ws") as socket:
         await socket.send(json.dumps(body))
         told = json.loads(await asyncio.wait_for(socket.recv(), 60))

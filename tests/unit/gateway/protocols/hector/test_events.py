@@ -11,8 +11,7 @@ from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBM
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.renderer import HectorCursor
-from headrace_gateway.protocols.hector.requests import completed
-from headrace_gateway.protocols.hector.variant import HECTOR
+from headrace_gateway.protocols.hector.variant import HECTOR, completed
 from tests.support.hector_log import HectorLog
 
 _GOLDEN = Path(__file__).parent / "golden"

@@ -1,7 +1,7 @@
-"""A2A's methods over gRPC: parse the request, run the operation, serialize the result."""
+"""A2A's methods over gRPC: parse the request, run the operation, send the result or the stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +13,72 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
-from headrace_gateway.problems import problem_of
+from headrace_gateway.feeds import EntryRenderer, FeedBlock
+from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.asking import RpcRequest, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
-from headrace_gateway.protocols.a2a.grpc.stream import CutOff, serve_stream
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.versions import check_version
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
-from headrace_gateway.server.body import RequestNotWhole
-from headrace_gateway.server.held_bodies import HeldBody
-from headrace_gateway.server.open_requests import hold
+from headrace_gateway.server.body import HeldBody, RequestNotWhole, hold
 from headrace_gateway.server.stream_limits import StreamPermit
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.grpc import Context
+from headrace_gateway.streaming.grpc import Context, RpcStream
+from headrace_gateway.streaming.renderer import RECOVERED, Messages, Renderer
 from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
+
+
+class CutOff(Exception):
+    """The stream ends before its task does; the client may resume with its cursor."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Keep the problem that the client receives."""
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class RpcRenderer(Renderer):
+    """Renders each event as one message. The RPC's status reports an early end."""
+
+    __slots__ = ("_entry_renderer", "_opening")
+
+    def __init__(self, entry_renderer: EntryRenderer, opening: Messages = ()) -> None:
+        """Render events with `entry_renderer`, after `opening`."""
+        self._entry_renderer, self._opening = entry_renderer, opening
+
+    def opening(self) -> Messages:
+        """Return the opening."""
+        opening, self._opening = self._opening, ()
+        return opening
+
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
+        """Return one message for each event."""
+        return [piece for block in blocks for piece in block.pieces(self._entry_renderer, after)]
+
+
+async def serve_stream(
+    services: Services, form: Form, call: Call, streaming: TaskStream, context: Context
+) -> None:
+    """Stream to `context` until nothing more follows; takes over the use of the feed.
+
+    Raises:
+        CutOff: the gateway stops, the log cannot be read, the client does not read, or protobuf
+            cannot represent an event.
+    """
+    feed, first = streaming.feed, streaming.first
+    async with services.feeds.handed_on(feed):
+        opening = (
+            () if first is None else (form.event(first.event, streaming.log, first.generation),)
+        )
+    lost = {} if streaming.recovered else {RECOVERED: "false"}
+    stream = RpcStream(context, outgoing(call.headers | lost))
+    renderer = RpcRenderer(entry_renderer_for(form.entry_renderer, call, streaming), opening)
+    why = await stream.serve(services.subscriptions, feed, streaming.after, renderer)
+    if why is not None:
+        raise CutOff(problem_of_interruption(why, feed.key.task))
+
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 
@@ -141,7 +192,7 @@ class Service:
         """
         # Authenticate the caller before the request is read.
         caller = caller_of(self._services, asking.request)
-        held = hold(self._services.held_bodies.hold(caller))
+        held = hold(self._services.body_limits.held.hold(caller))
         largest = self._services.settings.max_body_bytes
         params = await self._params(method, await _received(requests, held, largest))
         version = self._form.version

@@ -1,9 +1,10 @@
-"""The frames of clients, in Headrace's own format or as A2A JSON-RPC requests.
+"""The frames of clients, and the messages that answer them.
 
+A client's frame is in Headrace's own format or an A2A JSON-RPC request:
 ``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe": {"task",
 "after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the
 form of a variant's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
-"after"?}``.
+"after"?}``. Answers contain a log's lines unchanged, rendered once for all sockets.
 """
 
 from dataclasses import dataclass
@@ -11,11 +12,118 @@ from dataclasses import dataclass
 import orjson
 from a2a.utils.errors import InvalidRequestError
 
+from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.variants import Variant
-from headrace_gateway.protocols.a2a.websocket.envelope import SocketEnvelope
+from headrace_gateway.feeds import EntryRenderer
+from headrace_gateway.problems import Problem
+from headrace_gateway.protocols.a2a.errors import rest_body, rpc_error
+from headrace_gateway.protocols.a2a.variants import Variant, VariantShapes
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.held_bodies import HeldBody
+from headrace_gateway.server.body import HeldBody
+from headrace_gateway.tasks.ids import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class SocketEvents:
+    """Each event as the end of one message, after the client's id."""
+
+    member: bytes
+    """Name of the event's member."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return one piece per event."""
+        log, first = entry.stamp.log.encode(), entry.generation
+        return tuple(
+            b',"cursor":"%b:%d","%b":%b}' % (log, first + offset, self.member, line)
+            for offset, line in enumerate(entry.lines)
+            if offset >= skip
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedEvents:
+    """Each event in a variant's shape, whose members follow the client's id."""
+
+    shapes: VariantShapes
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return one piece per event."""
+        log, first = entry.stamp.log, entry.generation
+        return tuple(
+            _with_cursor(f"{log}:{first + offset}", self.shapes.event(event))
+            for offset, event in enumerate(entry.parsed())
+            if offset >= skip
+        )
+
+
+def _with_cursor(cursor: str, event: Json) -> bytes:
+    return b"," + orjson.dumps({"cursor": cursor} | event)[1:]
+
+
+EVENTS = SocketEvents(b"event")
+RESULTS = SocketEvents(b"result")
+
+
+@dataclass(frozen=True, slots=True)
+class SocketEnvelope:
+    """Format of the answers to one frame: Headrace's own, or JSON-RPC's."""
+
+    id: bytes
+    """The frame's id, as JSON."""
+    rpc: bool = False
+    shapes: VariantShapes | None = None
+    """Shapes of events, results and errors in a variant; None for A2A's own."""
+
+    @property
+    def head(self) -> bytes:
+        """Start of every message."""
+        return b'{"jsonrpc":"2.0","id":' + self.id if self.rpc else b'{"id":' + self.id
+
+    @property
+    def entry_renderer(self) -> EntryRenderer:
+        """Renders the events."""
+        if self.shapes is not None:
+            return ShapedEvents(self.shapes)
+        return RESULTS if self.rpc else EVENTS
+
+    def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:
+        """Return a message with an event that does not come from the log."""
+        if self.shapes is not None:
+            lost = {} if recovered else {"recovered": False}
+            return self.head + _with_cursor(str(cursor), lost | self.shapes.event(event))
+        return self.message(str(cursor), event, lost=not recovered)
+
+    def message(self, cursor: str, event: Json, *, lost: bool) -> bytes:
+        """Return a message with `event` and the `cursor` after which to resume."""
+        return b'%b%b,"cursor":"%b","%b":%b}' % (
+            self.head,
+            b',"recovered":false' if lost else b"",
+            cursor.encode(),
+            (RESULTS if self.rpc else EVENTS).member,
+            orjson.dumps(event),
+        )
+
+    def result(self, operation: str, result: Json) -> bytes:
+        """Return the answer of an operation that does not stream."""
+        if self.shapes is not None:
+            result = self.shapes.empty | self.shapes.answer(operation, result)
+        return b'%b,"result":%b}' % (self.head, orjson.dumps(result))
+
+    def end(self) -> bytes:
+        """Return the message that ends a stream."""
+        if self.shapes is not None:
+            return self.head + b',"end":true,' + orjson.dumps(self.shapes.empty)[1:]
+        return self.head + b',"end":true}'
+
+    def error(self, problem: Problem) -> bytes:
+        """Return the message that reports an error."""
+        if self.shapes is not None:
+            _, content = self.shapes.error(problem)
+            return self.head + b"," + orjson.dumps(content | self.shapes.empty)[1:]
+        if self.rpc:
+            return b'%b,"error":%b}' % (self.head, orjson.dumps(rpc_error(problem)))
+        return self.head + b"," + rest_body(problem)[1:]
+
 
 LONGEST_ID = 256
 """Maximum bytes of an id as JSON, because every answer repeats it."""
@@ -79,7 +187,7 @@ def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
         return _rpc(frame)
     if is_variants(frame):
         # In the form of the variant's clients; without an id, its answers have null.
-        return Asked("SendStreamingMessage", variant.complete(frame), *_beside(frame))
+        return Asked("SendStreamingMessage", variant.complete(frame), *_cursor_and_key(frame))
     kinds = [kind for kind in _KINDS if kind in frame]
     if len(kinds) != 1:
         raise InvalidRequestError(f"a frame has one of {', '.join(_KINDS)}, or is JSON-RPC 2.0")
@@ -90,7 +198,7 @@ def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
     body = _object(frame, kinds[0])
     match kinds[0]:
         case "send":
-            return Asked("SendStreamingMessage", body, *_beside(frame))
+            return Asked("SendStreamingMessage", body, *_cursor_and_key(frame))
         case "subscribe":
             return Asked("SubscribeToTask", _task(body, "subscribe"), _text(body, "after") or "")
         case _:
@@ -104,10 +212,10 @@ def _rpc(frame: Json) -> Asked:
     if not method:
         raise InvalidRequestError("method must be a string")
     params = _object(frame, "params") if "params" in frame else {}
-    return Asked(method, params, *_beside(frame))
+    return Asked(method, params, *_cursor_and_key(frame))
 
 
-def _beside(frame: Json) -> tuple[str, str | None]:
+def _cursor_and_key(frame: Json) -> tuple[str, str | None]:
     """Return the cursor and the key, which other bindings have in headers."""
     return _text(frame, "after") or "", _text(frame, "idempotencyKey")
 

@@ -16,9 +16,9 @@ from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for, run_begins
 from headrace_gateway.protocols.a2a.variants import SENDS, Variant, VariantShapes, open_folding
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
-from headrace_gateway.protocols.a2a.websocket.envelope import SocketEnvelope
 from headrace_gateway.protocols.a2a.websocket.frames import (
     Asked,
+    SocketEnvelope,
     Unsubscribe,
     envelope_of,
     is_variants,
@@ -137,7 +137,7 @@ class A2ASession:
         most = self._services.settings.socket_streams
         if self._connection.jobs >= most:
             raise TooManyAtOnce(f"{most} subscriptions and calls are open on this connection")
-        asked.held = self._services.held_bodies.hold(self._calls.caller, size)
+        asked.held = self._services.body_limits.held.hold(self._calls.caller, size)
         job = self._connection.start(self._serve(envelope, asked))
         self._jobs[envelope.id] = job
         job.add_done_callback(lambda _: self._over(envelope, asked))
