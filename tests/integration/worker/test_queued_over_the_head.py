@@ -97,7 +97,11 @@ async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
 async def test_messages_race_the_holders_own_appends_and_its_ends(
     desk: Desk, working: Working
 ) -> None:
-    """Whatever the order, each accepted message is a run, each run one attempt."""
+    """Whatever the order, each accepted message is a run, each run one attempt.
+
+    The first run lasts until a message was accepted: a slow gateway must not come too late for it.
+    """
+    accepted = asyncio.Event()
 
     @agent()
     async def talker(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -106,6 +110,7 @@ async def test_messages_race_the_holders_own_appends_and_its_ends(
             await asyncio.sleep(0.002)
             if number == 15:
                 await ctx.checkpoint({"at": number})
+        await asyncio.wait_for(accepted.wait(), 60)
         if ctx.run % 2:
             yield InputRequired("More?")
 
@@ -120,6 +125,7 @@ async def test_messages_race_the_holders_own_appends_and_its_ends(
                 try:
                     if await hand_in(at, text):
                         taken.append(text)
+                        accepted.set()
                 except TaskBusy:
                     continue
 
