@@ -11,11 +11,11 @@ from headrace.model.events import Json
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.errors import DelegationRefused
 from headrace.sdk.interrupt import Interrupt
-from headrace.sdk.results import Named, Result
+from headrace.sdk.results import DelegationRequest, Result
 from headrace_worker.delegation.child import Child
+from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.children import Children, ChildStream
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.delegation.question import Question, message_of, name_of
 from headrace_worker.earlier import earlier_logs, earlier_tasks
 from headrace_worker.emitter import Emitter
 from headrace_worker.offload import Offload
@@ -125,33 +125,13 @@ class WorkerRuntime:
         """See `Runtime.tokens_left`."""
         return self._parent.tokens_left
 
-    async def delegate(  # as `RunContext.delegate`
-        self,
-        agent: str | Named,
-        message: str | Json,
-        key: str | None,
-        *,
-        relay: bool,
-        timeout: float | None,
-        budget: int | None,
-    ) -> Result:
+    async def delegate(self, request: DelegationRequest) -> Result:
         """See `RunContext.delegate`."""
-        child = self._asked(_question(agent, message, relay=relay, budget=budget), key, timeout)
-        return await self._children.result(child)
+        return await self._children.result(self._child(request))
 
-    def delegate_stream(  # as `RunContext.delegate`
-        self,
-        agent: str | Named,
-        message: str | Json,
-        key: str | None,
-        *,
-        relay: bool,
-        timeout: float | None,
-        budget: int | None,
-    ) -> ChildStream:
+    def delegate_stream(self, request: DelegationRequest) -> ChildStream:
         """See `RunContext.delegate_stream`."""
-        child = self._asked(_question(agent, message, relay=relay, budget=budget), key, timeout)
-        return ChildStream(self._children, child)
+        return ChildStream(self._children, self._child(request))
 
     async def answer(
         self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
@@ -161,21 +141,13 @@ class WorkerRuntime:
             task, agent = result.id, result.agent
         else:
             task, agent = await self._logged.waiting_child()
-        said = message_of(agent, message)
-        said = {key: value for key, value in said.items() if key not in {"taskId", "contextId"}}
-        question = Question(agent, said, relay=relay, into=task).within(self._parent, timeout)
-        return await self._children.result(self._children.answer(question))
+        answer = DelegationRequest(agent, message, relay=relay, timeout=timeout)
+        request = ChildRequest.answering(task, answer, self._parent)
+        return await self._children.result(self._children.answer(request))
 
-    def _asked(self, question: Question, key: str | None, timeout: float | None) -> Child:
-        return self._children.ask(question.within(self._parent, timeout), key)
+    def _child(self, request: DelegationRequest) -> Child:
+        return self._children.ask(ChildRequest.of(request, self._parent))
 
     @property
     def _offload(self) -> Offload:
         return self._parent.offload
-
-
-def _question(
-    agent: str | Named, message: str | Json, *, relay: bool, budget: int | None
-) -> Question:
-    name = name_of(agent)
-    return Question(name, message_of(name, message), relay=relay, budget=budget)

@@ -26,7 +26,7 @@ from headrace.sdk.emit import (
     ToolResult,
 )
 from headrace.sdk.interrupt import STOPS
-from headrace.sdk.results import Delegation, Named, Result
+from headrace.sdk.results import Delegation, DelegationRequest, Named, Result
 from headrace.sdk.runtime import Runtime
 from headrace.sdk.signals import (
     Activity,
@@ -400,9 +400,8 @@ class RunContext:
             DelegationRefused: A limit forbids the call, or the agent is unknown.
             RunOver: This run has ended.
         """
-        return await self._runtime.delegate(
-            agent, message, key, relay=relay, timeout=timeout, budget=budget
-        )
+        request = DelegationRequest(agent, message, key, relay, timeout, budget)
+        return await self._runtime.delegate(request)
 
     def delegate_stream(  # by keyword
         self,
@@ -422,9 +421,8 @@ class RunContext:
         Raises:
             DelegationRefused, RunOver: As for `delegate`.
         """
-        return self._runtime.delegate_stream(
-            agent, message, key, relay=relay, timeout=timeout, budget=budget
-        )
+        request = DelegationRequest(agent, message, key, relay, timeout, budget)
+        return self._runtime.delegate_stream(request)
 
     async def answer(
         self,

@@ -84,6 +84,18 @@ class Named(Protocol):
         """The agent's name."""
 
 
+@dataclass(frozen=True, slots=True)
+class DelegationRequest:
+    """The arguments of `RunContext.delegate`."""
+
+    agent: str | Named
+    message: str | Json
+    key: str | None = None
+    relay: bool = True
+    timeout: float | None = None
+    budget: int | None = None
+
+
 class Delegation(Protocol):
     """The events of a child task: ``async for event in ctx.delegate_stream(…)``.
 

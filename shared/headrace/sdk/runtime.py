@@ -6,7 +6,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.interrupt import Interrupt
-from headrace.sdk.results import Delegation, Named, Result
+from headrace.sdk.results import Delegation, DelegationRequest, Result
 
 
 class Runtime(Protocol):
@@ -110,28 +110,10 @@ class Runtime(Protocol):
     def tokens_left(self) -> int | None:
         """Tokens that the run may still use. None: no budget."""
 
-    async def delegate(  # as `RunContext.delegate`
-        self,
-        agent: str | Named,
-        message: str | Json,
-        key: str | None,
-        *,
-        relay: bool,
-        timeout: float | None,
-        budget: int | None,
-    ) -> Result:
+    async def delegate(self, request: DelegationRequest) -> Result:
         """See `RunContext.delegate`."""
 
-    def delegate_stream(  # as `RunContext.delegate`
-        self,
-        agent: str | Named,
-        message: str | Json,
-        key: str | None,
-        *,
-        relay: bool,
-        timeout: float | None,
-        budget: int | None,
-    ) -> Delegation:
+    def delegate_stream(self, request: DelegationRequest) -> Delegation:
         """See `RunContext.delegate_stream`."""
 
     async def answer(

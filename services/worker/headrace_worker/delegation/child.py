@@ -54,9 +54,9 @@ from headrace.model.task import (
 )
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, RunOver
 from headrace.sdk.results import Result
+from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.known_children import Known
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.delegation.question import Question
 
 SETTLE = 0.2
 """Seconds that a child must wait before its user is asked: in a replayed log, the wait may be
@@ -126,7 +126,9 @@ _BESIDE = 16 * 1024
 _RUN_OVER = "run_over"
 
 
-async def start_child(parent: Parent, key: TaskKey, question: Question, name: str) -> TaskStarted:
+async def start_child(
+    parent: Parent, key: TaskKey, request: ChildRequest, name: str
+) -> TaskStarted:
     """Start the child, or find it started; waits while task state is unavailable.
 
     Large files of the message are first stored as the parent's: where NATS permissions are per
@@ -136,11 +138,11 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
         DelegationRefused: a rule forbids it.
         RunOver: the parent's run is over, or another worker has taken it over.
     """
-    message, links = await _offloaded(parent, question)
-    query, tries = _query(parent, key, replace(question, message=message), name), 0
+    message, links = await _offloaded(parent, request)
+    query, tries = _query(parent, key, replace(request, message=message), name), 0
     try:
-        _check_size(parent, question.agent, query)
-        while (started := await _try(parent, question.agent, query, tries)) is None:
+        _check_size(parent, request.agent, query)
+        while (started := await _try(parent, request.agent, query, tries)) is None:
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
     except (DelegationRefused, RunOver):
@@ -153,11 +155,11 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
     return started
 
 
-async def _offloaded(parent: Parent, question: Question) -> tuple[Json, list[str]]:
+async def _offloaded(parent: Parent, request: ChildRequest) -> tuple[Json, list[str]]:
     try:
-        return await parent.offload.of(question.message)
+        return await parent.offload.of(request.message)
     except LogFull:
-        raise DelegationRefused(question.agent, "busy", "the store of files is full") from None
+        raise DelegationRefused(request.agent, "busy", "the store of files is full") from None
 
 
 def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
@@ -184,7 +186,7 @@ async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> Task
         return None
 
 
-def _query(parent: Parent, key: TaskKey, question: Question, name: str) -> StartTask:
+def _query(parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> StartTask:
     return StartTask(
         tenant=key.tenant,
         agent=key.agent,
@@ -193,10 +195,10 @@ def _query(parent: Parent, key: TaskKey, question: Question, name: str) -> Start
         run=parent.run,
         attempt=parent.attempt,
         name=name,
-        message=question.message,
-        into=question.into,
-        deadline=question.deadline.isoformat() if question.deadline else None,
-        budget=question.budget,
+        message=request.message,
+        into=request.into,
+        deadline=request.deadline.isoformat() if request.deadline else None,
+        budget=request.budget,
         priority=parent.priority,
         traceparent=parent.traceparent,
     )
@@ -301,10 +303,10 @@ type Events = asyncio.Queue[Json | None]
 class Child:
     """A child task that this attempt has started, or found started."""
 
-    def __init__(self, parent: Parent, key: TaskKey, question: Question, name: str) -> None:
-        """Prepare `question` under `name`; `begin` sends it."""
+    def __init__(self, parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> None:
+        """Prepare `request` under `name`; `begin` sends it."""
         loop = asyncio.get_running_loop()
-        self.key, self.question = key, question
+        self.key, self.request = key, request
         self.waits = 0
         """Number of waits for its result."""
         self.over: asyncio.Future[Result] = loop.create_future()
@@ -312,7 +314,7 @@ class Child:
         self.started: asyncio.Future[TaskStarted] = loop.create_future()
         self._parent, self._name = parent, name
         self._fold, self._run, self._relayed = TaskFold(), 1, 0
-        self.relay = Relay((parent.key.task, parent.context), key.task, speech=question.relay)
+        self.relay = Relay((parent.key.task, parent.context), key.task, speech=request.relay)
         self._credentials = ChildCredentials(parent, key)
         self._listeners: list[Events] = []
         self._work: asyncio.Task[None] | None = None
@@ -338,7 +340,7 @@ class Child:
 
     def begin(self, known: Known | None) -> None:
         """Start the child; a `known` one is relayed from the last relayed event on."""
-        if known is None or self.question.into is not None:
+        if known is None or self.request.into is not None:
             self._parent.appender.offer(self.relay.asked(self.key.agent, self._name))
         self._relayed = known.relayed if known is not None else 0
         self._work = asyncio.create_task(self._ask(), name=f"child {self.key.task}")
@@ -385,7 +387,7 @@ class Child:
         )
         await follower.subscribe()
         try:
-            started = await start_child(parent, self.key, self.question, self._name)
+            started = await start_child(parent, self.key, self.request, self._name)
             self.started.set_result(started)
             self._run = started.run
             self._relayed = max(self._relayed, started.run)

@@ -22,9 +22,9 @@ from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Result
 from headrace_worker.appender import Receipt
 from headrace_worker.delegation.child import Child, Events
+from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.known_children import KnownChildren
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.delegation.question import Question
 
 _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
 """Message fields that do not distinguish questions."""
@@ -91,43 +91,43 @@ class Children:
         self._answers = Counter[str]()
         self._canceling: set[asyncio.Task[None]] = set()
 
-    def ask(self, question: Question, key: str | None) -> Child:
-        """Return the child for the question: a new one, or the one that was asked this before.
+    def ask(self, request: ChildRequest) -> Child:
+        """Return the child for the request: a new one, or the one that has it already.
 
         Raises:
             DelegationRefused: the key is invalid, or the run has too many children.
             RunOver: the run has ended.
         """
-        name, task = self._names.of(question.agent, question.message, key)
-        return self._claim(task, question, name)
+        name, task = self._names.of(request.agent, request.message, request.key)
+        return self._claim(task, request, name)
 
-    def answer(self, question: Question) -> Child:
-        """Return the waiting child with id `question.into`, which `question` answers.
+    def answer(self, request: ChildRequest) -> Child:
+        """Return the waiting child with id `request.into`, which `request` answers.
 
         Raises:
             RunOver: the run has ended.
         """
-        task = question.into or ""
+        task = request.into or ""
         number = self._answers[task] = self._answers[task] + 1
         # The child's earlier run has its result; a new `Child` follows the next run.
         self._claimed.pop(task, None)
-        return self._claim(task, question, f"answer:{task}:{number}")
+        return self._claim(task, request, f"answer:{task}:{number}")
 
-    def _claim(self, task: str, question: Question, name: str) -> Child:
+    def _claim(self, task: str, request: ChildRequest, name: str) -> Child:
         if task not in self._claimed:
-            self._check_room(task, question)
-            key = TaskKey(self._parent.key.tenant, question.agent, task)
-            child = Child(self._parent, key, question, name)
+            self._check_room(task, request)
+            key = TaskKey(self._parent.key.tenant, request.agent, task)
+            child = Child(self._parent, key, request, name)
             child.begin(self._known_children.known.get(task))
             self._claimed[task] = child
         return self._claimed[task]
 
-    def _check_room(self, task: str, question: Question) -> None:
+    def _check_room(self, task: str, request: ChildRequest) -> None:
         most = self._parent.most_children
         asked = self._known_children.known.keys() | self._claimed.keys()
         if task not in asked and len(asked) >= most:
             why = f"one run may ask for {most} tasks"
-            raise DelegationRefused(question.agent, "too_many", why)
+            raise DelegationRefused(request.agent, "too_many", why)
 
     async def result(self, child: Child) -> Result:
         """Return the child's result; the parent's permit is released while it waits.
@@ -248,7 +248,7 @@ async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
     Raises:
         DelegationFailed: the deadline has passed.
     """
-    deadline = child.question.deadline
+    deadline = child.request.deadline
     seconds = None if deadline is None else (deadline - datetime.now(UTC)).total_seconds()
     try:
         async with asyncio.timeout(None if seconds is None else max(seconds, 0.0) + _LATE):

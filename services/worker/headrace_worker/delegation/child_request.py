@@ -1,7 +1,6 @@
-"""The question that an agent asks another agent."""
+"""The request of one agent to another."""
 
 import re
-import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
 from headrace.sdk.errors import DelegationRefused
+from headrace.sdk.results import DelegationRequest
 from headrace_worker.delegation.parent import Parent
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -21,17 +21,22 @@ _BY_URL = (
     "agents elsewhere are asked by name too: serve this one with remote_agent(…), or as type a2a"
     " in headrace.yaml"
 )
+_CHILDS_OWN = frozenset({"taskId", "contextId"})
+"""Message fields that name the child itself."""
+
 _SHOWN = 200
 """Maximum characters of an invalid agent name in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChildRequest:
     """A message to an agent, with the limits for its answer."""
 
     agent: str
     message: Json
     """An A2A v1.0 Message."""
+    key: str | None = None
+    """Identifies the child across attempts; None: its message does."""
     relay: bool = True
     """Whether the child's output is relayed to the parent's log."""
     deadline: datetime | None = None
@@ -39,22 +44,36 @@ class Question:
     into: str | None = None
     """Task id of the waiting child that this answers."""
 
-    def within(self, parent: Parent, timeout: float | None) -> "Question":
-        """Return the question with its deadline and budget limited to the parent's.
+    @classmethod
+    def of(cls, asked: DelegationRequest, parent: Parent) -> "ChildRequest":
+        """Return the request that an agent makes, checked, with the parent's limits.
 
         Raises:
-            DelegationRefused: the parent's budget is used up.
+            DelegationRefused: the agent's name or the message is invalid, or the parent's budget is
+                used up.
         """
+        agent = _name_of(asked.agent)
+        request = cls(agent, _message_of(agent, asked.message), asked.key, asked.relay)
+        return request._within(parent, asked.timeout, asked.budget)  # its own
+
+    @classmethod
+    def answering(cls, task: str, answer: DelegationRequest, parent: Parent) -> "ChildRequest":
+        """Return the answer to the child `task`, which waits for input; otherwise as `of`."""
+        request = cls.of(answer, parent)
+        said = {key: value for key, value in request.message.items() if key not in _CHILDS_OWN}
+        return replace(request, message=said, into=task)
+
+    def _within(self, parent: Parent, timeout: float | None, budget: int | None) -> "ChildRequest":
         own = datetime.now(UTC) + timedelta(seconds=timeout) if timeout is not None else None
         left = parent.tokens_left
         if left == 0:
             raise DelegationRefused(self.agent, "budget", "the token budget is exhausted")
-        wanted = [tokens for tokens in (left, self.budget) if tokens is not None]
+        wanted = [tokens for tokens in (left, budget) if tokens is not None]
         deadline = earliest(parent.deadline, own)
         return replace(self, deadline=deadline, budget=min(wanted, default=None))
 
 
-def name_of(asked: Any) -> str:  # noqa: ANN401  # any value that an agent passes
+def _name_of(asked: Any) -> str:  # noqa: ANN401  # any value that an agent passes
     """Return the name of the agent to ask.
 
     Raises:
@@ -72,7 +91,7 @@ def name_of(asked: Any) -> str:  # noqa: ANN401  # any value that an agent passe
         raise DelegationRefused(name[:_SHOWN], "agent_unknown", str(error)) from None
 
 
-def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # any value that an agent passes
+def _message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # any value that an agent passes
     """Return `asked` as an A2A Message; a string becomes its text.
 
     Raises:
@@ -88,8 +107,3 @@ def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # any value tha
     except TypeError as error:
         raise DelegationRefused(agent, "bad_request", f"the message is no JSON: {error}") from None
     return said
-
-
-def with_id(message: Json) -> Json:
-    """Return the message with an id; an existing one is kept."""
-    return {"messageId": f"msg-{secrets.token_hex(8)}", **message}
