@@ -32,7 +32,7 @@ from headrace.sdk.emit import (
 )
 from headrace.sdk.ended import EndedTask
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
-from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
 from headrace.sdk.results import Result
 from headrace.sdk.signals import (
     Activity,
@@ -71,10 +71,10 @@ __all__ = [
     "Provider",
     "Raw",
     "Reject",
+    "RelayedMessage",
     "Result",
     "Retryable",
     "RunContext",
-    "Said",
     "Skill",
     "State",
     "StateDelta",

@@ -91,7 +91,7 @@ def retry_(nats_url: str | None, choice: Choice) -> None:
     """
 
     async def act(bus: Bus, letter: Letter) -> str:
-        said = (await retry(bus, letter)).said
+        said = (await retry(bus, letter)).outcome
         await Letters(bus).drop(letter.number)
         return said
 

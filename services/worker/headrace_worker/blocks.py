@@ -74,14 +74,14 @@ class Blocks:
         """
         if label:
             return self._place_labelled(kind, label), None
-        if (going_on := self.going_on(kind)) is not None:
-            return going_on, None
+        if (continued := self.continued(kind)) is not None:
+            return continued, None
         self._flow = kind
         former = self._unlabelled.get(kind)
         block = self._unlabelled[kind] = self._open(kind)
         return block, former
 
-    def going_on(self, kind: str, label: str = "") -> Block | None:
+    def continued(self, kind: str, label: str = "") -> Block | None:
         """Return the open block that a piece of `kind` would continue."""
         if label:
             return self._labelled.get((kind, label))
@@ -95,7 +95,7 @@ class Blocks:
         """
         if (kind, label) in self._ended:
             raise MalformedOutput(f"the block {label!r} has ended")
-        return self.going_on(kind, label)
+        return self.continued(kind, label)
 
     def interrupt(self, kind: str) -> None:
         """Record output of `kind`: the next unlabelled text or reasoning opens a new block."""

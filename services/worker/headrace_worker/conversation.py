@@ -44,7 +44,7 @@ NAMES = "headrace.names"
 class MessageIds:
     """A remote agent's message ids, for the pieces that have none yet."""
 
-    words: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
     """Of text blocks, in the order in which they began."""
     reasoning: list[str] = field(default_factory=list)
     """Of reasoning blocks."""
@@ -55,7 +55,7 @@ class MessageIds:
 
 
 @dataclass(slots=True)
-class Words:
+class TextItem:
     """A block of answer text."""
 
     text: str
@@ -77,7 +77,7 @@ class ReasoningItem:
     encrypted: str = ""
     """Opaque value that the model's provider requires with the reasoning."""
     origin: str = ""
-    """See `Words.origin`."""
+    """See `TextItem.origin`."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class CallItem:
     encrypted: str = ""
     """See `ReasoningItem.encrypted`."""
     origin: str = ""
-    """See `Words.origin`."""
+    """See `TextItem.origin`."""
 
     @classmethod
     def of_text(cls, name: str, tool: str, text: str, encrypted: str = "") -> Self:
@@ -111,7 +111,7 @@ class CallItem:
         return not self.text or self.arguments != self.text
 
     @property
-    def said(self) -> str:
+    def arguments_json(self) -> str:
         """The arguments as JSON text, as the model wrote them if known."""
         if self.text or isinstance(self.arguments, str):
             return self.text or self.arguments
@@ -130,7 +130,7 @@ class ResultItem:
     """Name of the artifact."""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Its text in a conversation: data as JSON, a file as its name."""
         if "data" in self.part:
             return as_text(self.part["data"])
@@ -138,7 +138,7 @@ class ResultItem:
         return f"[file {self.name or part.get('filename') or part.get('mediaType') or 'unnamed'}]"
 
 
-type Item = Words | ReasoningItem | CallItem | ResultItem
+type Item = TextItem | ReasoningItem | CallItem | ResultItem
 """A piece of an agent's output."""
 
 
@@ -172,10 +172,10 @@ class Turn:
     """For a tool: its result."""
     verbatim: Verbatim | None = None
     """For the agent or a tool: the verbatim response or result, if stored."""
-    whole: bool = False
+    is_complete: bool = False
     """Whether the response is known to be complete."""
     origin: str = ""
-    """For a tool: see `Words.origin`."""
+    """For a tool: see `TextItem.origin`."""
     answers: bool = False
     """For the user: whether it answers the previous run's interrupts."""
 
@@ -183,7 +183,7 @@ class Turn:
     def text(self) -> str:
         """The text, without reasoning, files and data."""
         if self.role == "assistant":
-            return "".join(item.text for item in self.items if isinstance(item, Words))
+            return "".join(item.text for item in self.items if isinstance(item, TextItem))
         return parts.text_of(self.parts)
 
     @property
@@ -194,16 +194,16 @@ class Turn:
 
 def turns_of_log(log: Iterable[Entry], task: str = "", last: int = sys.maxsize) -> list[Turn]:
     """Return the turns of one task from its log, up to generation `last`."""
-    told = _Log(task)
+    builder = _Log(task)
     for generation, event, checkpoint in _kept(log):
         if generation > last:
             break
-        told.take(generation, event)
+        builder.take(generation, event)
         if checkpoint is not None and isinstance(data := decode(checkpoint).data, dict):
-            told.take_response(data.get(RESPONSE))
-            told.take_result(data.get(RESULT))
-            told.take_names(data.get(NAMES))
-    return told.turns
+            builder.take_response(data.get(RESPONSE))
+            builder.take_result(data.get(RESULT))
+            builder.take_names(data.get(NAMES))
+    return builder.turns
 
 
 def state_of_logs(logs: Iterable[Iterable[Entry]]) -> Any:  # noqa: ANN401  # any JSON
@@ -250,14 +250,14 @@ def turns_of_agui(
 
 def user_turn(message: Json, task: str = "", run: int = 0) -> list[Turn]:
     """Return the turns of a user's A2A Message: the tool results, then the other parts."""
-    said, turns = list[Json](), list[Turn]()
+    others, turns = list[Json](), list[Turn]()
     for part in message.get("parts", ()):
         if (result := parts.tool_result(part)) is not None:
             turns.append(Turn("tool", f"{result.id}-result", task, run, result=result))
         else:
-            said.append(part)
-    if said:
-        turns.append(Turn("user", message.get("messageId", ""), task, run, said))
+            others.append(part)
+    if others:
+        turns.append(Turn("user", message.get("messageId", ""), task, run, others))
     return turns
 
 
@@ -267,16 +267,16 @@ def answered(turns: Iterable[Turn]) -> list[Turn]:
     A call without a result gets an error as its result. Results without a call, and answers to
     interrupts about calls (see `without_answers`), are left out.
     """
-    told, still_open = list[Turn](), dict[str, Turn]()
+    kept, still_open = list[Turn](), dict[str, Turn]()
     for turn in without_answers(turns):
         if turn.role == "tool":
             if turn.result is None or still_open.pop(turn.result.id, None) is None:
                 continue
         else:
-            told += map(_unanswered, still_open, still_open.values())
+            kept += map(_unanswered, still_open, still_open.values())
             still_open = {call.id: turn for call in turn.calls}
-        told.append(turn)
-    return [*told, *map(_unanswered, still_open, still_open.values())]
+        kept.append(turn)
+    return [*kept, *map(_unanswered, still_open, still_open.values())]
 
 
 def without_answers(turns: Iterable[Turn]) -> list[Turn]:
@@ -285,28 +285,28 @@ def without_answers(turns: Iterable[Turn]) -> list[Turn]:
     The calls' results already contain the answers. Other parts of an answer's message follow the
     results.
     """
-    told, beside, still_open = list[Turn](), list[Turn](), set[str]()
+    kept, deferred, still_open = list[Turn](), list[Turn](), set[str]()
     for turn in turns:
         if turn.role == "user" and turn.answers and still_open:
-            if said := beside_answers(turn.parts):
-                beside.append(replace(turn, parts=said))
+            if rest := other_parts(turn.parts):
+                deferred.append(replace(turn, parts=rest))
             continue
         if turn.role == "tool" and turn.result is not None:
             still_open.discard(turn.result.id)
         else:
-            told += beside
-            beside, still_open = [], {call.id for call in turn.calls}
-        told.append(turn)
-    return [*told, *beside]
+            kept += deferred
+            deferred, still_open = [], {call.id for call in turn.calls}
+        kept.append(turn)
+    return [*kept, *deferred]
 
 
-def beside_answers(said: Sequence[Json]) -> list[Json]:
+def other_parts(content: Sequence[Json]) -> list[Json]:
     """Return the parts of an answer to interrupts that answer none.
 
     A message that names no interrupt is an answer as a whole: the result is empty.
     """
-    beside = [part for part in said if not parts.interrupt_id(part)]
-    return beside if len(beside) < len(said) else []
+    others = [part for part in content if not parts.interrupt_id(part)]
+    return others if len(others) < len(content) else []
 
 
 def open_calls(turns: Sequence[Turn]) -> list[CallItem]:
@@ -326,9 +326,9 @@ class _Log:
     def __init__(self, task: str) -> None:
         self.turns: list[Turn] = []
         self._task, self._run = task, 0
-        self._begun, self._is_asked = 0, False
+        self._run_start, self._is_asked = 0, False
         self._arguments: dict[str, list[str]] = {}
-        self._secrets = set[int]()
+        self._credentials = set[int]()
 
     def take(self, generation: int, event: Json) -> None:
         """Add an event; malformed events and events of delegated tasks are ignored."""
@@ -346,7 +346,7 @@ class _Log:
         if not isinstance(kept, dict):
             return
         turn = self._turn("")
-        turn.whole = True
+        turn.is_complete = True
         turn.verbatim = _verbatim(kept)
 
     def take_result(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
@@ -361,9 +361,9 @@ class _Log:
         names = MessageIds(
             **{each.name: kept[each.name] for each in fields(MessageIds) if each.name in kept}
         )
-        run = self.turns[self._begun :]
+        run = self.turns[self._run_start :]
         items = [item for turn in run if turn.role == "assistant" for item in turn.items]
-        _name([each for each in items if isinstance(each, Words) and not each.asks], names.words)
+        _name([each for each in items if isinstance(each, TextItem) and not each.asks], names.text)
         _name([each for each in items if isinstance(each, ReasoningItem)], names.reasoning)
         for item in items:
             if isinstance(item, CallItem):
@@ -385,16 +385,16 @@ class _Log:
         if QUEUED in metadata:
             if status.get("state") == AUTH_REQUIRED:
                 # The answer is a credential, which models must not see.
-                self._secrets.add(generation)
+                self._credentials.add(generation)
             return
         if status.get("state") == SUBMITTED:
-            self._run, self._begun = generation, len(self.turns)
+            self._run, self._run_start = generation, len(self.turns)
         # Models must not see credential requests. An approval's prompt was not written by a model.
-        is_said = status.get("state") != AUTH_REQUIRED and not _asks_for_approval(metadata)
-        if is_said and metadata.get(TAKEN) not in self._secrets:
+        is_shown = status.get("state") != AUTH_REQUIRED and not _asks_for_approval(metadata)
+        if is_shown and metadata.get(TAKEN) not in self._credentials:
             self._take_message(status.get("message") or {})
         if status.get("state") == SUBMITTED:
-            for turn in self.turns[self._begun :]:
+            for turn in self.turns[self._run_start :]:
                 turn.answers = self._is_asked and turn.role == "user"
             self._is_asked = False
         elif status.get("state") == INPUT_REQUIRED:
@@ -403,7 +403,7 @@ class _Log:
 
     def _mark_prompt(self, name: str | None) -> None:
         for item in self.turns[-1].items if self.turns else ():
-            if isinstance(item, Words) and item.id == name:
+            if isinstance(item, TextItem) and item.id == name:
                 item.asks = True
 
     def _take_message(self, message: Json) -> None:
@@ -415,7 +415,7 @@ class _Log:
 
     def _take_artifact(self, update: Json) -> None:
         metadata, artifact = update.get("metadata") or {}, update.get("artifact") or {}
-        if self._goes_on(update, artifact):
+        if self._appended_chunk(update, artifact):
             return
         if CHILD in metadata or RETRACTED in metadata:
             return
@@ -425,12 +425,12 @@ class _Log:
         for part in artifact.get("parts", ()):
             self._take_part(part, name, label)
 
-    def _goes_on(self, update: Json, artifact: Json) -> bool:
+    def _appended_chunk(self, update: Json, artifact: Json) -> bool:
         """Append a chunk to the last text; most events of a log are such chunks."""
         turn = self.turns[-1] if self.turns else None
-        last = turn.items[-1] if turn is not None and turn.items and not turn.whole else None
+        last = turn.items[-1] if turn is not None and turn.items and not turn.is_complete else None
         content: list[Json] = artifact.get("parts") or []
-        if not update.get("append") or type(last) is not Words or len(content) != 1:
+        if not update.get("append") or type(last) is not TextItem or len(content) != 1:
             return False
         part = content[0]
         # An id of this log's own blocks can't be a child's.
@@ -443,28 +443,28 @@ class _Log:
 
     def _take_part(self, part: Json, name: str, label: str = "") -> None:
         if (result := parts.tool_result(part)) is not None:
-            said = Turn("tool", f"{result.id}-result", self._task, self._run, result=result)
-            self.turns.append(said)
+            turn = Turn("tool", f"{result.id}-result", self._task, self._run, result=result)
+            self.turns.append(turn)
         elif (call := parts.tool_call(part)) is not None:
-            self._say(CallItem(*call, encrypted=parts.encrypted_value(part)))
+            self._add(CallItem(*call, encrypted=parts.encrypted_value(part)))
         elif parts.is_partial_tool_call(part):
             self._take_arguments(part)
         elif parts.is_thinking(part):
-            self._think(part, parts.block_id(part) or name)
+            self._add_reasoning(part, parts.block_id(part) or name)
         elif text := parts.text_of([part]):
-            self._speak(text, name)
+            self._add_text(text, name)
         elif _is_result(part):
-            self._say(ResultItem(part, name, label))
+            self._add(ResultItem(part, name, label))
 
     def _take_arguments(self, part: Json) -> None:
         call = parts.tool_call_id(part)
         self._arguments.setdefault(call, []).append(part.get("text", ""))
         if parts.is_block_end(part):
             text = "".join(self._arguments.pop(call))
-            sealed = parts.encrypted_value(part)
-            self._say(CallItem.of_text(call, parts.tool_name(part), text, sealed))
+            encrypted = parts.encrypted_value(part)
+            self._add(CallItem.of_text(call, parts.tool_name(part), text, encrypted))
 
-    def _think(self, part: Json, name: str) -> None:
+    def _add_reasoning(self, part: Json, name: str) -> None:
         turn = self._turn(name)
         last = turn.items[-1] if turn.items else None
         if not isinstance(last, ReasoningItem) or last.id != name:
@@ -473,20 +473,20 @@ class _Log:
         last.text += part.get("text", "")
         last.encrypted = parts.encrypted_value(part) or last.encrypted
 
-    def _speak(self, text: str, name: str) -> None:
+    def _add_text(self, text: str, name: str) -> None:
         turn = self._turn(name)
         last = turn.items[-1] if turn.items else None
-        if not isinstance(last, Words) or last.id != name:
-            last = Words("", name)
+        if not isinstance(last, TextItem) or last.id != name:
+            last = TextItem("", name)
             turn.items.append(last)
         last.text += text
 
-    def _say(self, item: Item) -> None:
+    def _add(self, item: Item) -> None:
         self._turn(item.id).items.append(item)
 
     def _turn(self, name: str) -> Turn:
         """Return the agent's open turn, or a new one whose first item is `name`."""
-        if not self.turns or self.turns[-1].role != "assistant" or self.turns[-1].whole:
+        if not self.turns or self.turns[-1].role != "assistant" or self.turns[-1].is_complete:
             self.turns.append(Turn("assistant", name, self._task, self._run))
         return self.turns[-1]
 
@@ -515,37 +515,39 @@ class _AgUi:
         self._results = {turn.result.id: turn.origin for turn in known if turn.result is not None}
 
     def turns(self, messages: Iterable[Json], content: Sequence[Json]) -> Iterator[Turn]:
-        said: list[Turn] = []
+        responses: list[Turn] = []
         for message in messages:
             if (turn := self._turn(message, content)) is None:
                 continue
             if turn.role == "assistant":
-                said.append(turn)
+                responses.append(turn)
                 continue
-            yield from self._responses(said)
-            said = []
+            yield from self._responses(responses)
+            responses = []
             yield turn
-        yield from self._responses(said)
+        yield from self._responses(responses)
 
     def _turn(  # noqa: PLR0911  # one for each role
-        self, message: Json, content: Sequence[Json]
+        self, message: Json, sent: Sequence[Json]
     ) -> Turn | None:
-        said, name = message.get("content"), message.get("id", "")
+        content, name = message.get("content"), message.get("id", "")
         match message.get("role"):
             case "system" | "developer":
-                return Turn("system", name, parts=to_parts(said or ""))
+                return Turn("system", name, parts=to_parts(content or ""))
             case "user":
-                return Turn("user", name, parts=content if said is None else to_parts(said))
+                return Turn("user", name, parts=sent if content is None else to_parts(content))
             case "tool":
                 error = message.get("error") or ""
-                result = ToolResultPart(message["toolCallId"], said, error, bool(error))
+                result = ToolResultPart(message["toolCallId"], content, error, bool(error))
                 return Turn("tool", name, result=result, origin=self._results.get(result.id, ""))
             case "reasoning":
-                sealed = message.get("encryptedValue") or ""
-                thought = ReasoningItem(said or "", name, sealed, self._origin_of(name))
-                return Turn("assistant", name, items=[thought])
+                encrypted = message.get("encryptedValue") or ""
+                item = ReasoningItem(content or "", name, encrypted, self._origin_of(name))
+                return Turn("assistant", name, items=[item])
             case "assistant":
-                items: list[Item] = [Words(said, name, self._origin_of(name))] if said else []
+                items: list[Item] = (
+                    [TextItem(content, name, self._origin_of(name))] if content else []
+                )
                 for call in map(_agui_call, message.get("toolCalls") or ()):
                     call.origin = self._origin_of(call.id)
                     items.append(call)
@@ -554,17 +556,17 @@ class _AgUi:
                 return Turn("assistant", name, items=[self._known[name][1]])
         return None
 
-    def _responses(self, said: list[Turn]) -> Iterator[Turn]:
+    def _responses(self, turns: list[Turn]) -> Iterator[Turn]:
         """Yield the agent's responses: messages that belong to one response become one turn."""
-        together: list[Turn] = []
-        for turn in said:
-            if together and self._belongs(together[-1], turn):
-                together[-1].items += turn.items
+        merged: list[Turn] = []
+        for turn in turns:
+            if merged and self._belongs(merged[-1], turn):
+                merged[-1].items += turn.items
             else:
-                together.append(turn)
-        for turn in together:
+                merged.append(turn)
+        for turn in merged:
             origin = self._origin(turn)
-            if origin is not None and _says_the_same(origin, turn):
+            if origin is not None and _is_unchanged(origin, turn):
                 yield origin
             elif turn.items:
                 yield turn
@@ -589,7 +591,7 @@ def _verbatim(kept: Json) -> Verbatim | None:
     return Verbatim(form, kept.get("response"), kept.get("link", "")) if form else None
 
 
-def _name(items: Sequence[Words | ReasoningItem], names: Sequence[str]) -> None:
+def _name(items: Sequence[TextItem | ReasoningItem], names: Sequence[str]) -> None:
     """Set the origins of blocks; a block may have several pieces."""
     nameless = dict.fromkeys(item.id for item in items if not item.origin)
     found = dict(zip(nameless, names, strict=False))
@@ -597,7 +599,7 @@ def _name(items: Sequence[Words | ReasoningItem], names: Sequence[str]) -> None:
         item.origin = item.origin or found.get(item.id, "")
 
 
-def _says_the_same(origin: Turn, turn: Turn) -> bool:
+def _is_unchanged(origin: Turn, turn: Turn) -> bool:
     """Return whether a client's messages contain the response `origin` unchanged."""
     called = [(call.id, call.name, call.arguments) for call in origin.calls]
     return origin.text == turn.text and called == [

@@ -59,7 +59,7 @@ async def earlier_logs(
 
     tasks = await _listed(bus, key, query)
     logs = await asyncio.gather(*(read(task["id"]) for task in tasks))
-    return [log for log in logs if log and asking_agent(_begun(log)) == asked_by]
+    return [log for log in logs if log and asking_agent(_first_task(log)) == asked_by]
 
 
 def asking_agent(task: Json) -> str | None:
@@ -78,9 +78,9 @@ async def _listed(bus: Bus, key: TaskKey, query: ListTasks) -> list[Json]:
             return found[::-1]
 
 
-def _begun(log: Sequence[Entry]) -> Json:
-    begun: Json = log[0].events[0].get("task") or {}
-    return begun
+def _first_task(log: Sequence[Entry]) -> Json:
+    task: Json = log[0].events[0].get("task") or {}
+    return task
 
 
 async def _ended_runs(bus: Bus, key: TaskKey) -> list[Entry]:

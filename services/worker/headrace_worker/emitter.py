@@ -80,7 +80,7 @@ class Emitter:
         self.answer: Message | None = None
         """The bare Message that `end` was made from, if any."""
 
-    def emit(self, said: Emission) -> bool:
+    def emit(self, output: Emission) -> bool:
         """Emit the agent's output; if False, await `room` before emitting more.
 
         Raises:
@@ -88,20 +88,20 @@ class Emitter:
             RunOver: the run is over.
         """
         try:
-            if type(said) is str and (chunk := self._encoder.chunk(said)) is not None:
+            if type(output) is str and (chunk := self._encoder.chunk(output)) is not None:
                 return self._appender.offer(chunk) and not self._loop_turns.is_due()
-            return self._emit(said) and not self._loop_turns.is_due()
+            return self._emit(output) and not self._loop_turns.is_due()
         except TypeError as error:
             raise MalformedOutput(
-                f"{type(said).__name__} holds what is not JSON: {error}"
+                f"{type(output).__name__} holds what is not JSON: {error}"
             ) from error
 
     async def checkpoint(
         self,
         data: Any,  # noqa: ANN401  # any JSON
-        said: ToolArguments | ToolResult | None = None,
+        output: ToolArguments | ToolResult | None = None,
     ) -> None:
-        """Emit `said`, save `data` as a checkpoint after it, and wait until both are stored.
+        """Emit `output`, save `data` as a checkpoint after it, and wait until both are stored.
 
         Raises:
             MalformedOutput: `data` is not JSON or too large, or can't be saved at this point.
@@ -109,7 +109,7 @@ class Emitter:
         """
         if self.end is not None:
             raise MalformedOutput("a checkpoint after the run's end")
-        *before, last = self._encoder.checkpoint(said)
+        *before, last = self._encoder.checkpoint(output)
         held = Checkpoint(data, self._ids.minted, self._encoder.next_index).encode()
         for draft in before:
             self._appender.offer(draft)
@@ -121,28 +121,28 @@ class Emitter:
         await self._loop_turns.take()
         await self._appender.room()
 
-    def _emit(self, said: Emission) -> bool:
+    def _emit(self, output: Emission) -> bool:
         if self.end is not None:
-            raise MalformedOutput(f"{type(said).__name__} after the run's end")
-        if isinstance(said, str):
-            said = Text(said)
-        if isinstance(said, ENDINGS):
-            return self._end_with(said)
-        if isinstance(said, Usage):
-            self.usage_totals.add(said)
+            raise MalformedOutput(f"{type(output).__name__} after the run's end")
+        if isinstance(output, str):
+            output = Text(output)
+        if isinstance(output, ENDINGS):
+            return self._end_with(output)
+        if isinstance(output, Usage):
+            self.usage_totals.add(output)
         has_room = True
-        for draft in self._encoder.drafts(said):
+        for draft in self._encoder.drafts(output):
             has_room = self._appender.offer(draft)
             self._has_emitted = True
         return has_room
 
-    def _end_with(self, said: Ending) -> bool:
-        if isinstance(said, Message) and not self._may_answer:
+    def _end_with(self, output: Ending) -> bool:
+        if isinstance(output, Message) and not self._may_answer:
             raise MalformedOutput("a bare Message: declare it with the agent first")
-        if isinstance(said, Message) and self._has_emitted:
+        if isinstance(output, Message) and self._has_emitted:
             raise MalformedOutput("a bare Message beside other output")
-        end = self._endings.of(said)
+        end = self._endings.of(output)
         self._appender.check(end.draft)
         self._encoder.stop()
-        self.end, self.answer = end, said if isinstance(said, Message) else None
+        self.end, self.answer = end, output if isinstance(output, Message) else None
         return True

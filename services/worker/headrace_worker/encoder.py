@@ -18,17 +18,17 @@ from headrace.model.task import WORKING
 from headrace.sdk.emit import (
     Data,
     File,
+    Output,
     Status,
     Text,
     Thinking,
     ToolArguments,
     ToolCall,
     ToolResult,
-    Utterance,
     check_texts,
 )
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Artifact, Said
+from headrace.sdk.relayed import Artifact, RelayedMessage
 from headrace.sdk.signals import (
     SIGNALS,
     Activity,
@@ -52,26 +52,26 @@ PIECE = 64 * 1024
 """Maximum characters of text in one event; longer text is split."""
 
 
-def pieces(said: Text | Thinking) -> Iterator[tuple[str, bool]]:
+def pieces(output: Text | Thinking) -> Iterator[tuple[str, bool]]:
     """Yield pieces of at most `PIECE` characters, each with whether it ends the block."""
-    last = max(len(said.text) - 1, 0) // PIECE
+    last = max(len(output.text) - 1, 0) // PIECE
     for number in range(last + 1):
-        yield said.text[number * PIECE : (number + 1) * PIECE], said.end and number == last
+        yield output.text[number * PIECE : (number + 1) * PIECE], output.end and number == last
 
 
-def result_part(said: File | Data) -> Json:
+def result_part(output: File | Data) -> Json:
     """Return the A2A part for a file or data.
 
     Raises:
         MalformedOutput: a file has neither content nor URL, or both.
     """
-    if isinstance(said, Data):
-        return parts.data_part(said.data, said.media_type)
-    if (said.content is None) == (not said.url):
+    if isinstance(output, Data):
+        return parts.data_part(output.data, output.media_type)
+    if (output.content is None) == (not output.url):
         raise MalformedOutput("a file needs either its content or its address")
-    if said.content is None:
-        return parts.link_part(said.url, said.name, said.media_type)
-    return parts.file_part(said.content, said.name, said.media_type)
+    if output.content is None:
+        return parts.link_part(output.url, output.name, output.media_type)
+    return parts.file_part(output.content, output.name, output.media_type)
 
 
 class Encoder:
@@ -90,7 +90,7 @@ class Encoder:
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
         self._relayed_events = RelayedEvents(task, context, ids, self._blocks)
-        self._going_on: TextChunks | None = None
+        self._open_text: TextChunks | None = None
         self.artifacts: set[str] = set()
         """Ids of the artifacts emitted so far."""
 
@@ -100,39 +100,39 @@ class Encoder:
         Returns:
             None if the string opens a block, is empty or is longer than `PIECE`; use `drafts` then.
         """
-        going_on = self._going_on
-        if going_on is None or not text or len(text) > PIECE:
+        continued = self._open_text
+        if continued is None or not text or len(text) > PIECE:
             return None
-        return going_on.draft(text)
+        return continued.draft(text)
 
-    def drafts(self, said: Utterance) -> list[Draft]:
-        """Return the events for `said`.
+    def drafts(self, output: Output) -> list[Draft]:
+        """Return the events for `output`.
 
         Raises:
             MalformedOutput: it continues a block that has ended, or a field has the wrong type.
             TypeError: a value can't be encoded as JSON.
         """
-        check_texts(said)
-        if isinstance(said, SIGNALS):
-            part = part_of(said, self._ids, self._state)
-            return [self._utterance(self._ids.mint("message"), part)]
-        self._going_on = None
-        match said:
+        check_texts(output)
+        if isinstance(output, SIGNALS):
+            part = part_of(output, self._ids, self._state)
+            return [self._message_event(self._ids.mint("message"), part)]
+        self._open_text = None
+        match output:
             case Thinking():
-                return list(self._thinking(said))
+                return list(self._reasoning(output))
             case Text():
-                return [*self._end_of_thought(said), *self._text(said)]
-            case Artifact() | Said():
-                return [*self._end_of_thought(said), self._quoted(said)]
+                return [*self._end_of_reasoning(output), *self._text(output)]
+            case Artifact() | RelayedMessage():
+                return [*self._end_of_reasoning(output), self._relayed(output)]
             case _:
-                return [*self._end_of_thought(said), self._one(said)]
+                return [*self._end_of_reasoning(output), self._one(output)]
 
     def stop(self) -> None:
         """Record that the run's end was emitted: no plain string can continue open text."""
-        self._going_on = None
+        self._open_text = None
 
-    def checkpoint(self, said: ToolArguments | ToolResult | None = None) -> list[Draft]:
-        """Return the events for `said`, followed by events that end every open block.
+    def checkpoint(self, output: ToolArguments | ToolResult | None = None) -> list[Draft]:
+        """Return the events for `output`, followed by events that end every open block.
 
         No block may span a checkpoint, because an attempt that resumes there replaces only whole
         artifacts.
@@ -141,8 +141,8 @@ class Encoder:
             MalformedOutput: a tool call's arguments are incomplete, or as for `drafts`.
             TypeError: as for `drafts`.
         """
-        last = [] if said is None else self.drafts(said)
-        self._going_on = None
+        last = [] if output is None else self.drafts(output)
+        self._open_text = None
         closed = [(kind, block) for kind, block in self._blocks.close() if block.started]
         ends = [self._end(kind, block) for kind, block in closed]
         return [*last, *ends] or [events.status_update(self._task, self._context, WORKING)]
@@ -155,63 +155,65 @@ class Encoder:
     def _end(self, kind: str, block: Block) -> Draft:
         if kind == TEXT:
             return self._text_piece(block, "", end=True)
-        return self._thought(block, "", end=True)
+        return self._reasoning_event(block, "", end=True)
 
-    def _one(self, said: ToolCall | ToolArguments | ToolResult | File | Data | Status) -> Draft:
-        match said:
+    def _one(self, output: ToolCall | ToolArguments | ToolResult | File | Data | Status) -> Draft:
+        match output:
             case ToolCall():
-                return self._tool_call(said)
+                return self._tool_call(output)
             case ToolArguments():
-                return self._tool_arguments(said)
+                return self._tool_arguments(output)
             case ToolResult():
-                return self._tool_result(said)
+                return self._tool_result(output)
             case File() | Data():
-                return self._result(said)
+                return self._result(output)
             case Status():
-                return self._utterance(self._ids.mint("message"), parts.notice_part(said.text))
+                return self._message_event(
+                    self._ids.mint("message"), parts.notice_part(output.text)
+                )
 
-    def _text(self, said: Text) -> Iterator[Draft]:
-        block, former = self._block(TEXT, said)
+    def _text(self, output: Text) -> Iterator[Draft]:
+        block, former = self._block(TEXT, output)
         if former is not None and former.started:
             yield self._text_piece(former, "", end=True)
         if block is not None:
             if not block.started:
-                block.type = said.type
-            for text, end in pieces(said):
+                block.type = output.type
+            for text, end in pieces(output):
                 yield self._text_piece(block, text, end=end)
-            self._after_piece(TEXT, said, block)
+            self._after_piece(TEXT, output, block)
 
-    def _thinking(self, said: Thinking) -> Iterator[Draft]:
-        block, _ = self._block(THINKING, said)
+    def _reasoning(self, output: Thinking) -> Iterator[Draft]:
+        block, _ = self._block(THINKING, output)
         if block is not None:
-            block.title = block.title or said.title
-            *before, (text, end) = pieces(said)
+            block.title = block.title or output.title
+            *before, (text, end) = pieces(output)
             for piece, _ in before:
-                yield self._thought(block, piece, end=False)
-            yield self._thought(block, text, end=end, encrypted=said.encrypted)
-            self._after_piece(THINKING, said, block)
+                yield self._reasoning_event(block, piece, end=False)
+            yield self._reasoning_event(block, text, end=end, encrypted=output.encrypted)
+            self._after_piece(THINKING, output, block)
 
-    def _end_of_thought(self, said: Utterance) -> Iterator[Draft]:
-        """End the open reasoning, unless `said` may interleave with it."""
-        goes_on = isinstance(said, File | Data | Status | Artifact) or (
-            isinstance(said, Text) and (said.block or not said.text)
+    def _end_of_reasoning(self, output: Output) -> Iterator[Draft]:
+        """End the open reasoning, unless `output` may interleave with it."""
+        interleaves = isinstance(output, File | Data | Status | Artifact) or (
+            isinstance(output, Text) and (output.block or not output.text)
         )
-        thought = None if goes_on else self._blocks.going_on(THINKING)
-        if thought is not None:
+        reasoning = None if interleaves else self._blocks.continued(THINKING)
+        if reasoning is not None:
             self._blocks.end(THINKING, "")
-            yield self._thought(thought, "", end=True)
+            yield self._reasoning_event(reasoning, "", end=True)
 
-    def _block(self, kind: str, said: Text | Thinking) -> tuple[Block | None, Block | None]:
-        if said.text or (isinstance(said, Thinking) and said.encrypted):
-            return self._blocks.place(kind, said.block)
+    def _block(self, kind: str, output: Text | Thinking) -> tuple[Block | None, Block | None]:
+        if output.text or (isinstance(output, Thinking) and output.encrypted):
+            return self._blocks.place(kind, output.block)
         # Empty output opens no block, but may end one.
-        return (self._blocks.to_end(kind, said.block) if said.end else None), None
+        return (self._blocks.to_end(kind, output.block) if output.end else None), None
 
-    def _after_piece(self, kind: str, said: Text | Thinking, block: Block) -> None:
-        if said.end:
-            self._blocks.end(kind, said.block)
-        elif kind == TEXT and not said.block:
-            self._going_on = self._chunks(block)
+    def _after_piece(self, kind: str, output: Text | Thinking, block: Block) -> None:
+        if output.end:
+            self._blocks.end(kind, output.block)
+        elif kind == TEXT and not output.block:
+            self._open_text = self._chunks(block)
 
     def _text_piece(self, block: Block, text: str, *, end: bool) -> Draft:
         if block.started and not end:
@@ -227,51 +229,56 @@ class Encoder:
             block.chunks = TextChunks(self._task, self._context, block.id, part["metadata"])
         return block.chunks
 
-    def _thought(self, block: Block, text: str, *, end: bool, encrypted: str = "") -> Draft:
+    def _reasoning_event(self, block: Block, text: str, *, end: bool, encrypted: str = "") -> Draft:
         block.started = True
         part = parts.thinking_part(
             text, block.id, block.index, title=block.title, encrypted=encrypted, end=end
         )
-        return self._utterance(block.id, part)
+        return self._message_event(block.id, part)
 
-    def _tool_call(self, said: ToolCall) -> Draft:
+    def _tool_call(self, output: ToolCall) -> Draft:
         self._blocks.interrupt(TOOL)
-        call_id = said.id or self._ids.mint("call")
-        if self._blocks.going_on(ARGUMENTS, call_id) is not None:
+        call_id = output.id or self._ids.mint("call")
+        if self._blocks.continued(ARGUMENTS, call_id) is not None:
             # Its arguments have already been emitted in pieces.
-            last = ToolArguments(call_id, "", said.name, end=True, encrypted=said.encrypted)
+            last = ToolArguments(call_id, "", output.name, end=True, encrypted=output.encrypted)
             return self._tool_arguments(last)
-        part = parts.tool_call_part(said.name, said.arguments, call_id, encrypted=said.encrypted)
-        return self._utterance(self._ids.mint("message"), part)
+        part = parts.tool_call_part(
+            output.name, output.arguments, call_id, encrypted=output.encrypted
+        )
+        return self._message_event(self._ids.mint("message"), part)
 
-    def _tool_arguments(self, said: ToolArguments) -> Draft:
-        if not said.id:
+    def _tool_arguments(self, output: ToolArguments) -> Draft:
+        if not output.id:
             raise MalformedOutput("a piece of a tool call needs the call's id")
         self._blocks.interrupt(TOOL)
-        block, _ = self._blocks.place(ARGUMENTS, said.id)
-        if said.end:
-            self._blocks.end(ARGUMENTS, said.id)
-        block.type = said.name or block.type
+        block, _ = self._blocks.place(ARGUMENTS, output.id)
+        if output.end:
+            self._blocks.end(ARGUMENTS, output.id)
+        block.type = output.name or block.type
         part = parts.tool_arguments_part(
-            said.delta, said.id, block.type, encrypted=said.encrypted, end=said.end
+            output.delta, output.id, block.type, encrypted=output.encrypted, end=output.end
         )
-        return self._utterance(block.id, part)
+        return self._message_event(block.id, part)
 
-    def _tool_result(self, said: ToolResult) -> Draft:
+    def _tool_result(self, output: ToolResult) -> Draft:
         self._blocks.interrupt(TOOL)
-        part = parts.tool_result_part(said.id, said.content, said.error)
-        return self._utterance(self._ids.mint("message"), part)
+        part = parts.tool_result_part(output.id, output.content, output.error)
+        return self._message_event(self._ids.mint("message"), part)
 
-    def _result(self, said: File | Data) -> Draft:
-        artifact, part = said.id or self._ids.mint(type(said).__name__.lower()), result_part(said)
-        return self._artifact(artifact, part, said.name, last_chunk=True)
+    def _result(self, output: File | Data) -> Draft:
+        artifact, part = (
+            output.id or self._ids.mint(type(output).__name__.lower()),
+            result_part(output),
+        )
+        return self._artifact(artifact, part, output.name, last_chunk=True)
 
-    def _quoted(self, said: Artifact | Said) -> Draft:
-        if isinstance(said, Artifact):
-            self.artifacts.add(said.id)
-        return self._relayed_events.draft(said)
+    def _relayed(self, output: Artifact | RelayedMessage) -> Draft:
+        if isinstance(output, Artifact):
+            self.artifacts.add(output.id)
+        return self._relayed_events.draft(output)
 
-    def _utterance(self, message: str, part: Json) -> Draft:
+    def _message_event(self, message: str, part: Json) -> Draft:
         return events.status_update(
             self._task,
             self._context,
@@ -299,40 +306,42 @@ class Encoder:
         )
 
 
-def part_of(said: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each
+def part_of(output: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each
     """Return the A2A part for a signal, with missing ids generated by `ids`.
 
     State updates are applied to `state` first, which decides whether a snapshot or a delta is sent.
     """
-    match said:
+    match output:
         case State() | StateDelta():
-            return _state(state.take(said))
+            return _state(state.take(output))
         case Messages():
-            return parts.messages_part(list(said.messages))
+            return parts.messages_part(list(output.messages))
         case Activity():
-            return parts.activity_part(said.type, said.content, said.id or ids.mint("activity"))
+            return parts.activity_part(
+                output.type, output.content, output.id or ids.mint("activity")
+            )
         case ActivityDelta():
-            return parts.activity_delta_part(list(said.patch), said.id)
+            return parts.activity_delta_part(list(output.patch), output.id)
         case Step():
-            return parts.step_part(said.name, finished=said.finished)
+            return parts.step_part(output.name, finished=output.finished)
         case Subagent():
-            return _subagent(said)
+            return _subagent(output)
         case Usage():
-            return parts.usage_part(usage_json(said))
+            return parts.usage_part(usage_json(output))
         case Custom():
-            return parts.custom_part(said.name, said.value)
+            return parts.custom_part(output.name, output.value)
         case Raw():
-            return parts.raw_part(said.event, said.source)
+            return parts.raw_part(output.event, output.source)
 
 
-def _state(told: State | StateDelta) -> Json:
-    if isinstance(told, State):
-        return parts.state_part(told.state)
-    return parts.state_delta_part(list(told.patch))
+def _state(update: State | StateDelta) -> Json:
+    if isinstance(update, State):
+        return parts.state_part(update.state)
+    return parts.state_delta_part(list(update.patch))
 
 
-def _subagent(said: Subagent) -> Json:
-    if said.finished:
-        outcome = "suspended" if said.suspended else "success"
-        return parts.subagent_end_part(said.id, said.name, outcome)
-    return parts.subagent_part(said.id, said.name)
+def _subagent(output: Subagent) -> Json:
+    if output.finished:
+        outcome = "suspended" if output.suspended else "success"
+        return parts.subagent_end_part(output.id, output.name, outcome)
+    return parts.subagent_part(output.id, output.name)

@@ -45,33 +45,33 @@ class Endings:
         """Build the last event for one run of `task` in `context`."""
         self._task, self._context, self._ids = task, context, ids
 
-    def of(self, said: Ending) -> End:
+    def of(self, output: Ending) -> End:
         """Return the end that the agent emitted.
 
         Raises:
             MalformedOutput: a field has the wrong type.
             TypeError: a value can't be encoded as JSON.
         """
-        check_texts(said)
-        match said:
+        check_texts(output)
+        match output:
             case Complete():
-                return self.completed(said.text)
+                return self.completed(output.text)
             case InputRequired():
-                return self._question(said)
+                return self._question(output)
             case Reject():
-                return self._status(REJECTED, parts.notice_part(said.reason, parts.ERROR))
+                return self._status(REJECTED, parts.notice_part(output.reason, parts.ERROR))
             case Message():
-                return self._answer(said)
+                return self._answer(output)
             case Outcome():
-                return self._outcome(said)
+                return self._outcome(output)
 
     def completed(self, text: str = "") -> End:
         """Return a COMPLETED end."""
         return self._status(COMPLETED, {"text": text} if text else None)
 
-    def completed_with(self, said: Message) -> End:
+    def completed_with(self, output: Message) -> End:
         """Return a COMPLETED end with a bare Message's content; the client already has a Task."""
-        message = self._message(_content(said))
+        message = self._message(_content(output))
         return self._with(COMPLETED, message)
 
     def failed(self, reason: str) -> End:
@@ -82,28 +82,31 @@ class Endings:
         """Return a CANCELED end."""
         return self._status(CANCELED)
 
-    def _question(self, said: InputRequired) -> End:
+    def _question(self, output: InputRequired) -> End:
         message = None
-        if said.prompt or said.schema is not None:
-            message = self._message([{"text": said.prompt}])
-        if message is not None and said.schema is not None:
-            message["metadata"] = {events.INPUT_SCHEMA: said.schema}
-        asked: Json = {INTERRUPTS: list(said.interrupts), PENDING_TOOL_CALLS: list(said.tool_calls)}
-        asked_for = {ASKS_FOR: said.asks_for} if said.asks_for else {}
+        if output.prompt or output.schema is not None:
+            message = self._message([{"text": output.prompt}])
+        if message is not None and output.schema is not None:
+            message["metadata"] = {events.INPUT_SCHEMA: output.schema}
+        asked: Json = {
+            INTERRUPTS: list(output.interrupts),
+            PENDING_TOOL_CALLS: list(output.tool_calls),
+        }
+        asked_for = {ASKS_FOR: output.asks_for} if output.asks_for else {}
         metadata = {key: value for key, value in asked.items() if value} | asked_for
         draft = events.status_update(self._task, self._context, INPUT_REQUIRED, message, metadata)
         return End(draft, INPUT_REQUIRED, message, metadata)
 
-    def _outcome(self, said: Outcome) -> End:
-        content, message = end_parts(said), None
+    def _outcome(self, output: Outcome) -> End:
+        content, message = end_parts(output), None
         if content:
             message = self._message(content)
-            message["messageId"] = said.message_id or message["messageId"]
-            if said.message_metadata:
-                message["metadata"] = foreign(said.message_metadata)
-        metadata = foreign(said.metadata)
-        draft = events.status_update(self._task, self._context, said.state, message, metadata)
-        return End(draft, said.state, message, metadata)
+            message["messageId"] = output.message_id or message["messageId"]
+            if output.message_metadata:
+                message["metadata"] = foreign(output.message_metadata)
+        metadata = foreign(output.metadata)
+        draft = events.status_update(self._task, self._context, output.state, message, metadata)
+        return End(draft, output.state, message, metadata)
 
     def _status(self, state: str, part: Json | None = None) -> End:
         message = None if part is None else self._message([part])
@@ -113,21 +116,21 @@ class Endings:
         draft = events.status_update(self._task, self._context, state, message)
         return End(draft, state, message)
 
-    def _answer(self, said: Message) -> End:
-        message = self._message(_content(said))
+    def _answer(self, output: Message) -> End:
+        message = self._message(_content(output))
         return End(events.bare_message(self._context, message), ANSWERED)
 
     def _message(self, content: list[Json]) -> Json:
         return {"messageId": self._ids.mint("message"), "role": "ROLE_AGENT", "parts": content}
 
 
-def _content(said: Message) -> list[Json]:
+def _content(output: Message) -> list[Json]:
     """Return the Message's parts.
 
     Raises:
         MalformedOutput: the Message has no parts, or one is not an A2A Part.
     """
-    content: list[Any] = [*([{"text": said.text}] if said.text else []), *said.parts]
+    content: list[Any] = [*([{"text": output.text}] if output.text else []), *output.parts]
     if not content or not all(
         isinstance(part, dict) and PART_KINDS & part.keys() for part in content
     ):

@@ -236,14 +236,14 @@ async def _stream(agent: Agent, ctx: RunContext) -> None:
     runtime = runtime_of(ctx)
     emit, room = runtime.emit, runtime.room
     async with aclosing(agent.streaming(ctx)) as stream:
-        async for said in stream:
-            if type(said) in FILES:
-                said = await runtime.offloaded(said)  # noqa: PLW2901  # the same, as the log takes it
-            if not emit(said):
+        async for output in stream:
+            if type(output) in FILES:
+                output = await runtime.offloaded(output)  # noqa: PLW2901  # the same, as the log takes it
+            if not emit(output):
                 await room()
 
 
 async def _call(agent: Agent, ctx: RunContext) -> None:
-    said = await agent.returning(ctx)
-    if said is not None:
-        await ctx.emit(said)
+    output = await agent.returning(ctx)
+    if output is not None:
+        await ctx.emit(output)

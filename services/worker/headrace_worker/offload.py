@@ -59,8 +59,8 @@ class Offload:
     inline: int
     """Maximum size in bytes of a file in the log."""
 
-    async def offloaded(self, said: Emission) -> Emission:
-        """Store the large files of `said`, and return it with links to them.
+    async def offloaded(self, output: Emission) -> Emission:
+        """Store the large files of `output`, and return it with links to them.
 
         Waits while NATS is unavailable.
 
@@ -68,15 +68,17 @@ class Offload:
             MalformedOutput: a field has the wrong type.
             LogFull: the store is full.
         """
-        match said:
+        match output:
             case File(content=bytes() as content) if len(content) > self.inline:
-                check_texts(said)
+                check_texts(output)
                 return replace(
-                    said, content=None, url=await self.put(content, said.name, said.media_type)
+                    output,
+                    content=None,
+                    url=await self.put(content, output.name, output.media_type),
                 )
             case Artifact():
-                return replace(said, parts=[await self._part(part) for part in said.parts])
-        return said
+                return replace(output, parts=[await self._part(part) for part in output.parts])
+        return output
 
     async def of(self, message: Json) -> tuple[Json, list[str]]:
         """Return a Message with its large files stored, and the links to those files.

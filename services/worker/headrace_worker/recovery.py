@@ -33,9 +33,9 @@ async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | N
     after = await find_generation(bus, key, question, last)
     async for batch in replay(bus, key, after, last.sequence):
         event = batch[0].events[question - batch[0].generation]
-        told = event.get("statusUpdate", {}).get("metadata", {}).get(ASKS_FOR)
-        if isinstance(told, dict):
-            return str(told.get("task")), str(told.get("agent"))
+        asked = event.get("statusUpdate", {}).get("metadata", {}).get(ASKS_FOR)
+        if isinstance(asked, dict):
+            return str(asked.get("task")), str(asked.get("agent"))
         return None
     raise LogLost(f"the question before input {run} of {key.task} is gone")
 
@@ -168,7 +168,7 @@ async def events_before(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Js
         LogLost, BusUnavailable: as for `task_before`.
     """
     log = await entries_before(bus, key, head)
-    return [told for entry in log for told in enumerate(entry.parsed(), entry.generation)]
+    return [numbered for entry in log for numbered in enumerate(entry.parsed(), entry.generation)]
 
 
 async def entries_before(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
@@ -239,9 +239,9 @@ def _note_signals(recovered: Recovered, event: Json) -> None:
         return
     if events.ATTEMPT in update.get("metadata", {}):
         recovered.unsaved.clear()
-    said = update.get("status", {}).get("message", {}).get("parts", ())
-    recovered.unsaved += [part for part in said if parts.event_type(part) in _STATE]
-    for part in said:
+    content = update.get("status", {}).get("message", {}).get("parts", ())
+    recovered.unsaved += [part for part in content if parts.event_type(part) in _STATE]
+    for part in content:
         if parts.event_type(part) == parts.USAGE:
             recovered.usage.add(usage_of(part.get("data")))
 

@@ -7,7 +7,7 @@ from headrace.model import events, parts
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
 from headrace_worker.blocks import Blocks, RunIds
 
 _OWN = "headrace."
@@ -32,34 +32,38 @@ class RelayedEvents:
         self._task, self._context, self._ids, self._blocks = task, context, ids, blocks
         self._indices: dict[str, int] = {}
 
-    def draft(self, said: Artifact | Said) -> Draft:
-        """Return the event for `said`.
+    def draft(self, output: Artifact | RelayedMessage) -> Draft:
+        """Return the event for `output`.
 
         Raises:
             MalformedOutput: a part is not an A2A Part, or the artifact has no id.
         """
-        return self._artifact(said) if isinstance(said, Artifact) else self._said(said)
+        return self._artifact(output) if isinstance(output, Artifact) else self._message(output)
 
-    def _artifact(self, said: Artifact) -> Draft:
-        if not said.id:
+    def _artifact(self, output: Artifact) -> Draft:
+        if not output.id:
             raise MalformedOutput("an artifact needs an id")
-        shown = [self._answer(part, said.id) for part in checked(said.parts)]
-        named = {"name": said.name, "description": said.description, "metadata": said.metadata}
-        more = {**named, "extensions": list(said.extensions)}
-        artifact = {"artifactId": said.id, **{k: v for k, v in more.items() if v}, "parts": shown}
+        shown = [self._answer(part, output.id) for part in checked(output.parts)]
+        named = {
+            "name": output.name,
+            "description": output.description,
+            "metadata": output.metadata,
+        }
+        more = {**named, "extensions": list(output.extensions)}
+        artifact = {"artifactId": output.id, **{k: v for k, v in more.items() if v}, "parts": shown}
         return events.artifact_update(
             self._task,
             self._context,
             artifact,
-            append=said.append,
-            last_chunk=said.last_chunk,
+            append=output.append,
+            last_chunk=output.last_chunk,
         )
 
-    def _said(self, said: Said) -> Draft:
-        content = [hinted(part, parts.TASK) for part in checked(said.parts)]
-        name = said.id or self._ids.mint("message")
+    def _message(self, output: RelayedMessage) -> Draft:
+        content = [hinted(part, parts.TASK) for part in checked(output.parts)]
+        name = output.id or self._ids.mint("message")
         message = {"messageId": name, "role": "ROLE_AGENT", "parts": content} if content else None
-        metadata = foreign(said.metadata)
+        metadata = foreign(output.metadata)
         return events.status_update(self._task, self._context, WORKING, message, metadata)
 
     def _answer(self, part: Json, artifact: str) -> Json:
@@ -72,17 +76,17 @@ class RelayedEvents:
         return {**part, "metadata": {**metadata, **part.get("metadata", {})}}
 
 
-def end_parts(said: Outcome) -> list[Json]:
+def end_parts(output: Outcome) -> list[Json]:
     """Return the parts of a run's last message.
 
     Raises:
         MalformedOutput: a part is not an A2A Part, or the state does not end a run.
     """
-    if said.state not in _ENDS:
-        raise MalformedOutput(f"{said.state!r} is not a state that can end a run")
-    kind = _MESSAGE if said.state in {COMPLETED, INPUT_REQUIRED} else parts.TASK
-    kind = parts.ERROR if said.state in {FAILED, REJECTED} else kind
-    return [hinted(part, kind) for part in checked(said.parts)]
+    if output.state not in _ENDS:
+        raise MalformedOutput(f"{output.state!r} is not a state that can end a run")
+    kind = _MESSAGE if output.state in {COMPLETED, INPUT_REQUIRED} else parts.TASK
+    kind = parts.ERROR if output.state in {FAILED, REJECTED} else kind
+    return [hinted(part, kind) for part in checked(output.parts)]
 
 
 def foreign(metadata: Json) -> Json:

@@ -91,10 +91,10 @@ class WorkerRuntime:
     async def checkpoint(
         self,
         data: Any,  # noqa: ANN401  # any JSON
-        said: ToolArguments | ToolResult | None = None,
+        output: ToolArguments | ToolResult | None = None,
     ) -> None:
         """See `Runtime.checkpoint`."""
-        await self._emitter.checkpoint(data, said)
+        await self._emitter.checkpoint(data, output)
 
     async def store(self, content: bytes, media_type: str = "") -> str | None:
         """See `Runtime.store`."""

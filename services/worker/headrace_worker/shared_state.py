@@ -40,24 +40,24 @@ class SharedState:
             # The part is from a worker that does not check patches; gateways ignored it too.
             return
 
-    def take(self, said: State | StateDelta) -> State | StateDelta:
+    def take(self, output: State | StateDelta) -> State | StateDelta:
         """Apply the agent's update, and return what to send.
 
         Returns:
-            `said` itself, or the whole state if the patch does not apply.
+            `output` itself, or the whole state if the patch does not apply.
 
         Raises:
             TypeError: the update is not JSON.
         """
-        if isinstance(said, State):
-            self._state = _copy(said.state)
-            return said
+        if isinstance(output, State):
+            self._state = _copy(output.state)
+            return output
         try:
-            self._state = json_patch.apply(self._state, _copy(list(said.patch)))
+            self._state = json_patch.apply(self._state, _copy(list(output.patch)))
         except json_patch.PatchFailed as failure:
             _log.warning("dropped a state patch that does not apply: %s", failure)
             return State(self._state)
-        return said
+        return output
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401  # any JSON

@@ -19,20 +19,20 @@ _COUNTS = {
 """AG-UI's names for the counts in `Usage`, by field."""
 
 
-def usage_of(told: Any) -> Usage:  # noqa: ANN401  # any JSON
+def usage_of(reported: Any) -> Usage:  # noqa: ANN401  # any JSON
     """Parse AG-UI's TokenUsage; missing or malformed fields are ignored."""
-    held = told if isinstance(told, dict) else {}
-    said: dict[str, Any] = {key: str(held.get(name) or "") for key, name in _LABELS.items()}
+    fields = reported if isinstance(reported, dict) else {}
+    usage: dict[str, Any] = {key: str(fields.get(name) or "") for key, name in _LABELS.items()}
     for key, name in _COUNTS.items():
-        if isinstance(count := held.get(name), int):
-            said[key] = count
-    return Usage(**said)
+        if isinstance(count := fields.get(name), int):
+            usage[key] = count
+    return Usage(**usage)
 
 
-def usage_json(said: Usage) -> Json:
-    """Return `said` as AG-UI's TokenUsage."""
-    told = {name: getattr(said, key) for key, name in {**_LABELS, **_COUNTS}.items()}
-    return {name: value for name, value in told.items() if value}
+def usage_json(usage: Usage) -> Json:
+    """Return `usage` as AG-UI's TokenUsage."""
+    fields = {name: getattr(usage, key) for key, name in {**_LABELS, **_COUNTS}.items()}
+    return {name: value for name, value in fields.items() if value}
 
 
 class UsageTotals:
@@ -66,8 +66,8 @@ class UsageTotals:
         """Return ``tokens_used``, ``model`` (last reported) and ``execution_time``, in seconds."""
         if not self._reported:
             return {}
-        told: Json = {"tokens_used": self._tokens}
+        totals: Json = {"tokens_used": self._tokens}
         if self._model:
-            told["model"] = self._model
-        told["execution_time"] = round(time.monotonic() - self._began, 3)
-        return told
+            totals["model"] = self._model
+        totals["execution_time"] = round(time.monotonic() - self._began, 3)
+        return totals

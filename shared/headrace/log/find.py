@@ -115,5 +115,5 @@ async def locate(bus: Bus, task: str) -> TaskKey:
         return keys[0]
     # A hostile worker may write under the id of another agent's task. It learns the id from the
     # task's log, so the older log is the task's.
-    begun = {key: await next_stored(bus, key, 0) for key in keys}
-    return min(keys, key=lambda key: found.sequence if (found := begun[key]) else maxsize)
+    first = {key: await next_stored(bus, key, 0) for key in keys}
+    return min(keys, key=lambda key: found.sequence if (found := first[key]) else maxsize)

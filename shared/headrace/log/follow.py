@@ -162,7 +162,7 @@ class TailFollower(Protocol):
     """A follower, as the rule uses it."""
 
     key: TaskKey
-    heard: float
+    last_seen: float
     """When the last message of the log arrived, in loop time (seconds)."""
 
     def tail_is(self, sequence: int) -> None:
@@ -288,9 +288,9 @@ class TailRule:
     @staticmethod
     def _silent_until(follower: TailFollower, plan: _Plan) -> float:
         """Return when to check the follower if no message arrives until then."""
-        if follower.heard > plan.checked:
+        if follower.last_seen > plan.checked:
             plan.silence = SILENCE
-        return max(follower.heard, plan.checked) + plan.silence
+        return max(follower.last_seen, plan.checked) + plan.silence
 
     def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
         # At most one silence later, so that silence is measured from messages that arrive
@@ -361,7 +361,7 @@ class Follower:
     ) -> None:
         """Prepare to call `deliver` for each entry, and `lost` once and last if the log is lost."""
         self.key = key
-        self.heard = 0.0
+        self.last_seen = 0.0
         self.sequence = -1
         self._bus, self._rule = bus, rule
         self._live, self._event = bus.subjects.live(key), bus.subjects.event(key)
@@ -422,7 +422,7 @@ class Follower:
             stored = from_message(msg, self._event)
         except UndecodableMessage:
             return
-        self.heard = self._loop.time()
+        self.last_seen = self._loop.time()
         if self._repair is None and stored.previous == self.sequence >= 0:
             self._take(stored)
         elif stored.sequence > self.sequence:

@@ -77,26 +77,26 @@ def _traceparent(entry: Entry) -> str | None:
 
 
 async def fold_log(
-    bus: Bus, key: TaskKey, head: int, begun: LoggedTask | None = None
+    bus: Bus, key: TaskKey, head: int, known: LoggedTask | None = None
 ) -> LoggedTask | None:
-    """Return the task at `key` up to stream sequence `head`, continuing from `begun`.
+    """Return the task at `key` up to stream sequence `head`, continuing from `known`.
 
     None: the log has no entries or has lost its beginning.
 
     Raises:
         BusUnavailable: No replica of the log answers.
     """
-    if begun is not None and begun.sequence >= head:
-        return begun
-    task = begun
+    if known is not None and known.sequence >= head:
+        return known
+    task = known
     try:
-        async for batch in replay(bus, key, begun.sequence if begun else 0, head):
+        async for batch in replay(bus, key, known.sequence if known else 0, head):
             for entry in batch:
                 task = task or LoggedTask.begun_by(entry, key.agent)
                 task.take(entry)
     except LogLost:
         # Purged except for its last message, or another log has begun.
-        return None if begun is None else await fold_log(bus, key, head)
+        return None if known is None else await fold_log(bus, key, head)
     return task
 
 

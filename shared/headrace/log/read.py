@@ -305,11 +305,11 @@ async def _read_on[Read: Placed](
     read: Callable[[Msg], Read],
     batch_bytes: int,
 ) -> list[Read]:
-    begun = asyncio.get_running_loop().time()
+    started = asyncio.get_running_loop().time()
     after, head = within
     while not (batch := await _get_batch(bus, key, after + 1, read, (BATCH, batch_bytes))):
         await check_reaches(bus, key, head, TIMEOUT)
-        if asyncio.get_running_loop().time() - begun > TIMEOUT:
+        if asyncio.get_running_loop().time() - started > TIMEOUT:
             raise BusUnavailable(f"no copy of {key.task}'s log answered for {TIMEOUT:g} s")
         await asyncio.sleep(_PAUSE)
     if batch[0].is_tombstone:

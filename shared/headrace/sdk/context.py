@@ -251,26 +251,26 @@ class RunContext:
             TimeoutError: No answer came within `timeout` seconds.
             RunOver: The run has ended.
         """
-        said: Json = {
+        message: Json = {
             "messageId": self.new_id("message"),
             "role": "ROLE_AGENT",
             "parts": [{"text": prompt}],
         }
         if schema is not None:
-            said["metadata"] = {events.INPUT_SCHEMA: schema}
+            message["metadata"] = {events.INPUT_SCHEMA: schema}
         async with asyncio.timeout(timeout):
-            return await self._runtime.ask(said)
+            return await self._runtime.ask(message)
 
-    async def emit(self, said: Emission) -> None:
+    async def emit(self, output: Emission) -> None:
         """Emit any output: a string or an output type such as `Text` or `ToolCall`.
 
         Raises:
             MalformedOutput: The output is invalid, or is not allowed at this point.
             RunOver: The run has ended.
         """
-        if type(said) in FILES:
-            said = await self._runtime.offloaded(said)
-        if not self._runtime.emit(said):
+        if type(output) in FILES:
+            output = await self._runtime.offloaded(output)
+        if not self._runtime.emit(output):
             await self._runtime.room()
 
     def new_id(self, kind: str) -> str:
@@ -445,8 +445,8 @@ class RunContext:
             DelegationFailed, DelegationRefused, RunOver: As for `delegate`. Refused as
                 ``not_waiting`` if no child waits for input.
         """
-        said = self.message if message is None else message
-        return await self._runtime.answer(result, said, relay=relay, timeout=timeout)
+        reply = self.message if message is None else message
+        return await self._runtime.answer(result, reply, relay=relay, timeout=timeout)
 
     @property
     def tokens_left(self) -> int | None:

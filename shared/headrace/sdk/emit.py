@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.model.events import Json
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
 from headrace.sdk.signals import SIGNALS, Signal
 
 
@@ -151,7 +151,7 @@ class Message:
     """A2A v1.0 Parts that follow `text`."""
 
 
-type Utterance = (
+type Output = (
     Text
     | Thinking
     | ToolCall
@@ -161,7 +161,7 @@ type Utterance = (
     | Data
     | Status
     | Artifact
-    | Said
+    | RelayedMessage
     | Signal
 )
 """Output that does not end the run."""
@@ -169,11 +169,11 @@ type Utterance = (
 type Ending = Complete | InputRequired | Reject | Message | Outcome
 """Output that ends the run. Nothing can be emitted after it."""
 
-type Emission = str | Utterance | Ending
+type Emission = str | Output | Ending
 """Anything that an agent can yield, return or emit."""
 
 
-UTTERANCES = (
+OUTPUTS = (
     Text,
     Thinking,
     ToolCall,
@@ -183,7 +183,7 @@ UTTERANCES = (
     Data,
     Status,
     Artifact,
-    Said,
+    RelayedMessage,
 )
 ENDINGS = (Complete, InputRequired, Reject, Message, Outcome)
 
@@ -192,21 +192,21 @@ FILES = frozenset({File, Artifact})
 
 _TEXTS: dict[type, tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind) if field.type is str)
-    for kind in (*UTTERANCES, *SIGNALS, *ENDINGS)
+    for kind in (*OUTPUTS, *SIGNALS, *ENDINGS)
 }
 """Fields of each output type that must hold strings."""
 
 
-def check_texts(said: Utterance | Ending) -> None:
+def check_texts(output: Output | Ending) -> None:
     """Check that string fields hold strings; other types are checked when encoded as JSON.
 
     Raises:
         MalformedOutput: a field is not a string, or agents may not emit this type.
     """
-    if type(said) not in _TEXTS:
-        raise MalformedOutput(f"{type(said).__name__} is not allowed as output of an agent")
-    for name in _TEXTS[type(said)]:
-        value = getattr(said, name)
+    if type(output) not in _TEXTS:
+        raise MalformedOutput(f"{type(output).__name__} is not allowed as output of an agent")
+    for name in _TEXTS[type(output)]:
+        value = getattr(output, name)
         if not isinstance(value, str):
-            kind = type(said).__name__
+            kind = type(output).__name__
             raise MalformedOutput(f"{kind}.{name} must be a string, not {type(value).__name__}")

@@ -20,7 +20,7 @@ class EndedTask:
     task: Json
     """The task with its final status, from its log: an A2A v1.0 Task."""
 
-    told: list[tuple[int, Json]]
+    events: list[tuple[int, Json]]
     """The log's StreamResponses with their generations: ``[(1, {"task": …}), …]``."""
 
     @property

@@ -28,7 +28,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RelayedMessage:
     """A message of the agent during its work."""
 
     parts: Sequence[Json]

@@ -38,14 +38,14 @@ class Result:
     @property
     def message(self) -> Json | None:
         """The A2A v1.0 Message of the final status. None: the status has no message."""
-        said: Json | None = self.task["status"].get("message")
-        return said
+        message: Json | None = self.task["status"].get("message")
+        return message
 
     @property
     def parts(self) -> Sequence[Json]:
         """All A2A v1.0 Parts of the answer: the artifacts' parts, then the last message's."""
-        said = self.message or {}
-        return [p for holder in (*self.artifacts, said) for p in holder.get("parts", ())]
+        message = self.message or {}
+        return [p for holder in (*self.artifacts, message) for p in holder.get("parts", ())]
 
     @property
     def text(self) -> str:
@@ -69,9 +69,9 @@ class Result:
         The user's answer is the next run's input. In that run, pass it to the child with ``await
         ctx.answer()``.
         """
-        said = self.message or {}
-        schema = said.get("metadata", {}).get(INPUT_SCHEMA)
-        prompt = parts.text_of(said.get("parts", ()))
+        message = self.message or {}
+        schema = message.get("metadata", {}).get(INPUT_SCHEMA)
+        prompt = parts.text_of(message.get("parts", ()))
         whose = {"task": self.id, "agent": self.agent}
         return InputRequired(prompt, schema, asks_for=whose)
 

@@ -16,7 +16,7 @@ class Runtime(Protocol):
     Methods that write raise `RunOver` once the run has ended.
     """
 
-    def emit(self, said: Emission) -> bool:
+    def emit(self, output: Emission) -> bool:
         """Accept the agent's output. False: await `room` before emitting more.
 
         Raises:
@@ -27,8 +27,8 @@ class Runtime(Protocol):
     async def room(self) -> None:
         """Wait until the log has caught up with the emitted output."""
 
-    async def offloaded(self, said: Emission) -> Emission:
-        """Return `said` with its large files moved to the file store and replaced by links.
+    async def offloaded(self, output: Emission) -> Emission:
+        """Return `output` with its large files moved to the file store and replaced by links.
 
         Raises:
             MalformedOutput: A field has the wrong type.
@@ -38,9 +38,9 @@ class Runtime(Protocol):
     async def checkpoint(
         self,
         data: Any,  # noqa: ANN401  # any JSON
-        said: ToolArguments | ToolResult | None = None,
+        output: ToolArguments | ToolResult | None = None,
     ) -> None:
-        """Emit `said` and save `data` with everything emitted so far. Return when both are stored.
+        """Emit `output`, save `data` with all output so far, and wait until both are stored.
 
         Raises:
             MalformedOutput: The data is not JSON, is too large, or can't be saved at this point.

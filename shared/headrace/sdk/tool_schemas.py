@@ -54,7 +54,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     """
     name = getattr(function, "__name__", type(function).__name__)
     documented = inspect.getdoc(function) or ""
-    told = dict(_told(documented))
+    descriptions = dict(_described(documented))
     try:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = [
@@ -62,7 +62,9 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         ]
         contexts = [p.name for p in parameters if hints[p.name] is RunContext]
         fields: dict[str, Any] = {
-            p.name: (hints[p.name], _field(p, told)) for p in parameters if p.name not in contexts
+            p.name: (hints[p.name], _field(p, descriptions))
+            for p in parameters
+            if p.name not in contexts
         }
         model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
         schema = _without_titles(model.model_json_schema())
@@ -80,10 +82,10 @@ def _checked(parameter: inspect.Parameter, hints: Json, function: str) -> inspec
     return parameter
 
 
-def _field(parameter: inspect.Parameter, told: dict[str, str]) -> Any:  # noqa: ANN401  # pydantic's
+def _field(parameter: inspect.Parameter, descriptions: dict[str, str]) -> Any:  # noqa: ANN401  # pydantic's
     empty = parameter.default is inspect.Parameter.empty
     default = ... if empty else parameter.default
-    about = told.get(parameter.name)
+    about = descriptions.get(parameter.name)
     return default if about is None else Field(default, description=about)
 
 
@@ -96,7 +98,7 @@ def _summary(documented: str) -> str:
     return "\n".join(lines).strip()
 
 
-def _told(documented: str) -> Iterator[tuple[str, str]]:
+def _described(documented: str) -> Iterator[tuple[str, str]]:
     inside = False
     for line in documented.splitlines():
         if section := _SECTION.match(line):

@@ -210,5 +210,7 @@ def _json(returned: Any) -> Any:  # noqa: ANN401  # any JSON
 
 def _complaints(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    said = [f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in found]
-    return "; ".join(said)
+    problems = [
+        f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in found
+    ]
+    return "; ".join(problems)

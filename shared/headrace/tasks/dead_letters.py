@@ -241,7 +241,7 @@ class Retried:
 
     task: str | None
     """The task that does the work now. None: the letter was not about a run."""
-    said: str
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,12 +311,12 @@ async def _read(bus: Bus, key: TaskKey, run: int, request: RunRequest, last: Ent
     except LogLost as loss:
         raise NotRetryable(f"the beginning of task {key.task} is gone: {loss}") from loss
     task = fold.task()
-    said = [*task.get("history", []), *([m] if (m := task["status"].get("message")) else [])]
-    if not said:
+    history = [*task.get("history", []), *([m] if (m := task["status"].get("message")) else [])]
+    if not history:
         raise NotRetryable(f"the input of task {key.task} contains no message")
     metadata = {**task["metadata"], **metadata}
     return _Failed(
-        key, run, request, said, {k: v for k, v in metadata.items() if k not in _PASSING}
+        key, run, request, history, {k: v for k, v in metadata.items() if k not in _PASSING}
     )
 
 

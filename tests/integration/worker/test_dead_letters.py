@@ -166,7 +166,7 @@ async def test_a_run_is_retried_once_however_often_it_is_asked_for(
         await again(desk, task, name).ended()
         late = await retry(desk.bus, letter)
     assert late.task == name
-    assert late.said == f"already retried as task {name}"
+    assert late.outcome == f"already retried as task {name}"
     assert len(service.heard) == 1
 
 

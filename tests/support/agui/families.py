@@ -94,7 +94,7 @@ class Family:
     def _asked(self, draw: st.DrawFn, parent: Kin | None) -> list[Draft]:
         task = f"c-{len(self.kin) + 1}"
         asking = (parent.task if parent else self.task), self.context
-        kin = Kin(task, parent, Relay(asking, task, speech=draw(st.integers(0, 5)) > 0), 1)
+        kin = Kin(task, parent, Relay(asking, task, all_events=draw(st.integers(0, 5)) > 0), 1)
         kin.depth = parent.depth + 1 if parent else 1
         self.kin.append(kin)
         return self._upwards(parent, kin.relay.asked(draw(_AGENTS), task))

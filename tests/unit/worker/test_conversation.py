@@ -8,7 +8,7 @@ from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Draft, Json
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
-from headrace.sdk.emit import Utterance
+from headrace.sdk.emit import Output
 from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.conversation import (
@@ -16,9 +16,9 @@ from headrace_worker.conversation import (
     CallItem,
     ReasoningItem,
     ResultItem,
+    TextItem,
     Turn,
     Verbatim,
-    Words,
     answered,
     open_calls,
     turns_of_agui,
@@ -46,7 +46,7 @@ class Log:
         lines = [draft.line(first + at) for at, draft in enumerate(drafts)]
         self.entries.append(Entry(stamp, lines, first, "2026-01-01T00:00:00Z"))
 
-    def say(self, *said: Utterance, checkpoint: object = None) -> None:
+    def say(self, *said: Output, checkpoint: object = None) -> None:
         """Append what an agent says."""
         drafts = [draft for each in said for draft in self._rendering.drafts(each)]
         if checkpoint is not None:
@@ -83,10 +83,10 @@ def test_what_an_agent_said_stays_in_its_order() -> None:
     log.status(COMPLETED)
     assert shape(log.turns) == [
         ("user", "What is it?"),
-        ("assistant", ["ReasoningItem", "Words", "CallItem", "CallItem"], "Let me see."),
+        ("assistant", ["ReasoningItem", "TextItem", "CallItem", "CallItem"], "Let me see."),
         ("tool", "dog"),
         ("tool", "cat"),
-        ("assistant", ["Words", "ResultItem", "ResultItem"], "A cat."),
+        ("assistant", ["TextItem", "ResultItem", "ResultItem"], "A cat."),
     ]
     _, first, _, _, last = log.turns
     assert isinstance(first.items[0], ReasoningItem)
@@ -111,7 +111,7 @@ def test_what_delegated_tasks_said_is_none_of_their_parents_conversation() -> No
         events.artifact_update("t", "c", {"artifactId": "b", "parts": [part]}, metadata=metadata)
     )
     log.say(Text("Mine."))
-    assert shape(log.turns) == [("user", "What is it?"), ("assistant", ["Words"], "Mine.")]
+    assert shape(log.turns) == [("user", "What is it?"), ("assistant", ["TextItem"], "Mine.")]
 
 
 def test_a_discarded_attempt_has_said_nothing_but_messages_that_came_stay() -> None:
@@ -123,8 +123,8 @@ def test_a_discarded_attempt_has_said_nothing_but_messages_that_came_stay() -> N
     log.say(Text("new"))
     assert shape(log.turns) == [
         ("user", "What is it?"),
-        ("assistant", ["Words"], "kept"),
-        ("assistant", ["Words"], "new"),
+        ("assistant", ["TextItem"], "kept"),
+        ("assistant", ["TextItem"], "new"),
     ]
 
 
@@ -140,7 +140,7 @@ def test_a_response_that_was_kept_is_verbatim_and_the_next_is_another() -> None:
         ("b", Verbatim("x", None, "headrace-file:a")),
         ("cd", None),
     ]
-    assert [turn.whole for turn in said] == [True, True, False]
+    assert [turn.is_complete for turn in said] == [True, True, False]
 
 
 def test_follow_ups_questions_and_steering_are_turns_and_credentials_are_not() -> None:
@@ -160,7 +160,7 @@ def test_follow_ups_questions_and_steering_are_turns_and_credentials_are_not() -
     log.status(WORKING, steer, taken=log.entries[-1].generation)
     assert shape(log.turns) == [
         ("user", "What is it?"),
-        ("assistant", ["Words", "Words"], "Hello.Which?"),
+        ("assistant", ["TextItem", "TextItem"], "Hello.Which?"),
         ("user", "That."),
         ("user", "Be quick."),
     ]
@@ -213,7 +213,7 @@ def test_an_agui_clients_messages_keep_their_images_and_reasoning() -> None:
     assert shape(turns) == [
         ("system", "Be kind."),
         ("user", "See"),
-        ("assistant", ["ReasoningItem", "Words"], "A cat."),
+        ("assistant", ["ReasoningItem", "TextItem"], "A cat."),
         ("user", "And this?"),
     ]
     assert turns[1].parts[1]["raw"] == "cG5n"
@@ -225,7 +225,7 @@ def test_a_response_that_an_agui_client_has_unchanged_is_taken_from_the_log() ->
     log.say(Thinking("Hm."), Text("I look."), ToolCall("look", {"a": 1}, "c1"))
     log.say(checkpoint={RESPONSE: {"format": "x", "response": 1}})
     known = log.turns
-    words = next(item for item in known[1].items if isinstance(item, Words))
+    words = next(item for item in known[1].items if isinstance(item, TextItem))
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":1}'}}
     said: Json = {"id": words.id, "role": "assistant", "content": "I look.", "toolCalls": [call]}
     user = {"id": "2", "role": "user"}

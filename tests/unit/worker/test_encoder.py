@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from headrace import Data, File, Status, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.model import parts
 from headrace.model.events import Draft, Json
-from headrace.sdk.emit import Utterance
+from headrace.sdk.emit import Output
 from headrace.sdk.errors import MalformedOutput
 from headrace_worker.blocks import RunIds
 from headrace_worker.encoder import PIECE, Encoder
 
-type Said = str | Utterance
+type Said = str | Output
 
 
 def rendering(run: int = 1) -> Encoder:
@@ -91,7 +91,7 @@ def test_text_after_a_tools_answer_is_a_new_block_and_ends_the_former() -> None:
 
 
 @pytest.mark.parametrize("between", [File("f", b"x"), Data({"n": 1}), Status("working")])
-def test_files_data_and_status_do_not_cut_text(between: Utterance) -> None:
+def test_files_data_and_status_do_not_cut_text(between: Output) -> None:
     said = say(rendering(), "a", between, "b")
     texts = [(append, text) for _, append, text, _ in updates(said) if text]
     assert texts == [(False, "a"), (True, "b")]

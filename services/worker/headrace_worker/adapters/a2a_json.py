@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.model.events import Json
-from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
 from headrace_worker.adapters.extras import needs
 
 with needs("a2a"):
@@ -42,12 +42,12 @@ def artifact_of(update: Json) -> Artifact:
     )
 
 
-def said_of(status: Json, metadata: Json) -> Said | None:
+def said_of(status: Json, metadata: Json) -> RelayedMessage | None:
     """Return what a WORKING status adds to the log, or None if it adds nothing."""
     message = status.get("message", {})
     if not message.get("parts") and not metadata:
         return None
-    return Said(message.get("parts", []), message.get("messageId", ""), metadata)
+    return RelayedMessage(message.get("parts", []), message.get("messageId", ""), metadata)
 
 
 def outcome_of(status: Json, metadata: Json) -> Outcome:

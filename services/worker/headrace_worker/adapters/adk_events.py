@@ -27,7 +27,7 @@ from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import Verbatim
-from headrace_worker.remembering import keep_response
+from headrace_worker.memory import keep_response
 
 with needs("google-adk"):
     from google.genai import types

@@ -11,7 +11,7 @@ from headrace_worker.adapters.answers import answers_of
 from headrace_worker.adapters.approvals import Decision, decisions_of, question
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.response_schemas import conforming
-from headrace_worker.conversation import CallItem, beside_answers
+from headrace_worker.conversation import CallItem, other_parts
 
 with needs("google-adk"):
     from google.adk.events import Event
@@ -121,7 +121,7 @@ def answer_of(
         answering = types.FunctionResponse(id=each.id, name=each.name, response=response)
         part = types.Part(function_response=answering)
         (approving if each.name == CONFIRMATION else responses).append(part)
-    beside = beside_answers(words) if asked else words
+    beside = other_parts(words) if asked else words
     results = types.Content(role="user", parts=responses) if responses else None
     if not approving:
         return UserDecision(results or types.Content(role="user"), None, decisions, beside)
@@ -154,7 +154,7 @@ def _asked(waits: Waiting, within: float | None) -> Json:
         given = call.arguments
         schema = given.get("response_schema") or {}
         return {**asked, "message": str(given.get("message") or ""), "responseSchema": schema}
-    message = f"The result of {call.name}({call.said})?"
+    message = f"The result of {call.name}({call.arguments_json})?"
     if waits.hint:
         message += f" So far: {waits.hint}"
     return {**asked, "toolCallId": call.id, "message": message}

@@ -38,7 +38,7 @@ from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_c
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import Turn, turns_of_log, user_turn
-from headrace_worker.remembering import Memory, Remembered, remembered, with_content
+from headrace_worker.memory import Memory, Remembered, remembered, with_content
 
 with needs("google-adk"):
     import httpx

@@ -20,8 +20,8 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters.extras import needs
 from headrace_worker.checkpoint import decode
-from headrace_worker.conversation import RESPONSE, CallItem, ResultItem, Turn, Words, answered
-from headrace_worker.remembering import restored, stored
+from headrace_worker.conversation import RESPONSE, CallItem, ResultItem, TextItem, Turn, answered
+from headrace_worker.memory import restored, stored
 
 with needs("google-adk"):
     from google.adk.events import Event
@@ -159,7 +159,7 @@ def _response(turn: Turn, root: str, invocation: str) -> Event:
 
 def _item(said: Any) -> types.Part | None:  # noqa: ANN401  # an Item
     match said:
-        case Words() if said.text:
+        case TextItem() if said.text:
             return types.Part(text=said.text)
         case CallItem():
             given = said.arguments if isinstance(said.arguments, dict) else {}
@@ -167,7 +167,7 @@ def _item(said: Any) -> types.Part | None:  # noqa: ANN401  # an Item
                 function_call=types.FunctionCall(id=said.id, name=said.name, args=given)
             )
         case ResultItem():
-            return types.Part(text=said.told)
+            return types.Part(text=said.text)
         case _:
             # Providers accept reasoning only verbatim, and only from their own model.
             return None

@@ -14,7 +14,7 @@ from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import CallItem, Verbatim
-from headrace_worker.remembering import keep_response, keep_result
+from headrace_worker.memory import keep_response, keep_result
 
 with needs("openai-agents"):
     from agents import (

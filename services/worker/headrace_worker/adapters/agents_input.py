@@ -8,7 +8,7 @@ from headrace.model.parts import ToolResultPart
 from headrace.sdk.tools import as_text
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
-from headrace_worker.conversation import CallItem, Item, ResultItem, Turn, Words
+from headrace_worker.conversation import CallItem, Item, ResultItem, TextItem, Turn
 
 with needs("openai-agents"):
     from agents import ItemHelpers
@@ -75,13 +75,13 @@ def _items(turn: Turn) -> list[Json]:
 
 def _item(said: Item) -> Json | None:
     match said:
-        case Words() if said.text:
+        case TextItem() if said.text:
             return _message(said.text)
         case CallItem():
-            called = {"call_id": said.id, "name": said.name, "arguments": said.said}
+            called = {"call_id": said.id, "name": said.name, "arguments": said.arguments_json}
             return {"type": "function_call", **called}
         case ResultItem():
-            return _message(said.told)
+            return _message(said.text)
         case _:
             # Providers accept reasoning only verbatim, and only from their own model.
             return None

@@ -40,8 +40,8 @@ from headrace_worker.adapters.declaring import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import refusal_of
-from headrace_worker.conversation import Turn, answered, beside_answers, open_calls
-from headrace_worker.remembering import Memory, conversation
+from headrace_worker.conversation import Turn, answered, open_calls, other_parts
+from headrace_worker.memory import Memory, conversation
 
 with needs("openai-agents"):
     from agents import Agent as SdkAgent
@@ -234,7 +234,7 @@ async def _begin(
         return _AgentsStart(wrapped, items_of(answered(turns)))
     agent, left = reachable(wrapped, agent_of(last.turn)), open_calls(turns)
     if last.turn.run == ctx.run:
-        is_answer = last.turn.whole and not last.turn.calls
+        is_answer = last.turn.is_complete and not last.turn.calls
         if is_answer and agent.output_type in {None, str}:
             return None
         hands_over = any(call.name in handoff_names(agent) for call in last.turn.calls)
@@ -266,7 +266,7 @@ async def _answer(
     return last.replay(
         agent,
         {call.id: decided.get(call.id, unasked) for call in left},
-        beside_answers(said),
+        other_parts(said),
     )
 
 

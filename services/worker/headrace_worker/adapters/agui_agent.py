@@ -20,7 +20,7 @@ from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.event_stream import Frames, field
 from headrace_worker.adapters.extras import needs
-from headrace_worker.remembering import Memory, restored
+from headrace_worker.memory import Memory, restored
 
 with needs("ag-ui"):
     import httpx

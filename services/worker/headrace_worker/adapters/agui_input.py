@@ -18,12 +18,12 @@ from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import (
     CallItem,
     ReasoningItem,
+    TextItem,
     Turn,
-    Words,
-    beside_answers,
+    other_parts,
     snapshot_of_logs,
 )
-from headrace_worker.remembering import Memory, Remembered, remembered
+from headrace_worker.memory import Memory, Remembered, remembered
 
 
 def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
@@ -40,7 +40,7 @@ def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
             case "tool":
                 messages.answer(turn)
             case "user" if turn.answers:
-                if beside := beside_answers(turn.parts):
+                if beside := other_parts(turn.parts):
                     messages.add(turn, {"role": "user", "content": _content(beside)})
             case "user":
                 messages.add(turn, {"role": "user", "content": _content(turn.parts)})
@@ -85,7 +85,7 @@ class _Messages:
             match item:
                 case ReasoningItem() if item.origin or not turn.run:
                     self._think(turn, item, said)
-                case Words() if not item.asks:
+                case TextItem() if not item.asks:
                     last = item.origin or item.id or turn.id
                     message = self._said(turn, last, said)
                     message["content"] = message.get("content", "") + item.text
@@ -108,7 +108,7 @@ class _Messages:
 
 
 def _call(call: CallItem) -> Json:
-    function = {"name": call.name, "arguments": call.said}
+    function = {"name": call.name, "arguments": call.arguments_json}
     sealed = {"encryptedValue": call.encrypted} if call.encrypted else {}
     return {"id": call.id, "type": "function", "function": function, **sealed}
 

@@ -13,10 +13,10 @@ from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolResult
 from headrace_worker.adapters.agui_events import AguiEvents
 from headrace_worker.conversation import NAMES, MessageIds
-from headrace_worker.remembering import stored
+from headrace_worker.memory import stored
 
 FINISHED = "finished"
-"""Key in a checkpoint's data: the outcome of a finished run (`remembering.stored`)."""
+"""Key in a checkpoint's data: the outcome of a finished run (`memory.stored`)."""
 _MOST = 6 * 1024
 """Maximum size of the names in a checkpoint, in bytes."""
 
@@ -74,7 +74,7 @@ class NamedEvents(AguiEvents):
         if not delta or name in self._seen:
             return
         if kind in {"TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK"}:
-            self._names.words.append(name)
+            self._names.text.append(name)
         elif kind in {"REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_CHUNK"}:
             self._names.reasoning.append(name)
         else:

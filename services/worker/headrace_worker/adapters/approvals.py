@@ -59,7 +59,7 @@ def question(call: CallItem, metadata: Json | None = None, within: float | None 
         "id": call.id,
         "reason": "tool_call",
         "toolCallId": call.id,
-        "message": f"Approve {call.name}({call.said})?",
+        "message": f"Approve {call.name}({call.arguments_json})?",
         "responseSchema": SCHEMA,
     }
     if metadata:

@@ -19,8 +19,8 @@ from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, 
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
+from headrace_worker.memory import with_content
 from headrace_worker.relayed import hinted
-from headrace_worker.remembering import with_content
 
 with needs("a2a"):
     from a2a.server.events import Event, EventQueue

@@ -20,7 +20,7 @@ from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from headrace_worker.adapters.langgraph_input import input_for
 from headrace_worker.adapters.langgraph_interrupts import decided, resuming
 from headrace_worker.adapters.langgraph_threads import Beginning, Thread
-from headrace_worker.remembering import Memory
+from headrace_worker.memory import Memory
 
 with needs("langgraph"):
     from langgraph.pregel import Pregel

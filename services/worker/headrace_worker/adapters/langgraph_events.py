@@ -7,7 +7,7 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import (
     ENDINGS,
-    UTTERANCES,
+    OUTPUTS,
     Data,
     InputRequired,
     Text,
@@ -27,7 +27,7 @@ with needs("langgraph"):
     from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
     from langgraph.types import Interrupt
 
-_OWN = (*UTTERANCES, *ENDINGS)
+_OWN = (*OUTPUTS, *ENDINGS)
 
 
 class LangGraphEvents:

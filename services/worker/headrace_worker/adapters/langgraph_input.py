@@ -13,7 +13,7 @@ from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_threads import Beginning
 from headrace_worker.conversation import ResultItem, Turn, answered, user_turn
-from headrace_worker.remembering import Memory, conversation, with_content
+from headrace_worker.memory import Memory, conversation, with_content
 
 with needs("langgraph"):
     from langchain_core.messages import (
@@ -44,7 +44,7 @@ def _message(turn: Turn) -> AnyMessage:
             {"name": call.name, "args": _arguments(call.arguments), "id": call.id}
             for call in turn.calls
         ]
-        results = [item.told for item in turn.items if isinstance(item, ResultItem)]
+        results = [item.text for item in turn.items if isinstance(item, ResultItem)]
         return AIMessage("\n".join(filter(None, [turn.text, *results])), tool_calls=calls)
     if turn.role == "tool" and turn.result is not None:
         result = turn.result

@@ -18,7 +18,7 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import breakpoint_question, is_breakpoint
 from headrace_worker.checkpoint import decode
 from headrace_worker.conversation import Turn
-from headrace_worker.remembering import Memory, conversation, logs_before, turns_of_logs
+from headrace_worker.memory import Memory, conversation, logs_before, turns_of_logs
 
 with needs("langgraph"):
     from langgraph.checkpoint.base import BaseCheckpointSaver

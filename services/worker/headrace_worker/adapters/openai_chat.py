@@ -14,7 +14,7 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import ChatRun, ModelEndpoint
 from headrace_worker.adapters.openai_stream import FORMAT
-from headrace_worker.remembering import Memory, conversation
+from headrace_worker.memory import Memory, conversation
 
 
 class Toolbox:

@@ -20,7 +20,7 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
 from headrace_worker.adapters.openai_stream import FORMAT, Answering
 from headrace_worker.conversation import CallItem, ResultItem, Turn, answered, open_calls
-from headrace_worker.remembering import keep_result
+from headrace_worker.memory import keep_result
 
 _PIECES = ContentNames(
     text=lambda said: {"type": "text", "text": said},
@@ -68,7 +68,7 @@ def _assistant(turn: Turn) -> Json:
     """Return the model's response, with all fields that it had."""
     kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else {}
     more = {key: value for key, value in kept.items() if key != "tool_calls"}
-    results = [item.told for item in turn.items if isinstance(item, ResultItem)]
+    results = [item.text for item in turn.items if isinstance(item, ResultItem)]
     text = "\n".join(filter(None, [turn.text, *results]))
     # Null means calls instead of an answer: servers refuse it without calls.
     content = text or (None if turn.calls else "")
@@ -80,7 +80,7 @@ def _assistant(turn: Turn) -> Json:
 
 
 def _call(call: CallItem, fields: Json) -> Json:
-    function = {**fields.get("function", {}), "name": call.name, "arguments": call.said}
+    function = {**fields.get("function", {}), "name": call.name, "arguments": call.arguments_json}
     return {**fields, "id": call.id, "type": "function", "function": function}
 
 
@@ -123,7 +123,7 @@ class ChatRun:
         said, asked = list(turns), "\n\n".join(filter(None, [instruction, self._context()]))
         self._used = {call.id for turn in said for call in turn.calls}
         responses = sum(self._is_own(turn) for turn in said)
-        if said and self._is_own(said[-1]) and said[-1].whole and not said[-1].calls:
+        if said and self._is_own(said[-1]) and said[-1].is_complete and not said[-1].calls:
             return
         left = open_calls(said) if responses else []
         while not await self._work(said, left):
@@ -201,7 +201,7 @@ class ChatRun:
     async def _call(self, call: CallItem) -> ToolResultPart:
         tool = self._tools.get(call.name)
         if tool is not None:
-            answer = await tool.answer(self._ctx, call.said)
+            answer = await tool.answer(self._ctx, call.arguments_json)
         elif call.name in self._frontend:
             answer = Answer(error="the arguments are no JSON: they were cut off")
         else:

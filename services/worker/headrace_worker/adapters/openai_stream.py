@@ -11,8 +11,8 @@ from headrace.sdk.errors import Retryable
 from headrace.sdk.signals import Usage
 from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
-from headrace_worker.conversation import CallItem, Item, Turn, Verbatim, Words
-from headrace_worker.remembering import keep_response
+from headrace_worker.conversation import CallItem, Item, TextItem, Turn, Verbatim
+from headrace_worker.memory import keep_response
 
 _NAMES = frozenset({"id", "type", "format", "name", "role"})
 """Fields whose strings are always complete; all other strings come in pieces."""
@@ -93,7 +93,7 @@ class StreamedCall:
         """The JSON text of its arguments so far."""
         return "".join(self.pieces)
 
-    def whole(self) -> CallItem:
+    def item(self) -> CallItem:
         """Return the call with its arguments so far."""
         return CallItem.of_text(self.id, self.name or "unnamed", self.arguments)
 
@@ -150,8 +150,8 @@ class Answering:
     def turn(self) -> Turn:
         """Return the response as a turn of the conversation."""
         text = "".join(self._texts)
-        items: list[Item] = [Words(text)] if text else []
-        items += [call.whole() for call in self.calls]
+        items: list[Item] = [TextItem(text)] if text else []
+        items += [call.item() for call in self.calls]
         run = self._ctx.run
         return Turn("assistant", "", self._ctx.task, run, items=items, verbatim=self._verbatim())
 
@@ -220,7 +220,7 @@ def _begins(call: StreamedCall, theirs: str | None, name: str | None) -> bool:
         return False
     if theirs:
         return theirs != call.theirs
-    return not call.theirs and bool(call.pieces) and call.whole().is_json
+    return not call.theirs and bool(call.pieces) and call.item().is_json
 
 
 def _reasoning(delta: ChoiceDelta) -> str:

@@ -23,8 +23,8 @@ from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_c
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import PydanticEvents, ReplayedResponses
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
-from headrace_worker.conversation import Turn, beside_answers, without_answers
-from headrace_worker.remembering import Memory, conversation
+from headrace_worker.conversation import Turn, other_parts, without_answers
+from headrace_worker.memory import Memory, conversation
 
 with needs("pydantic-ai"):
     from pydantic_ai import Agent as PydanticAgent
@@ -212,7 +212,7 @@ async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Pydanti
     decided = decisions_of(said, asked)
     past.put_results()
     approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
-    beside = content_of(beside_answers(said))
+    beside = content_of(other_parts(said))
     return _PydanticStart(past, beside or None, DeferredToolResults(approvals=approvals))
 
 

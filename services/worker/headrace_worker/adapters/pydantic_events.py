@@ -23,7 +23,7 @@ from headrace_worker.adapters.pydantic_messages import (
     verbatim_of_result,
 )
 from headrace_worker.conversation import CallItem, Verbatim
-from headrace_worker.remembering import keep_response, keep_result
+from headrace_worker.memory import keep_response, keep_result
 
 with needs("pydantic-ai"):
     from pydantic_ai import AgentRunResultEvent, DeferredToolRequests, ToolReturn

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace_worker.adapters.extras import needs
-from headrace_worker.conversation import CallItem, Item, ReasoningItem, ResultItem, Turn, Words
+from headrace_worker.conversation import CallItem, Item, ReasoningItem, ResultItem, TextItem, Turn
 
 with needs("pydantic-ai"):
     from pydantic_ai.messages import (
@@ -174,14 +174,14 @@ def _response(turn: Turn) -> ModelResponse:
 
 def _part(item: Item) -> Any:  # noqa: ANN401  # a ModelResponsePart
     match item:
-        case Words():
+        case TextItem():
             return TextPart(item.text) if item.text else None
         case ReasoningItem():
             return ThinkingPart(item.text) if item.text else None
         case CallItem():
             return ToolCallPart(item.name, item.text or item.arguments, item.id)
         case ResultItem():
-            return TextPart(item.told)
+            return TextPart(item.text)
 
 
 def _return(tool: str, result: ToolResultPart) -> ToolReturnPart:

@@ -35,7 +35,7 @@ async def cancel_left(ended: EndedTask, remote: Remote) -> None:
     Raises:
         Retryable: The agent is busy or unreachable, or needs a new token.
     """
-    task, _ = remote_of(ended.told)
+    task, _ = remote_of(ended.events)
     if not task:
         return
     try:

@@ -24,7 +24,7 @@ from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, WORKING
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Reject
 from headrace.sdk.errors import MalformedOutput, Retryable
-from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
 from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, parsed, said_of
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import AccessRefused
@@ -33,8 +33,8 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.earlier import asking_agent
+from headrace_worker.memory import with_content
 from headrace_worker.relayed import foreign, hinted
-from headrace_worker.remembering import with_content
 
 REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
 """Metadata keys of a task for the ids of the outside task and its context."""
@@ -260,7 +260,7 @@ class RemoteEvents:
             self._told.messages[name] = content
         else:
             self._told.messages[name] = (known or "") + content
-        await self._ctx.emit(Said(said, name, metadata))
+        await self._ctx.emit(RelayedMessage(said, name, metadata))
 
     async def _end(self, said: Outcome) -> None:
         self.is_over = True
@@ -499,7 +499,7 @@ class RemoteRun:
         relay = self._relay
         self._known = relay.task
         named = {REMOTE_TASK: relay.task, REMOTE_CONTEXT: relay.context}
-        await self._ctx.emit(Said([], metadata=named))
+        await self._ctx.emit(RelayedMessage([], metadata=named))
         await self._ctx.checkpoint({**named, "cursor": self._cursor.last})
 
     async def _cancel(self) -> None:

@@ -88,14 +88,14 @@ class ChildCredentials:
         await asyncio.sleep(SETTLE)
         with suppress(RunOver):
             async with self._parent.asking:
-                said = None if prompt is None else _own(prompt)
-                answer = await self._parent.inputs.ask(said)
+                message = None if prompt is None else _own(prompt)
+                answer = await self._parent.inputs.ask(message)
             await self._hand_in(answer, f"{self._parent.key.task}-{generation}")
 
     async def _hand_in(self, answer: Json, name: str) -> None:
         """Send the answer to the child's holder, with retries; its input id prevents duplicates."""
         parent = self._parent.key
-        told = TellChild(
+        request = TellChild(
             tenant=self._child.tenant,
             agent=self._child.agent,
             task=self._child.task,
@@ -106,7 +106,7 @@ class ChildCredentials:
         )
         while True:
             try:
-                if await self._parent.state.tell(told) is not None:
+                if await self._parent.state.tell(request) is not None:
                     return
             except (StateUnavailable, TaskUnknown) as trouble:
                 _log.info("task %s: %s", self._child.task, trouble)
@@ -210,9 +210,9 @@ _ITS_OWN = frozenset({STATE_SNAPSHOT, STATE_DELTA, MESSAGES_SNAPSHOT})
 class Relay:
     """Renderer of one child's events for its parent's log."""
 
-    def __init__(self, parent: tuple[str, str], child: str, *, speech: bool) -> None:
-        """Relay the task `child` to `parent` (task and context); without `speech`, only its end."""
-        self._parent, self._child, self._speech = parent, child, speech
+    def __init__(self, parent: tuple[str, str], child: str, *, all_events: bool) -> None:
+        """Relay the task `child` to `parent` (task and context): all events, or only its end."""
+        self._parent, self._child, self._all_events = parent, child, all_events
         self._attempt = 1
 
     def asked(self, agent: str, name: str) -> Draft:
@@ -233,15 +233,15 @@ class Relay:
         if (update := event.get("statusUpdate")) is not None:
             return self._status(update, generation)
         if (message := event.get("message")) is not None:
-            return self._said(message, {"generation": generation, "state": COMPLETED})
+            return self._message(message, {"generation": generation, "state": COMPLETED})
         return None
 
     def _artifact(self, update: Json, generation: int) -> Draft | None:
         artifact = update.get("artifact", {})
-        if not self._speech or (update.get("metadata") or {}).get(RETRACTED):
+        if not self._all_events or (update.get("metadata") or {}).get(RETRACTED):
             return None
         message = {"messageId": artifact.get("artifactId", ""), "parts": artifact.get("parts", [])}
-        return self._said(message, {"generation": generation}) if message["parts"] else None
+        return self._message(message, {"generation": generation}) if message["parts"] else None
 
     def _status(self, update: Json, generation: int) -> Draft | None:
         metadata, state = update.get("metadata") or {}, update["status"]["state"]
@@ -257,19 +257,19 @@ class Relay:
             marker["state"] = state
         if (nested := metadata.get(CHILD)) is not None:
             marker["child"] = nested
-        if not self._speech and state == WORKING:
+        if not self._all_events and state == WORKING:
             return None
         if message is not None:
-            return self._said(message, marker)
+            return self._message(message, marker)
         return self._marked(marker) if len(marker) > 1 else None
 
-    def _said(self, message: Json, marker: Json) -> Draft:
+    def _message(self, message: Json, marker: Json) -> Draft:
         is_nested = "child" in marker
         shown = [self._part(part, is_nested=is_nested) for part in message.get("parts", [])]
         own = [part for part in shown if parts.event_type(part) not in _ITS_OWN]
         name = self._renamed(message.get("messageId", ""), is_nested=is_nested)
-        said = {"messageId": name, "role": "ROLE_AGENT", "parts": own} if own else None
-        return self._marked(marker, said)
+        relayed = {"messageId": name, "role": "ROLE_AGENT", "parts": own} if own else None
+        return self._marked(marker, relayed)
 
     def _part(self, part: Json, *, is_nested: bool) -> Json:
         metadata = {SUBAGENT_RUN_ID: self._child, **(part.get("metadata") or {})}
@@ -314,7 +314,7 @@ class Child:
         self.started: asyncio.Future[TaskStarted] = loop.create_future()
         self._parent, self._name = parent, name
         self._fold, self._run, self._relayed = TaskFold(), 1, 0
-        self.relay = Relay((parent.key.task, parent.context), key.task, speech=request.relay)
+        self.relay = Relay((parent.key.task, parent.context), key.task, all_events=request.relay)
         self._credentials = ChildCredentials(parent, key)
         self._listeners: list[Events] = []
         self._work: asyncio.Task[None] | None = None
@@ -450,12 +450,12 @@ class Child:
         if state in _GOOD or state == ANSWERED:
             return result
         ended = _ENDS.get(state, f"ended as {state}")
-        said = _words(result.message or {})[:_LONGEST_REASON]
-        reason = f"{ended}: {said}" if said else ended
+        text = _text_of(result.message or {})[:_LONGEST_REASON]
+        reason = f"{ended}: {text}" if text else ended
         raise DelegationFailed(self.key.agent, reason, self.key.task, state)
 
 
-def _words(message: Json) -> str:
+def _text_of(message: Json) -> str:
     """Return a message's text, of any event type."""
     texts = [part.get("text") for part in message.get("parts", ())]
     return "".join(text for text in texts if isinstance(text, str))

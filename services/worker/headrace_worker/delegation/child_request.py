@@ -60,8 +60,8 @@ class ChildRequest:
     def answering(cls, task: str, answer: DelegationRequest, parent: Parent) -> "ChildRequest":
         """Return the answer to the child `task`, which waits for input; otherwise as `of`."""
         request = cls.of(answer, parent)
-        said = {key: value for key, value in request.message.items() if key not in _CHILDS_OWN}
-        return replace(request, message=said, into=task)
+        message = {key: value for key, value in request.message.items() if key not in _CHILDS_OWN}
+        return replace(request, message=message, into=task)
 
     def _within(self, parent: Parent, timeout: float | None, budget: int | None) -> "ChildRequest":
         own = datetime.now(UTC) + timedelta(seconds=timeout) if timeout is not None else None
@@ -97,13 +97,13 @@ def _message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # any value th
     Raises:
         DelegationRefused: it is neither a string nor a Message with parts.
     """
-    said: Json = {"parts": [{"text": asked}]} if isinstance(asked, str) else asked
-    if not isinstance(said, dict):
+    message: Json = {"parts": [{"text": asked}]} if isinstance(asked, str) else asked
+    if not isinstance(message, dict):
         raise DelegationRefused(agent, "bad_request", "a message must be text or have parts")
-    if (why := why_no_message(said)) is not None:
+    if (why := why_no_message(message)) is not None:
         raise DelegationRefused(agent, "bad_request", why)
     try:
-        orjson.dumps(said)
+        orjson.dumps(message)
     except TypeError as error:
         raise DelegationRefused(agent, "bad_request", f"the message is no JSON: {error}") from None
-    return said
+    return message

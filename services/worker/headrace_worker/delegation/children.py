@@ -63,8 +63,8 @@ class ChildNames:
 
 def fingerprint(message: Json) -> str:
     """Return a digest of the message's content."""
-    said = {key: value for key, value in message.items() if key not in _NOT_COMPARED}
-    canonical = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+    compared = {key: value for key, value in message.items() if key not in _NOT_COMPARED}
+    canonical = orjson.dumps(compared, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()[:32]
 
 
@@ -167,10 +167,10 @@ class Children:
         self._known_children.spent.add(child.key.task)
         self._claimed.pop(child.key.task, None)
         try:
-            told = self._parent.appender.post(child.relay.given_up(child.generation))
+            receipt = self._parent.appender.post(child.relay.given_up(child.generation))
         except RunOver:
             return
-        task = asyncio.create_task(self._drop(child, told), name=f"cancel {child.key.task}")
+        task = asyncio.create_task(self._drop(child, receipt), name=f"cancel {child.key.task}")
         self._canceling.add(task)
         task.add_done_callback(self._canceling.discard)
 
@@ -209,10 +209,10 @@ class Children:
             and not (asks and known.state == INPUT_REQUIRED)
         ]
 
-    async def _drop(self, child: Child, told: Receipt) -> None:
-        """Cancel a child once `told` is stored: until then, another attempt may need it."""
+    async def _drop(self, child: Child, receipt: Receipt) -> None:
+        """Cancel a child once `receipt` is stored: until then, another attempt may need it."""
         try:
-            await told.stored()
+            await receipt.stored()
         except RunOver:
             await child.let_go()
         else:

@@ -37,24 +37,24 @@ class KnownChildren:
     def note(self, event: Json) -> None:
         """Add the information from one event of the parent's log."""
         metadata = event.get("statusUpdate", {}).get("metadata") or {}
-        if isinstance(told := metadata.get(CHILD), dict):
-            self._note_child(told)
+        if isinstance(marker := metadata.get(CHILD), dict):
+            self._note_child(marker)
         if metadata.get(HANDED_BACK) == TRYING_AGAIN:
             self.spent |= {
                 task for task, child in self.known.items() if child.is_over and not _is_done(child)
             }
 
-    def _note_child(self, told: Json) -> None:
-        task, generation = str(told.get("task")), int(told.get("generation", 0))
-        if generation == 0 and "agent" in told:
-            known = Known(str(told["agent"]), str(told.get("name", "")))
+    def _note_child(self, marker: Json) -> None:
+        task, generation = str(marker.get("task")), int(marker.get("generation", 0))
+        if generation == 0 and "agent" in marker:
+            known = Known(str(marker["agent"]), str(marker.get("name", "")))
             child = self.known.setdefault(task, known)
             child.state = None
         if (known_as := self.known.get(task)) is None:
             return
         known_as.relayed = max(known_as.relayed, generation)
-        known_as.state = told.get("state", known_as.state)
-        if told.get("givenUp"):
+        known_as.state = marker.get("state", known_as.state)
+        if marker.get("givenUp"):
             self.spent.add(task)
 
 

@@ -426,7 +426,7 @@ async def test_the_example_answers_with_its_tool(
 
 
 async def _alone(ctx: RunContext, _: object, verbatim: str) -> object:
-    from headrace_worker.remembering import conversation  # noqa: PLC0415  # the real one
+    from headrace_worker.memory import conversation  # noqa: PLC0415  # the real one
 
     return await conversation(ctx, "task", verbatim)
 

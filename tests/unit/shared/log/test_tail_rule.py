@@ -20,7 +20,7 @@ class Log:
 
     def __init__(self, shard: int = 0) -> None:
         self.key = TaskKey("tenant", "agent", mint_task_id(shard))
-        self.heard = 0.0
+        self.last_seen = 0.0
         self.told: list[int] = []
         self.changed = asyncio.Event()
 
@@ -100,7 +100,7 @@ async def test_a_log_that_is_heard_from_is_not_asked_for(
     rule.watch(log, first=0)
     await log.until_told(1)
     for _ in range(30):
-        log.heard = asyncio.get_running_loop().time()
+        log.last_seen = asyncio.get_running_loop().time()
         await asyncio.sleep(0.05)
     assert len(leader.questions) == 1
     await log.until_told(2)
@@ -112,9 +112,9 @@ async def test_silence_counts_from_the_last_message_however_long_it_was_before(
     log = Log()
     rule.watch(log, first=0)
     await log.until_told(5)
-    log.heard = asyncio.get_running_loop().time()
+    log.last_seen = asyncio.get_running_loop().time()
     await log.until_told(6)
-    gap = leader.times[-1] - log.heard
+    gap = leader.times[-1] - log.last_seen
     assert gap >= 2 * UNIT, "not before the silence is over"
     assert rule._watched[log].silence == 4 * UNIT, "and the next one is short again"
 
@@ -137,7 +137,7 @@ async def test_a_disturbance_has_all_logs_checked_together(
     logs = [Log() for _ in range(20)]
     for log in logs:
         rule.watch(log, first=3600)
-        log.heard = asyncio.get_running_loop().time()
+        log.last_seen = asyncio.get_running_loop().time()
     bus._disturb()
     await asyncio.gather(*(log.until_told(1) for log in logs))
     assert leader.questions == [{log.key for log in logs}]

@@ -22,12 +22,12 @@ from headrace import (
 )
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace.sdk.emit import Utterance
+from headrace.sdk.emit import Output
 from headrace_worker.blocks import RunIds
 from headrace_worker.encoder import Encoder
 
 
-def said(*utterances: Utterance) -> list[Json]:
+def said(*utterances: Output) -> list[Json]:
     """Return the parts of what was said."""
     rendering = Encoder("t", "c", RunIds("t", 1))
     lines = [draft.line(1) for one in utterances for draft in rendering.drafts(one)]
@@ -70,9 +70,7 @@ def said(*utterances: Utterance) -> list[Json]:
         (Usage("m", "p", 3), parts.USAGE, {"provider": "p", "model": "m", "inputTokens": 3}),
     ],
 )
-def test_each_signal_is_a_data_part_of_its_type(
-    utterance: Utterance, kind: str, data: object
-) -> None:
+def test_each_signal_is_a_data_part_of_its_type(utterance: Output, kind: str, data: object) -> None:
     [part] = said(utterance)
     assert (parts.event_type(part), part["data"]) == (kind, data)
 

@@ -7,7 +7,7 @@ import pytest
 from headrace.model.events import Json
 from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import Decision, decisions_of, question
-from headrace_worker.conversation import CallItem, beside_answers
+from headrace_worker.conversation import CallItem, other_parts
 
 CALL = CallItem("c1", "refund", {"order": "A1"})
 ASKED = question(CALL)
@@ -57,8 +57,8 @@ def test_an_answer_that_comes_too_late_refuses() -> None:
 
 
 def test_what_is_said_beside_answers_is_the_users_word() -> None:
-    assert beside_answers([named({"approved": True}), {"text": "Thanks."}]) == [{"text": "Thanks."}]
-    assert beside_answers([{"text": "yes"}]) == []
+    assert other_parts([named({"approved": True}), {"text": "Thanks."}]) == [{"text": "Thanks."}]
+    assert other_parts([{"text": "yes"}]) == []
 
 
 def test_an_answer_to_one_call_approves_no_other_under_whichever_name_it_names_it() -> None:

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
-from headrace.sdk.relayed import Artifact, Said
+from headrace.sdk.relayed import Artifact, RelayedMessage
 from headrace_worker.adapters.remote_run import RemoteEvents, Told
 
 
@@ -53,7 +53,7 @@ async def test_of_a_snapshot_only_what_is_new_is_told() -> None:
     await relay.take({"task": task("one two ", message("hm"))})
     await relay.take(chunk("three"))
     assert listener.text == "one two three"
-    assert len([each for each in listener.said if isinstance(each, Said)]) == 1
+    assert len([each for each in listener.said if isinstance(each, RelayedMessage)]) == 1
 
 
 async def test_what_a_stream_tells_behind_its_own_snapshot_is_set_right_at_the_end() -> None:
@@ -65,7 +65,7 @@ async def test_what_a_stream_tells_behind_its_own_snapshot_is_set_right_at_the_e
     await relay.take(chunk("two "))
     await relay.mend(task("one two "))
     assert listener.text == "one two "
-    assert len([each for each in listener.said if isinstance(each, Said)]) == 1
+    assert len([each for each in listener.said if isinstance(each, RelayedMessage)]) == 1
 
 
 async def test_a_snapshot_that_contradicts_what_was_told_replaces_it() -> None:
