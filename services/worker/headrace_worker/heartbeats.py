@@ -23,7 +23,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import Bus, NewTransport
 from headrace.jetstream.consumers import IN_PROGRESS
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import Control, Holding
@@ -36,9 +36,11 @@ _JOIN = 2.0
 class HeartbeatThread:
     """The heartbeat thread; only code on its loop may use `bus`."""
 
-    def __init__(self, settings: BusSettings, name: str) -> None:
-        """Prepare a connection called `name`; `start` opens it."""
-        self.bus = Bus(settings)
+    def __init__(
+        self, settings: BusSettings, name: str, new_transport: NewTransport | None = None
+    ) -> None:
+        """Prepare a connection called `name`; `start` opens it (see `Bus`)."""
+        self.bus = Bus(settings, new_transport)
         self._name = name
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)

@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 
 from headrace.background import keep_running, until_done
 from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import Bus, NewTransport
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.queues import RunQueue
@@ -112,13 +112,17 @@ class Worker:
     """A worker instance, created and used on one event loop."""
 
     def __init__(
-        self, settings: WorkerSettings, agents: Agents, timing: Timing | None = None
+        self,
+        settings: WorkerSettings,
+        agents: Agents,
+        timing: Timing | None = None,
+        new_transport: NewTransport | None = None,
     ) -> None:
-        """Prepare to serve `agents`."""
+        """Prepare to serve `agents`, over connections with a transport of `new_transport`."""
         self.id = f"worker-{secrets.token_hex(4)}"
         self._settings, self._agents = settings, agents
-        self._bus = Bus(settings)
-        self._heartbeat_thread = HeartbeatThread(settings, f"{self.id} heartbeats")
+        self._bus = Bus(settings, new_transport)
+        self._heartbeat_thread = HeartbeatThread(settings, f"{self.id} heartbeats", new_transport)
         self._leases = WorkerLeases(self._heartbeat_thread)
         self._rule = TailRule(self._bus)
         self._watch = Watch(self._bus, self._rule)
@@ -187,6 +191,21 @@ class Worker:
         for task in self._background:
             task.cancel()
         await _briefly(self._rule.stop())
+        await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
+
+    async def abort(self) -> None:
+        """Stop as a process does that is killed: hand nothing back, append and answer nothing.
+
+        For tests, which cut the worker's connections first.
+        """
+        self._serves = False
+        for run in list(self._runs.values()):
+            run.interrupt(Interrupt.LOST)
+        for task in self._background:
+            task.cancel()
+        await _briefly(self._queues.drain(), self._rule.stop())
+        if self._working:
+            await asyncio.wait(self._working, timeout=self._resources.timing.farewell)
         await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
 
     def _is_served_alike(self, agent: Agent) -> bool:

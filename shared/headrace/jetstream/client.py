@@ -11,7 +11,7 @@ import nats.errors
 from nats.aio.client import PING_PROTO, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.aio.transport import TcpTransport
+from nats.aio.transport import TcpTransport, Transport
 from nats.errors import ConnectionDrainingError, ProtocolError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.protocol.parser import PERMISSIONS_ERR, Parser
@@ -136,9 +136,12 @@ class NatsClient(Client):
     with the current ones.
     """
 
-    def __init__(self, credentials: NatsCredentials | None = None) -> None:
-        """Create a client with `credentials`; `connect` connects it."""
+    def __init__(
+        self, credentials: NatsCredentials | None = None, transport: Transport | None = None
+    ) -> None:
+        """Create a client with `credentials`; `connect` connects it, over TCP or `transport`."""
         super().__init__()
+        self._transport = transport
         self._credentials = credentials
         self._ps = FastParser(self)
         self._header_names: set[str] = set()

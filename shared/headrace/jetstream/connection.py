@@ -10,6 +10,7 @@ from typing import Any
 import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.aio.transport import Transport
 from nats.js import JetStreamContext
 
 from headrace import metrics
@@ -40,7 +41,8 @@ _CONNECT_ATTEMPT = 2.5
 """Seconds after which a connection attempt is restarted. nats-py would continue silently for
 ever."""
 
-_INBOX = "_INBOX"
+INBOX = "_INBOX"
+"""First token of the subjects of answers; the role of who asks follows it."""
 
 _SETTLE = 0.1
 """Seconds within which disturbances count as one: nats-py reports every dropped message."""
@@ -51,6 +53,9 @@ answer."""
 
 type Disturbed = Callable[[], None]
 
+type NewTransport = Callable[[], Transport]
+"""Makes the transport of a connection."""
+
 
 class Bus:
     """One connection, its subjects and its streams.
@@ -59,9 +64,12 @@ class Bus:
     a slow-consumer error, when live messages may have been missed.
     """
 
-    def __init__(self, settings: BusSettings) -> None:
-        """Create a bus; `connect` connects it."""
-        self.settings = settings
+    def __init__(self, settings: BusSettings, new_transport: NewTransport | None = None) -> None:
+        """Create a bus; `connect` connects it.
+
+        Connections use a transport of `new_transport`. None: they use TCP, as `settings` say.
+        """
+        self.settings, self._new_transport = settings, new_transport
         self.subjects = settings.subjects
         self.streams = Streams(settings.stream_prefix)
         self._credentials = NatsCredentials(settings)
@@ -98,7 +106,7 @@ class Bus:
 
     def among_role(self, name: str) -> str:
         """Return a subject that only processes with this one's role can use."""
-        return f"{_INBOX}.{self.settings.role}.{name}"
+        return f"{INBOX}.{self.settings.role}.{name}"
 
     def on_disturbance(self, callback: Disturbed) -> Callable[[], None]:
         """Call `callback` when live messages may have been missed. Return its removal function."""
@@ -132,7 +140,8 @@ class Bus:
         )
 
     async def _connect(self, name: str) -> None:
-        client = NatsClient(self._credentials)
+        transport = None if self._new_transport is None else self._new_transport()
+        client = NatsClient(self._credentials, transport)
         try:
             async with asyncio.timeout(_CONNECT_ATTEMPT):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())
@@ -291,7 +300,7 @@ def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
         "servers": settings.nats_servers,
         "name": name,
         # This lets a user's permissions cover the answers to its own role's requests only.
-        "inbox_prefix": f"{_INBOX}.{settings.role}",
+        "inbox_prefix": f"{INBOX}.{settings.role}",
         "max_reconnect_attempts": -1,
         "reconnect_time_wait": 0.25,
         "connect_timeout": 2,

@@ -44,20 +44,23 @@ class Cancelling:
         if found.state in TERMINAL:
             raise TaskEnded(f"task {task} is over")
         async with self._feeds.using(TaskKey(caller.tenant, found.agent, task)) as feed:
-            await cancel_task(self._bus, feed.key, writer_of("gateway"), _WatchedFeed(feed))
+            await cancel_task(self._bus, feed.key, writer_of("gateway"), WatchedFeed(feed))
         return await self._state.get(query)
 
 
-class _WatchedFeed:
+class WatchedFeed:
     """Watches a task's feed for its end."""
 
     def __init__(self, feed: Feed) -> None:
+        """Watch `feed`, which its user holds open."""
         self._feed = feed
 
     async def is_over(self) -> bool:
+        """See `CanceledLog.is_over`."""
         return self._feed.ended
 
     async def run_ends(self) -> bool:
+        """See `CanceledLog.run_ends`."""
         feed, reader, run = self._feed, self._feed.reader(self._feed.head), self._feed.run
         while not feed.ended and feed.run == run:
             if feed.rests:

@@ -35,6 +35,15 @@ _HOLDER_TIMEOUT = 2.0
 
 type Question = StartTask | CancelChild | TellChild | OpenQueue | DropFile
 
+QUESTIONS: dict[str, type[Question]] = {
+    "start": StartTask,
+    "cancel": CancelChild,
+    "tell": TellChild,
+    "queue": OpenQueue,
+    "drop": DropFile,
+}
+"""Requests of workers, on subjects that end in their agent's name, which NATS enforces."""
+
 
 class ForWorkers:
     """Carries out requests of workers."""

@@ -9,30 +9,13 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 
 from headrace.model.events import Json
-from headrace.model.messages import (
-    CancelChild,
-    DropFile,
-    GetTask,
-    ListTasks,
-    OpenQueue,
-    StartTask,
-    TellChild,
-)
+from headrace.model.messages import GetTask, ListTasks
 from headrace.model.subjects import Subjects
-from headrace_task_state.commands.for_workers import Question
+from headrace_task_state.commands.for_workers import QUESTIONS, Question
 from headrace_task_state.requests.answers import AnswerPieces, Answers, Piece, refusal_of
 
 QUEUE = "task-state"
 """Queue group of all replicas."""
-
-_OF_WORKERS: dict[str, type[Question]] = {
-    "start": StartTask,
-    "cancel": CancelChild,
-    "tell": TellChild,
-    "queue": OpenQueue,
-    "drop": DropFile,
-}
-"""Requests of workers, on subjects that end in their agent's name, which NATS enforces."""
 
 type _Handler = Callable[..., Awaitable[NatsResponse]]
 
@@ -82,7 +65,7 @@ class Questions:
         return router
 
     def _for_workers(self) -> Iterator[tuple[str, _Handler]]:
-        for operation, asks in _OF_WORKERS.items():
+        for operation, asks in QUESTIONS.items():
 
             async def answer(query: Question, agent: Annotated[str, Path()]) -> NatsResponse:
                 return NatsResponse(await self.answers.for_worker(query, agent))

@@ -1,0 +1,175 @@
+"""The server in memory: sessions, subscriptions and the way of a message between them.
+
+Clients may live on several threads, each on its own loop: one lock guards everything, and each
+session delivers on its own loop.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from headrace.jetstream.memory.api import ACKS, API, MemoryJetStream
+from headrace.jetstream.memory.wire import (
+    NO_RESPONDERS,
+    PONG,
+    Command,
+    CommandParser,
+    Publication,
+    info,
+    matches,
+    message,
+)
+
+type Json = dict[str, Any]
+
+type HoldAck = Callable[[str, str, Callable[[], None]], bool]
+"""Called with a stored message's subject and reply subject, and with what sends its acknowledgement
+there. Returns whether it sends that later, instead of the server now."""
+
+_SUB_WORDS = 3
+"""Words of a subscription without a queue group."""
+_UNSUB_WORDS = 3
+"""Words of the end of a subscription after a number of messages, which clients count, too."""
+
+
+class MemorySession:
+    """One client's connection."""
+
+    def __init__(self, server: "MemoryServer", deliver: Callable[[bytes | None], None]) -> None:
+        """Pass what the server sends to `deliver`, on any thread; None: the connection is over."""
+        self._server, self.deliver = server, deliver
+        self._parser = CommandParser()
+        self.subscriptions: dict[str, tuple[str, str]] = {}
+        """Subject and queue group by id."""
+        self.is_open = True
+
+    def receive(self, data: bytes) -> None:
+        """Carry out the commands in `data`."""
+        with self._server.lock:
+            for command in self._parser.parse(data):
+                if not self.is_open:
+                    return
+                if isinstance(command, Publication):
+                    self._server.publish(command)
+                else:
+                    self._obey(command)
+
+    def _obey(self, command: Command) -> None:
+        words = command.words
+        match words[0].upper():
+            case "PING":
+                self.deliver(PONG)
+            case "SUB":
+                *_, sid = words
+                group = words[2] if len(words) > _SUB_WORDS else ""
+                self.subscriptions[sid] = words[1], group
+            case "UNSUB" if len(words) < _UNSUB_WORDS:
+                self.subscriptions.pop(words[1], None)
+
+    def end(self) -> None:
+        """End the connection from the server's side."""
+        self._server.forget(self)
+        self.deliver(None)
+
+
+class MemoryServer:
+    """A NATS server with JetStream, for the clients of one process."""
+
+    def __init__(self, longest_pause: float = 0.02) -> None:
+        """Start without streams, on the running loop.
+
+        A message that is given back is delivered again after `longest_pause` seconds at most.
+        """
+        self.lock = threading.RLock()
+        self.hold_ack: HoldAck | None = None
+        self._loop = asyncio.get_running_loop()
+        self._sessions: list[MemorySession] = []
+        self._jetstream = MemoryJetStream(self, longest_pause)
+        self._is_closed = False
+        self._count = 0
+
+    def connect(self, deliver: Callable[[bytes | None], None]) -> MemorySession:
+        """Open a session that receives through `deliver`.
+
+        Raises:
+            ConnectionRefusedError: the server is closed.
+        """
+        if self._is_closed:
+            raise ConnectionRefusedError("the server in memory is closed")
+        session = MemorySession(self, deliver)
+        with self.lock:
+            self._count += 1
+            self._sessions.append(session)
+            deliver(info(self._count))
+        return session
+
+    def forget(self, session: MemorySession) -> None:
+        """Drop a session and its subscriptions."""
+        with self.lock:
+            session.is_open = False
+            with suppress(ValueError):
+                self._sessions.remove(session)
+
+    def close(self) -> None:
+        """Accept no more sessions, and do nothing more later."""
+        self._is_closed = True
+
+    def expire_leases(self) -> None:
+        """Deliver again, now, what was delivered and not acknowledged."""
+        with self.lock:
+            self._jetstream.expire()
+
+    def publish(self, said: Publication) -> None:
+        """Take a message to whom it concerns."""
+        if said.subject.startswith(API):
+            self._jetstream.request(said)
+            return
+        if said.subject.startswith(ACKS):
+            self._jetstream.acknowledge(said.subject, said.data)
+            return
+        heard = self.send(said.subject, said.subject, said.reply, said.block, said.data)
+        if (stream := self._jetstream.stream_for(said.subject)) is not None:
+            answer = self._jetstream.store(stream, said)
+            if said.reply and not self._is_held(said, answer):
+                self._acknowledge(said.reply, answer)
+        elif said.reply and not heard:
+            self.send(said.reply, said.reply, "", NO_RESPONDERS, b"")
+
+    def send(self, to: str, subject: str, reply: str, block: bytes, data: bytes) -> bool:
+        """Send a message on `subject` to who listens on `to`; return whether anybody does."""
+        groups = set[str]()
+        is_heard = False
+        for session in list(self._sessions):
+            for sid, (pattern, group) in list(session.subscriptions.items()):
+                if group in groups or not matches(pattern, to):
+                    continue
+                if group:
+                    groups.add(group)
+                session.deliver(message(sid, subject, reply, block, data))
+                is_heard = True
+        return is_heard
+
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        """Call `work` after `seconds`, on the server's loop."""
+
+        def do() -> None:
+            if not self._is_closed:
+                with self.lock:
+                    work()
+
+        with suppress(RuntimeError):  # The loop is closed, and so is everything that waits.
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, do)
+
+    def _is_held(self, said: Publication, answer: Json) -> bool:
+        if self.hold_ack is None or "error" in answer:
+            return False
+        reply = said.reply
+        return self.hold_ack(said.subject, reply, lambda: self._acknowledge(reply, answer))
+
+    def _acknowledge(self, reply: str, answer: Json) -> None:
+        with self.lock:
+            self.send(reply, reply, "", b"", orjson.dumps(answer))

@@ -1,0 +1,16 @@
+"""Test agents without servers.
+
+    from headrace.testing import TestFleet
+
+    async with TestFleet([shop]) as fleet:
+        answer = await fleet.send("shop", "nails")
+        assert answer.text == "Nails are sold out."
+
+pytest finds the fixture ``fleet`` by itself: ``@pytest.mark.agents(shop)`` says what it serves.
+"""
+
+from headrace.testing.fleet import TestFleet
+from headrace.testing.result import CalledTool, ResultFile, TaskEvent
+from headrace.testing.task import FleetTask, TaskResult
+
+__all__ = ["CalledTool", "FleetTask", "ResultFile", "TaskEvent", "TaskResult", "TestFleet"]

@@ -1,0 +1,104 @@
+"""What a gateway does with tasks, without its servers: submissions, follow-ups, cancels, feeds."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from headrace.directory import Directory
+from headrace.jetstream.connection import Bus
+from headrace.log import TailRule
+from headrace.model.events import Json
+from headrace.model.messages import GetTask, TaskFound
+from headrace.model.task import TERMINAL, TaskKey
+from headrace.state_client import StateClient
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.end import writer_of
+from headrace_gateway.detached import Detached
+from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.refusals import TaskEnded
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.tasks.admission import Admission, AdmittedRuns
+from headrace_gateway.tasks.cancel import WatchedFeed
+from headrace_gateway.tasks.inputs import FollowUp
+from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.submit import Submissions
+
+_UNLIMITED = -1
+
+
+class GatewayTasks:
+    """A gateway's commands on tasks, for one caller."""
+
+    def __init__(self, bus: Bus, directory: Directory) -> None:
+        """Use `bus`; `directory` knows the agents."""
+        settings = GatewaySettings.model_construct(
+            max_waiting_per_agent=_UNLIMITED, max_waiting_per_tenant=_UNLIMITED
+        )
+        self._bus, self._caller = bus, Caller()
+        self._rule = TailRule(bus)
+        self._detached = Detached()
+        self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._detached)
+        settling = Settling(bus, self._detached, settings.append_timeout)
+        self._state = StateClient(bus, check_unknown=settling.check)
+        runs = AdmittedRuns(bus, Admission(bus, settings))
+        self._submissions = Submissions(
+            bus, self.feeds, self._state, directory, runs, self._detached, settling
+        )
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Begin to follow logs."""
+        self._stack.push_async_callback(self._rule.stop)
+        self._stack.push_async_callback(self._detached.drain)
+        await self._rule.start()
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        await self._stack.aclose()
+
+    async def place(self, agent: str, context: str | None) -> tuple[TaskKey, str]:
+        """Return a new task's key and context (see `Submissions.place`)."""
+        return await self._submissions.place(self._caller, agent, context)
+
+    async def begin(self, key: TaskKey, context: str, message: Json) -> None:
+        """Begin the task at `key` with `message`."""
+        accepted = await self._submissions.begin(self._caller, key, context, message, None)
+        await self._submissions.give_back(accepted)
+
+    async def follow_up(self, key: TaskKey, message: Json) -> int:
+        """Append `message` to the task and return its generation (see `FollowUps.take_in`)."""
+        asked = FollowUp(key.task, message)
+        accepted = await self._submissions.follow_up(self._caller, key.agent, asked)
+        await self._submissions.give_back(accepted)
+        return accepted.generation
+
+    async def cancel(self, key: TaskKey, reached: Callable[[], None]) -> None:
+        """Cancel the task and return when its log says so.
+
+        `reached` is called when its holder has stopped the agent, and has yet to append that.
+
+        Raises:
+            TaskEnded: the task was over.
+        """
+        if (await self.found(key)).state in TERMINAL:
+            raise TaskEnded(f"task {key.task} is over")
+        async with self.feeds.using(key) as feed:
+            await cancel_task(self._bus, key, writer_of("gateway"), _Reached(feed, reached))
+
+    async def found(self, key: TaskKey) -> TaskFound:
+        """Return the task as it is now."""
+        caller = self._caller
+        query = GetTask(tenant=caller.tenant, owner=caller.owner, agent=key.agent, task=key.task)
+        return await self._state.get(query)
+
+
+class _Reached(WatchedFeed):
+    """A canceled task's feed, which tells when its holder knows."""
+
+    def __init__(self, feed: Feed, reached: Callable[[], None]) -> None:
+        super().__init__(feed)
+        self._reached = reached
+
+    async def run_ends(self) -> bool:
+        self._reached()
+        return await super().run_ends()

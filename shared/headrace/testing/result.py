@@ -1,0 +1,178 @@
+"""What a task has come to, and each event on the way, in the words of a test."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.model import parts
+from headrace.model.events import GENERATION, INTERRUPTS, Json
+
+_PREFIX = "TASK_STATE_"
+
+
+@dataclass(frozen=True, slots=True)
+class CalledTool:
+    """A tool call of an agent, with its result once there is one."""
+
+    name: str
+    arguments: Any
+    result: Any = None
+    error: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A file among a task's results."""
+
+    name: str
+    media_type: str
+    content: bytes | None
+    """None: the result is a URL."""
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class TaskEvent:
+    """One event of a task's log."""
+
+    json: Json
+    """An A2A StreamResponse."""
+
+    @property
+    def generation(self) -> int:
+        """The event's number in its task, from 1."""
+        return int(self._body.get("metadata", {}).get(GENERATION, 0))
+
+    @property
+    def state(self) -> str:
+        """The state that the event puts the task into, such as ``working``; empty: none."""
+        return state_name(self._body.get("status", {}).get("state", ""))
+
+    @cached_property
+    def content(self) -> list[Json]:
+        """The A2A Parts that the agent said with it."""
+        if "task" in self.json:
+            return []
+        said = self._body.get("artifact") or self._body.get("status", {}).get("message") or {}
+        if "message" in self.json:
+            said = self._body
+        found: list[Json] = said.get("parts", [])
+        return [] if said.get("role") == "ROLE_USER" else found
+
+    @property
+    def text(self) -> str:
+        """The piece of the answer in it."""
+        return parts.text_of(self.content)
+
+    @property
+    def thinking(self) -> str:
+        """The piece of reasoning in it."""
+        return parts.thinking_of(self.content)
+
+    @property
+    def tool_call(self) -> CalledTool | None:
+        """The tool call in it."""
+        called = next(filter(None, map(parts.tool_call, self.content)), None)
+        return None if called is None else CalledTool(called.name, called.arguments, id=called.id)
+
+    @property
+    def tool_result(self) -> parts.ToolResultPart | None:
+        """The tool's answer in it."""
+        return next(filter(None, map(parts.tool_result, self.content)), None)
+
+    @property
+    def _body(self) -> Json:
+        return next((body for body in self.json.values() if isinstance(body, dict)), {})
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """A task as it stood when its run ended, or asked its user."""
+
+    task: Json
+    """The A2A Task; for a bare Message, that message in its history."""
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+        return str(self.task["id"])
+
+    @property
+    def state(self) -> str:
+        """The task's state, such as ``completed``, ``failed`` or ``input-required``."""
+        return state_name(self.task["status"]["state"])
+
+    @property
+    def text(self) -> str:
+        """The answer's text; for an agent that asks, its question."""
+        said = "".join(parts.text_of(one["parts"]) for one in self.artifacts)
+        return said or self.said
+
+    @property
+    def said(self) -> str:
+        """The text of the last status: a question, or why the task failed."""
+        message = self.task["status"].get("message") or {}
+        return "".join(
+            part["text"] for part in message.get("parts", []) if isinstance(part.get("text"), str)
+        )
+
+    @property
+    def thinking(self) -> str:
+        """The agent's reasoning."""
+        return parts.thinking_of(self._said())
+
+    @property
+    def artifacts(self) -> list[Json]:
+        """The A2A Artifacts."""
+        found: list[Json] = self.task.get("artifacts", [])
+        return found
+
+    @property
+    def data(self) -> list[Any]:
+        """The structured results."""
+        return [part["data"] for part in self._results() if "data" in part]
+
+    @property
+    def tool_calls(self) -> list[CalledTool]:
+        """The agent's tool calls in order, each with its result."""
+        results = {one.id: one for one in filter(None, map(parts.tool_result, self._said()))}
+        found = list[CalledTool]()
+        for call in filter(None, map(parts.tool_call, self._said())):
+            result = results.get(call.id)
+            content, error = (result.content, result.error) if result else (None, "")
+            found.append(CalledTool(call.name, call.arguments, content, error, call.id))
+        return found
+
+    @property
+    def usage(self) -> Json:
+        """``tokens_used``, ``model`` and ``execution_time``; empty: the agent reported none."""
+        names = ("tokens_used", "model", "execution_time")
+        metadata = self.task.get("metadata") or {}
+        return {name: metadata[name] for name in names if name in metadata}
+
+    @property
+    def interrupts(self) -> list[Json]:
+        """What the agent asks, as AG-UI Interrupts."""
+        found: list[Json] = (self.task.get("metadata") or {}).get(INTERRUPTS, [])
+        return found if self.state == "input-required" else []
+
+    def _results(self) -> Iterator[Json]:
+        for artifact in self.artifacts:
+            yield from artifact["parts"]
+
+    def _said(self) -> list[Json]:
+        """Return the parts of all messages of the agent, and of its results."""
+        return [*_of_agent(self.task.get("history", [])), *self._results()]
+
+
+def _of_agent(history: Iterable[Json]) -> Iterator[Json]:
+    for message in history:
+        if message.get("role") == "ROLE_AGENT":
+            yield from message.get("parts", [])
+
+
+def state_name(state: str) -> str:
+    """Return ``input-required`` for A2A's ``TASK_STATE_INPUT_REQUIRED``."""
+    return state.removeprefix(_PREFIX).lower().replace("_", "-")

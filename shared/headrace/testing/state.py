@@ -1,0 +1,104 @@
+"""Task state in this process: its answers, over a view in memory that its projector keeps."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from nats.aio.msg import Msg
+
+from headrace.background import keep_running
+from headrace.directory import Directory
+from headrace.jetstream.connection import Bus
+from headrace.model.messages import BusMessage, GetTask, ListTasks
+from headrace.model.task import TaskKey
+from headrace_task_state.commands.for_workers import QUESTIONS, ForWorkers
+from headrace_task_state.commands.start_child import Starting
+from headrace_task_state.projector.follower import RangeFollower
+from headrace_task_state.queries.frontier import Frontier
+from headrace_task_state.queries.get import Tasks
+from headrace_task_state.queries.listing import Lists
+from headrace_task_state.replica import Replica
+from headrace_task_state.requests.answers import Answers, refusal_of
+from headrace_task_state.settings import TaskStateSettings
+from headrace_task_state.store import Lease, all_ranges
+from headrace_task_state.store_memory import MemoryStore
+
+type _Answer = Callable[[Msg], Awaitable[bytes]]
+
+_NAME = "testing"
+
+
+class MemoryTaskState:
+    """Answers for task state on a bus."""
+
+    def __init__(self, bus: Bus, directory: Directory) -> None:
+        """Answer on `bus`; children are agents of `directory`."""
+        settings = TaskStateSettings.model_construct()
+        self._bus, self._sweep_after = bus, settings.sweep_after
+        ranges = all_ranges(bus.settings.event_streams)
+        self._store = MemoryStore(ranges)
+        reader = self._store.reader
+        self._answers = Answers(
+            Tasks(bus, reader),
+            Lists(bus, reader, Frontier(bus, reader, ranges)),
+            ForWorkers(bus, Starting(bus, directory, settings)),
+            reader,
+            ranges,
+        )
+        self._replica = Replica(_NAME, self._store.leases(_NAME), ranges, self._duties)
+        self._stack = AsyncExitStack()
+        self._answering = set[asyncio.Task[None]]()
+
+    async def start(self) -> None:
+        """Begin to answer, and to apply the log to the view."""
+        await self._serve("get", lambda msg: self._answers.get(_read(GetTask, msg)))
+        await self._serve("list", lambda msg: self._answers.list(_read(ListTasks, msg)))
+        for operation in QUESTIONS:
+            await self._serve(f"{operation}.*", self._for_worker)
+        leasing = keep_running(self._replica.run, "leases")
+        self._stack.push_async_callback(self._replica.stop)
+        self._stack.callback(leasing.cancel)
+
+    async def stop(self) -> None:
+        """Answer no more."""
+        await self._stack.aclose()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _for_worker(self, msg: Msg) -> bytes:
+        operation, agent = msg.subject.rsplit(".", 2)[1:]
+        return await self._answers.for_worker(_read(QUESTIONS[operation], msg), agent)
+
+    async def _serve(self, operation: str, answer: _Answer) -> None:
+        async def respond(msg: Msg) -> None:
+            try:
+                body = await answer(msg)
+            except Exception as error:  # noqa: BLE001 - as task state: every error is an answer
+                body = refusal_of(error).encode()
+            await self._bus.publish(msg.reply, body)
+
+        async def receive(msg: Msg) -> None:
+            # The next question does not wait for this one's answer.
+            task = asyncio.create_task(respond(msg))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+        subscription = await self._bus.subscribe(self._bus.subjects.state(operation), receive)
+        self._stack.push_async_callback(self._bus.unsubscribe, subscription)
+
+    def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
+        writer = self._store.writer(lease)
+        follower = RangeFollower(
+            self._bus, writer, self._sweep_after, _announce_to_nobody, lambda: None
+        )
+        return [follower.run()]
+
+
+async def _announce_to_nobody(_: Iterable[TaskKey]) -> None:
+    """Announce no changed tasks: there are no webhooks."""
+
+
+def _read[Question: BusMessage](asks: type[Question], msg: Msg) -> Question:
+    return asks.decode(msg.subject, msg.data)

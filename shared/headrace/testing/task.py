@@ -1,0 +1,183 @@
+"""A task of a fleet under test, and what a test may do with it."""
+
+import asyncio
+import uuid
+from base64 import b64decode
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.jetstream.objects import FileOwner, FileStore, is_link
+from headrace.model import parts
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace.sdk.emit import File
+from headrace.testing.gateway import GatewayTasks
+from headrace.testing.result import ResultFile, TaskEvent, TaskReport
+from headrace.testing.stepping import AckGate
+
+type Sent = str | Json | Sequence[Json]
+"""A message's text, an A2A Message, or A2A Parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetParts:
+    """What tasks need of their fleet."""
+
+    gateway: GatewayTasks
+    files: FileStore
+    gate: AckGate
+    timeout: float
+    """Seconds that a test waits for a run at most."""
+
+
+class FleetTask:
+    """A task; all that is asked of it goes the way that a client's request goes."""
+
+    def __init__(self, fleet: FleetParts, key: TaskKey, context: str, subject: str) -> None:
+        """Handle the task at `key`, whose log is on `subject`."""
+        self._fleet, self.key, self.context, self._subject = fleet, key, context, subject
+        self._after = 0
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+        return self.key.task
+
+    async def answer(self, message: Sent, files: Sequence[File] = ()) -> "TaskResult":
+        """Send a message to the task and return what its run comes to.
+
+        The message answers an agent that asks, or is a follow-up while the agent is at work.
+
+        Raises:
+            HeadraceError: the task takes no message (`TaskEnded`, `TaskBusy`).
+        """
+        await self.tell(message, files)
+        return await self.result()
+
+    async def tell(self, message: Sent, files: Sequence[File] = ()) -> None:
+        """Send a message to the task, without waiting for what its run comes to.
+
+        Raises:
+            HeadraceError: as `answer`.
+        """
+        self._fleet.gate.open(self._subject)
+        self._after = await self._fleet.gateway.follow_up(
+            self.key, message_of(message, files, self)
+        )
+
+    async def cancel(self) -> "TaskResult":
+        """Cancel the task and return what it has come to.
+
+        Raises:
+            TaskEnded: it was over.
+        """
+        await self._fleet.gateway.cancel(self.key, lambda: self._fleet.gate.open(self._subject))
+        return await self._report()
+
+    async def result(self) -> "TaskResult":
+        """Wait until no run is at work or waits, and return the task as it is then.
+
+        Raises:
+            TimeoutError: that took longer than the fleet's `timeout`.
+        """
+        self._fleet.gate.open(self._subject)
+        async with self._reading(0) as entries:
+            async for _ in entries:
+                pass
+        return await self._report()
+
+    async def events(self, after: int = 0) -> AsyncIterator[TaskEvent]:
+        """Yield the events after generation `after`, until the run has ended or asks its user.
+
+        Raises:
+            TimeoutError: no event came within the fleet's `timeout`.
+        """
+        async with self._reading(after) as entries:
+            async for entry in entries:
+                for line in entry.lines:
+                    event = TaskEvent(orjson.loads(line))
+                    if event.generation > after:
+                        yield event
+                self._fleet.gate.step(self._subject)
+        self._fleet.gate.open(self._subject)
+
+    async def now(self) -> "TaskResult":
+        """Return the task as it is now."""
+        return await self._report()
+
+    async def read(self, url: str) -> bytes:
+        """Return the content of a large file, which a result names by its link.
+
+        Raises:
+            FileUnknown: there is no such file.
+        """
+        reader = FileOwner("anonymous", self.context)
+        return await self._fleet.files.read(url, self.key.tenant, reader)
+
+    @asynccontextmanager
+    async def _reading(self, after: int) -> AsyncIterator[AsyncIterator[Entry]]:
+        feeds = self._fleet.gateway.feeds
+        async with feeds.using(self.key) as feed:
+            reader = feed.reader(after)
+
+            async def entries() -> AsyncIterator[Entry]:
+                while True:
+                    async with asyncio.timeout(self._fleet.timeout):
+                        blocks = await reader.read()
+                    for block in blocks:
+                        yield block.entry
+                    over = not blocks or (feed.rests and reader.after >= feed.head)
+                    if over and feed.head >= self._after:
+                        return
+
+            yield entries()
+
+    async def _report(self) -> "TaskResult":
+        found = await self._fleet.gateway.found(self.key)
+        files = [
+            ResultFile(
+                part.get("filename", artifact.get("name", "")),
+                part.get("mediaType", ""),
+                await self._content(part),
+                part.get("url", ""),
+            )
+            for artifact in found.task.get("artifacts", [])
+            for part in artifact["parts"]
+            if "raw" in part or "url" in part
+        ]
+        return TaskResult(found.task, self, files)
+
+    async def _content(self, part: Json) -> bytes | None:
+        if "raw" in part:
+            return b64decode(part["raw"])
+        return await self.read(part["url"]) if is_link(part["url"]) else None
+
+
+@dataclass(frozen=True)
+class TaskResult(TaskReport):
+    """A `TaskReport` whose task can be answered."""
+
+    handle: FleetTask
+    files: list[ResultFile]
+    """The files among the results, with the content of large ones."""
+
+    async def reply(self, message: Sent, files: Sequence[File] = ()) -> "TaskResult":
+        """Send the next message and return what comes of it (see `FleetTask.answer`)."""
+        return await self.handle.answer(message, files)
+
+
+def message_of(said: Sent, files: Sequence[File] = (), task: FleetTask | None = None) -> Json:
+    """Return the A2A Message of a user."""
+    message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER"}
+    if isinstance(said, dict):
+        message |= said
+    else:
+        message["parts"] = [parts.text_part(said)] if isinstance(said, str) else list(said)
+    if task is not None:
+        message |= {"taskId": task.id, "contextId": task.context}
+    attached = [parts.file_part(one.content or b"", one.name, one.media_type) for one in files]
+    return {**message, "parts": [*message["parts"], *attached]}
