@@ -34,8 +34,9 @@ from headrace_worker.encoder import Encoder
 from headrace_worker.endings import Endings
 from headrace_worker.execution import drive
 from headrace_worker.usage import UsageTotals
-from tests.support.desk import Desk, eventually, fresh_names, open_desk
+from tests.support.desk import Desk, fresh_names, open_desk
 from tests.support.servers import NatsProcess
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 TOKENS = 300_000
@@ -138,7 +139,7 @@ async def after_a_kill(desk: Desk, workers: list[WorkerProcess]) -> float:
         last = await task.last()
         return last.stamp.attempt == 2 and "artifactUpdate" in last.events[-1]
 
-    await eventually(is_taken_over, 30)
+    await eventually(is_taken_over, timeout=30)
     took = time.perf_counter() - began
     await task.held()
     await task.ask("cancel")

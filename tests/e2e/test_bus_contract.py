@@ -15,6 +15,7 @@ from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace_cli.asyncapi import document
 from tests.support.fleet import Fleet
+from tests.support.plain_http import NO_TLS
 from tests.support.waiting import eventually
 
 _PREFIX = "headrace"
@@ -144,7 +145,7 @@ async def ask(client: httpx.AsyncClient, agent: str, text: str, **more: str) -> 
 
 def http_at(fleet: Fleet) -> httpx.AsyncClient:
     """Return a client of a gateway."""
-    return httpx.AsyncClient(base_url=fleet.gateways[0], timeout=90)
+    return httpx.AsyncClient(base_url=fleet.gateways[0], timeout=90, verify=NO_TLS)
 
 
 async def until_at_work(client: httpx.AsyncClient, task: str) -> None:

@@ -25,6 +25,7 @@ from tests.support.clients.websocket import socket_to
 from tests.support.event_stream import all_frames
 from tests.support.fleet import Fleet
 from tests.support.hector_documents import Unit, needed, of, units
+from tests.support.plain_http import NO_TLS
 from tests.support.service_process import ServiceProcess
 
 PAGE = Path(__file__).parents[2] / "docs/hector-lines.md"
@@ -234,7 +235,7 @@ def agents_by_id(agents: list[Json]) -> Any:  # noqa: ANN401 - a dict's items
 
 
 async def has_status(unit: Unit, url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http:
         sent = await http.post("/v1/agents/assistant/message:send", json={"message": ASKED})
     task = sent.json()["task"]["id"]
     real = Unit(unit.document, unit.section, unit.name, unit.code.replace("{task_id}", task))
@@ -291,7 +292,7 @@ async def parts_over(transport: str, url: str, agent: str, prompt: str) -> list[
     where = f"/v1/agents/{agent}/"
     if transport == "sse":
         async with (
-            httpx.AsyncClient(base_url=url, timeout=60) as http,
+            httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
             http.stream(
                 "POST", f"{where}message:stream?format=hector", json={"message": message}
             ) as answer,

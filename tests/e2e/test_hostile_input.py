@@ -18,6 +18,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.support.isolation import grpc_talk
+from tests.support.plain_http import NO_TLS
 from tests.support.stack import Stack
 from tests.support.stored_log import events_of
 from tests.support.waiting import eventually
@@ -231,7 +232,9 @@ BINDINGS: Mapping[str, type[Binding]] = {
 @asynccontextmanager
 async def client_of(stack: Stack) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=stack.url, headers=headers, timeout=90) as http:
+    async with httpx.AsyncClient(
+        base_url=stack.url, headers=headers, timeout=90, verify=NO_TLS
+    ) as http:
         yield http
 
 

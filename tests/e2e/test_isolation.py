@@ -19,8 +19,17 @@ import pytest
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from tests.support.compose_file import ROOT
 from tests.support.credentials import ANN, BOB, EVE, Person, write
-from tests.support.isolation import BINDINGS, CONFIG, HOOK, IN_CONTEXT, Answer, Thing, binding
+from tests.support.isolation import (
+    BINDINGS,
+    CONFIG,
+    HOOK,
+    IN_CONTEXT,
+    MaskedResponse,
+    Thing,
+    binding,
+)
 from tests.support.plain_a2a import message
+from tests.support.plain_http import NO_TLS
 from tests.support.stack import Stack
 
 OLA = Person("acme", "ola", ("on-call",))
@@ -96,7 +105,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @asynccontextmanager
 async def client_of(guarded: Stack, person: Person | None) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"A2A-Version": "1.0", **(person.bearer if person else {})}
-    async with httpx.AsyncClient(base_url=guarded.url, headers=headers, timeout=90) as http:
+    async with httpx.AsyncClient(
+        base_url=guarded.url, headers=headers, timeout=90, verify=NO_TLS
+    ) as http:
         yield http
 
 
@@ -152,7 +163,7 @@ class Ann:
             await self._http.post(f"/v1/agents/{one.agent}/tasks/{one.task}:cancel")
 
 
-def outcome(operation: str, theirs: Answer, nothing: Answer) -> str:
+def outcome(operation: str, theirs: MaskedResponse, nothing: MaskedResponse) -> str:
     """Say what came of it to ask for Ann's, beside what came of it to ask for nobody's."""
     if theirs.is_unauthenticated and theirs == nothing:
         return REFUSED
@@ -178,7 +189,7 @@ async def test_who_reaches_anothers_task_by_which_operation(
         assert asked.operations
         for operation in asked.operations:
             expected = REACHES[operation][column]
-            answers = list[tuple[Answer, Answer]]()
+            answers = list[tuple[MaskedResponse, MaskedResponse]]()
             for thing in things[1:] if operation in _HAS_A_FILE else things:
                 nothing = await asked.ask(operation, thing.as_nobodys())
                 theirs = await asked.ask(operation, thing)

@@ -16,6 +16,7 @@ from a2a.types.a2a_pb2 import StreamResponse, Task
 from a2a.utils.constants import TransportProtocol
 
 from tests.support.fleet import Fleet
+from tests.support.plain_http import NO_TLS
 
 BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
 
@@ -24,7 +25,7 @@ BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportPro
 async def connected(
     url: str, binding: TransportProtocol, *, streaming: bool = True, polling: bool = False
 ) -> AsyncIterator[Client]:
-    async with httpx.AsyncClient(timeout=90) as http:
+    async with httpx.AsyncClient(timeout=90, verify=NO_TLS) as http:
         config = ClientConfig(
             streaming=streaming,
             polling=polling,

@@ -18,6 +18,7 @@ from headrace.settings import BusSettings
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.settings import RedisSettings
 from tests.support.plain_a2a import PlainAgent
+from tests.support.plain_http import NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -108,7 +109,7 @@ class Traffic:
     async def run(self, gateway: str) -> None:
         """Send all of them."""
         limits = httpx.Limits(max_connections=AT_ONCE)
-        async with httpx.AsyncClient(timeout=_TIMEOUT, limits=limits) as http:
+        async with httpx.AsyncClient(timeout=_TIMEOUT, limits=limits, verify=NO_TLS) as http:
             agent = PlainAgent(http, gateway, "echo")
             await asyncio.gather(*(self._send(agent) for _ in range(AT_ONCE)))
 

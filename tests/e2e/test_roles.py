@@ -20,6 +20,7 @@ from tests.support.compose_file import ROOT
 from tests.support.deployment import get
 from tests.support.event_stream import all_frames
 from tests.support.plain_a2a import PlainAgent, message
+from tests.support.plain_http import NO_TLS
 from tests.support.receiver import receiving
 from tests.support.role_agents import LARGE
 from tests.support.roles import NatsOfRoles
@@ -103,7 +104,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleFleet]:
 @pytest.fixture
 async def http(roles: RoleFleet) -> AsyncIterator[httpx.AsyncClient]:
     """A client; whatever a test has done, nobody has tried what it may not."""
-    async with httpx.AsyncClient(timeout=90) as client:
+    async with httpx.AsyncClient(timeout=90, verify=NO_TLS) as client:
         yield client
     assert roles.nats.violations() == []
 

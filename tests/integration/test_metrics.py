@@ -19,6 +19,7 @@ from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Rest, message
 from tests.support.desk import fresh_names, open_desk
 from tests.support.legal_logs import LegalLog
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
@@ -31,7 +32,7 @@ type Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 async def scraped(url: str) -> Samples:
     """Return the values at a metrics page, by name and labels."""
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as http:
         answer = (await http.get(url)).raise_for_status()
     assert answer.headers["content-type"].startswith("text/plain; version=")
     return {
@@ -68,7 +69,9 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
         fleet = await ScriptedFleet(desk.bus, AGENTS).start()
         async with running(settings) as url:
             before = await scraped(f"{url}/metrics")
-            async with httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
+            async with httpx.AsyncClient(
+                base_url=url, headers={"A2A-Version": "1.0"}, verify=NO_TLS
+            ) as http:
                 talk = Rest(http, "patient")
                 await Rest(http).call("SendMessage", message("hello"))
                 await talk.refused("GetTask", {"id": "nonsense"})
@@ -195,7 +198,7 @@ async def test_a_task_state_says_that_it_is_ready(
 
 async def _says(port: int, path: str, status: int) -> bool:
     """Tell whether a service answers with `status`."""
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(verify=NO_TLS) as http:
         with suppress(httpx.TransportError):
             return (await http.get(f"http://127.0.0.1:{port}{path}")).status_code == status
     return False

@@ -1,9 +1,8 @@
 """Plays the gateway for tests of workers: starts tasks, publishes runs, reads the logs back."""
 
-import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -21,6 +20,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
+from tests.support.waiting import eventually
 
 TIMEOUT = 60.0
 """Bound on hangs, seconds: it costs nothing where nothing hangs."""
@@ -152,7 +152,7 @@ class Task:
 
     async def held(self, timeout: float = TIMEOUT) -> Holding:
         """Return the holder's answer as soon as there is a holder."""
-        return await eventually(lambda: self.ask("who"), timeout)
+        return await eventually(lambda: self.ask("who"), timeout=timeout)
 
     async def last(self) -> Entry:
         """Return the log's last entry."""
@@ -167,12 +167,12 @@ class Task:
     async def reaches(self, generation: int, timeout: float = TIMEOUT) -> Entry:
         """Return the last entry once the log goes that far."""
         return await eventually(
-            lambda: self._last_if(lambda e: e.last_generation >= generation), timeout
+            lambda: self._last_if(lambda e: e.last_generation >= generation), timeout=timeout
         )
 
     async def ended(self, timeout: float = TIMEOUT) -> list[Entry]:
         """Return the whole log once its run has ended."""
-        last = await eventually(lambda: self._last_if(lambda e: e.ends_run), timeout)
+        last = await eventually(lambda: self._last_if(lambda e: e.ends_run), timeout=timeout)
         return await self.entries(last)
 
     async def entries(self, last: Entry | None = None) -> list[Entry]:
@@ -189,14 +189,6 @@ class Task:
         """Return how many runs of this agent are in the work queue, at work or not."""
         info = await self.bus.js.consumer_info(self.bus.streams.runs, self.key.agent)
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
-
-
-async def eventually[T](look: Callable[[], Awaitable[T | None]], timeout: float = TIMEOUT) -> T:
-    """Return what `look` finds, as soon as that is something."""
-    async with asyncio.timeout(timeout):
-        while not (found := await look()):  # noqa: ASYNC110  # what changes is in a server
-            await asyncio.sleep(0.02)
-    return found
 
 
 def user_message(text: str) -> Json:

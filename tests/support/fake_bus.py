@@ -52,6 +52,9 @@ class FakeBus(Bus):
         await self.receivers.get(subject, self.receivers.get(pattern))(msg)  # type: ignore[misc]
 
 
-def message(subject: str, data: bytes = b"", headers: dict[str, str] | None = None) -> Msg:
+def message(
+    subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = ""
+) -> Msg:
     """Return a message as nats-py hands it out."""
-    return Msg(_client=cast("Any", None), subject=subject, data=data, headers=headers)
+    client = cast("Any", None)  # nobody answers it
+    return Msg(_client=client, subject=subject, reply=reply, data=data, headers=headers)

@@ -12,7 +12,7 @@ from headrace_cli.client import Json
 
 
 @dataclass(frozen=True)
-class Answer:
+class ScriptedResponse:
     """One answer: JSON, or the frames of an event stream that then ends."""
 
     status: int = 200
@@ -36,7 +36,7 @@ class FakeGateway(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, script: dict[str, list[Answer]]) -> None:
+    def __init__(self, script: dict[str, list[ScriptedResponse]]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script, self.asked = script, list[Question]()
 
@@ -44,9 +44,11 @@ class FakeGateway(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def next_answer(self, question: Question) -> Answer:
+    def next_answer(self, question: Question) -> ScriptedResponse:
         self.asked.append(question)
-        answers = self.script.get(question.path, [Answer(404, {"error": {"message": "no such"}})])
+        answers = self.script.get(
+            question.path, [ScriptedResponse(404, {"error": {"message": "no such"}})]
+        )
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
@@ -74,10 +76,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(**script: Answer | list[Answer]) -> Iterator[FakeGateway]:
+def answering(**script: ScriptedResponse | list[ScriptedResponse]) -> Iterator[FakeGateway]:
     """Run a gateway that answers `script`: path to answer, or answers in turn."""
     answers = {
-        path: [given] if isinstance(given, Answer) else given for path, given in script.items()
+        path: [given] if isinstance(given, ScriptedResponse) else given
+        for path, given in script.items()
     }
     with FakeGateway(answers) as gateway:
         thread = threading.Thread(target=gateway.serve_forever, kwargs={"poll_interval": 0.01})

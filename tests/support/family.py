@@ -6,7 +6,8 @@ from headrace.model.entry import Entry
 from headrace.model.events import ATTEMPT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TaskKey
-from tests.support.desk import TIMEOUT, Desk, Task, eventually
+from tests.support.desk import TIMEOUT, Desk, Task
+from tests.support.waiting import eventually
 
 
 def told(entries: list[Entry]) -> list[Json]:
@@ -49,7 +50,7 @@ async def ends(desk: Desk, key: TaskKey, timeout: float = TIMEOUT) -> str:
         last = await last_entry(desk.bus, key)
         return last.stamp.state if last is not None and last.ends_task else None
 
-    return await eventually(over, timeout)
+    return await eventually(over, timeout=timeout)
 
 
 async def child_of(task: Task, timeout: float = TIMEOUT) -> TaskKey:
@@ -58,7 +59,7 @@ async def child_of(task: Task, timeout: float = TIMEOUT) -> TaskKey:
     async def asked() -> TaskKey | None:
         return next(iter(children(await task.entries()).values()), None)
 
-    return await eventually(asked, timeout)
+    return await eventually(asked, timeout=timeout)
 
 
 def attempts(entries: list[Entry]) -> list[int]:

@@ -11,6 +11,7 @@ import httpx
 from headrace_cli.dev_file import Role
 from headrace_cli.dev_ready import until_ready
 from tests.support.pids import freeze
+from tests.support.plain_http import NO_TLS
 from tests.support.server_process import ServerProcess
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
@@ -45,7 +46,7 @@ class Fleet:
     async def until_whole(self, timeout: float = 90.0) -> None:
         """Return when every gateway serves, agents are there and task state follows."""
         await until_ready(self.gateways, with_agents=True, timeout=timeout)
-        async with httpx.AsyncClient(timeout=timeout) as http:
+        async with httpx.AsyncClient(timeout=timeout, verify=NO_TLS) as http:
             for gateway in self.gateways:
                 await eventually(partial(_knows_tasks, http, gateway), "tasks are known", timeout)
 

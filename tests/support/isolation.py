@@ -54,7 +54,7 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MaskedResponse:
     """What came back, but for the ids that were asked for."""
 
     status: int
@@ -62,7 +62,9 @@ class Answer:
     text: str
 
     @classmethod
-    def of(cls, response: httpx.Response, thing: Thing, text: str | None = None) -> "Answer":
+    def of(
+        cls, response: httpx.Response, thing: Thing, text: str | None = None
+    ) -> "MaskedResponse":
         """Keep `text`, or all that the response says."""
         said = response.text if text is None else text
         for value, name in ((thing.task, "TASK"), (thing.context, "CONTEXT")):
@@ -81,7 +83,7 @@ class Binding(ABC):
     operations: Sequence[str]
 
     @abstractmethod
-    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+    async def ask(self, operation: str, thing: Thing) -> list[MaskedResponse]:
         """Ask in every way there is for `thing`."""
 
 
@@ -108,7 +110,7 @@ class A2A(Binding):
         """Ask by `talk`."""
         self._talk = talk
 
-    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+    async def ask(self, operation: str, thing: Thing) -> list[MaskedResponse]:
         if operation == IN_CONTEXT:
             return [await self._begun(thing)]
         answers = []
@@ -117,17 +119,17 @@ class A2A(Binding):
             response = await self._response(_agent(operation, thing), operation, params, after)
             is_narrow = operation != "ListTasks" or "contextId" in params
             text = None if is_narrow or response.is_error else str(thing.task in response.text)
-            answers.append(Answer.of(response, thing, text))
+            answers.append(MaskedResponse.of(response, thing, text))
         return answers
 
-    async def _begun(self, thing: Thing) -> Answer:
+    async def _begun(self, thing: Thing) -> MaskedResponse:
         """Begin a task in the context; which one it is, the context's owner sees."""
         params = {
             "message": message("1", contextId=thing.context),
             "configuration": {"returnImmediately": True},
         }
         sent = await self._response(_RUNS_IN, "SendMessage", params, "")
-        return Answer.of(sent, thing, sent.text if sent.is_error else "")
+        return MaskedResponse.of(sent, thing, sent.text if sent.is_error else "")
 
     async def _response(
         self, agent: str, operation: str, params: Json, after: str
@@ -192,7 +194,7 @@ class Old(Binding):
         """Ask over `http`."""
         self._http = http
 
-    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+    async def ask(self, operation: str, thing: Thing) -> list[MaskedResponse]:
         call = {
             "jsonrpc": "2.0",
             "id": 1,
@@ -202,7 +204,7 @@ class Old(Binding):
         headers = {"A2A-Version": "0.3"}
         url = f"/v1/agents/{_agent(operation, thing)}"
         response = await _begun(self._http.stream("POST", url, json=call, headers=headers))
-        return [Answer.of(response, thing)]
+        return [MaskedResponse.of(response, thing)]
 
 
 class Pages(Binding):
@@ -211,7 +213,7 @@ class Pages(Binding):
     def __init__(self, http: httpx.AsyncClient) -> None:
         """Ask over `http`."""
         self._http = http
-        self._asks: Mapping[str, Callable[[Thing], Awaitable[Answer]]] = {
+        self._asks: Mapping[str, Callable[[Thing], Awaitable[MaskedResponse]]] = {
             "AG-UI: run": lambda thing: self._run(thing, self._agui(thing)),
             "AG-UI: attach": lambda t: self._stream(t, f"{self._agui(t)}/attach", _thread(t)),
             "AG-UI: connect": lambda t: self._stream(t, f"{self._agui(t)}/connect", _thread(t)),
@@ -230,29 +232,29 @@ class Pages(Binding):
         }
         self.operations = tuple(self._asks)
 
-    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+    async def ask(self, operation: str, thing: Thing) -> list[MaskedResponse]:
         return [await self._asks[operation](thing)]
 
     @staticmethod
     def _agui(thing: Thing) -> str:
         return f"/v1/agents/{thing.agent}/ag-ui"
 
-    async def _get(self, thing: Thing, path: str) -> Answer:
-        return Answer.of(await self._http.get(path), thing)
+    async def _get(self, thing: Thing, path: str) -> MaskedResponse:
+        return MaskedResponse.of(await self._http.get(path), thing)
 
-    async def _post(self, thing: Thing, path: str, body: Json) -> Answer:
-        return Answer.of(await self._http.post(path, json=body), thing)
+    async def _post(self, thing: Thing, path: str, body: Json) -> MaskedResponse:
+        return MaskedResponse.of(await self._http.post(path, json=body), thing)
 
-    async def _stream(self, thing: Thing, path: str, body: Json) -> Answer:
-        return Answer.of(await _begun(self._http.stream("POST", path, json=body)), thing)
+    async def _stream(self, thing: Thing, path: str, body: Json) -> MaskedResponse:
+        return MaskedResponse.of(await _begun(self._http.stream("POST", path, json=body)), thing)
 
-    async def _run(self, thing: Thing, path: str) -> Answer:
+    async def _run(self, thing: Thing, path: str) -> MaskedResponse:
         """Begin a run and wait for its end; answer with how many the thread has by then."""
         response = await self._http.post(path, json=_input(thing))
         if response.is_error:
-            return Answer.of(response, thing)
+            return MaskedResponse.of(response, thing)
         recovered = await self._http.get(f"{self._agui(thing)}/threads/{thing.context}")
-        return Answer.of(response, thing, str(len(recovered.json()["runs"])))
+        return MaskedResponse.of(response, thing, str(len(recovered.json()["runs"])))
 
 
 @asynccontextmanager

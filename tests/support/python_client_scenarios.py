@@ -13,6 +13,7 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError
 
 from tests.support.client_scenarios import Order, Outcomes
+from tests.support.plain_http import NO_TLS
 
 _CARD = pb.GetExtendedAgentCardRequest()
 
@@ -60,7 +61,7 @@ class _Driver:
         self.order, self._stack = order, stack
 
     async def client(self, gateway: str, agent: str, *, streaming: bool = False) -> Client:
-        http = await self._stack.enter_async_context(httpx.AsyncClient(timeout=90))
+        http = await self._stack.enter_async_context(httpx.AsyncClient(timeout=90, verify=NO_TLS))
         config = ClientConfig(
             streaming=streaming,
             httpx_client=http,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from tests.support.plain_a2a import message
-from tests.support.resuming_wire import Answer, Cut, Request, answered
+from tests.support.resuming_wire import Cut, Request, ResponseReader, answered
 
 type Json = dict[str, Any]
 
@@ -120,7 +120,7 @@ class Binding(Protocol):
 class SseStream:
     """A stream of server-sent events."""
 
-    answer: Answer
+    answer: ResponseReader
     unwrap: Callable[[Json], Json]
     farewell: str = ""
     recovered: bool = True

@@ -124,7 +124,7 @@ class Wire:
         self._socket.close()
 
 
-class Answer:
+class ResponseReader:
     """An HTTP answer as it comes in."""
 
     def __init__(self, wire: Wire) -> None:
@@ -203,7 +203,7 @@ class Answer:
 @asynccontextmanager
 async def answered(
     gateway: str, request: Request, cut: Cut | None = None, *, window: int = 0
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[ResponseReader]:
     """Ask `gateway`, a URL, and yield the answer once its head is there.
 
     Raises:
@@ -212,6 +212,6 @@ async def answered(
     wire = await Wire.open(gateway, cut, window=window)
     try:
         await wire.send(request.encode(urlsplit(gateway).netloc))
-        yield await Answer(wire).head()
+        yield await ResponseReader(wire).head()
     finally:
         wire.close()

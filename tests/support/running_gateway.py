@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -14,6 +14,7 @@ from headrace_gateway.protocol_table import PROTOCOLS, Protocol
 from headrace_gateway.settings import GatewaySettings
 from tests.support.plain_http import NO_TLS
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 
 def own_settings(nats_url: str, **given: object) -> GatewaySettings:
@@ -50,16 +51,4 @@ async def until_ready(http: httpx.AsyncClient) -> None:
         except httpx.TransportError:
             return False
 
-    await until(is_ready, "the gateway is ready")
-
-
-async def until(holds: Callable[[], Awaitable[object]], what: str, timeout: float = 60.0) -> None:
-    """Return as soon as `holds()` does.
-
-    Raises:
-        AssertionError: `timeout` seconds were not enough for `what`.
-    """
-    deadline = asyncio.get_running_loop().time() + timeout
-    while not await holds():
-        assert asyncio.get_running_loop().time() < deadline, f"still not: {what}"
-        await asyncio.sleep(0.01)
+    await eventually(is_ready, "the gateway is ready")

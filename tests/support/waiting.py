@@ -23,16 +23,35 @@ def until(holds: Callable[[], object], what: str, timeout: float = TIMEOUT) -> N
         time.sleep(_PAUSE)
 
 
-async def eventually(
-    holds: Callable[[], Awaitable[object]], what: str, timeout: float = TIMEOUT
-) -> None:
-    """Return as soon as `await holds()` does.
+async def eventually[T](
+    look: Callable[[], Awaitable[T | None]], what: str = "", timeout: float = TIMEOUT
+) -> T:
+    """Return what `await look()` finds, as soon as that is something.
 
     Raises:
         AssertionError: `timeout` seconds were not enough for `what`.
     """
-    deadline = time.monotonic() + timeout
-    while not await holds():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"after {timeout:.0f} s still not: {what}")
-        await asyncio.sleep(_PAUSE)
+    bound = asyncio.timeout(timeout)
+    try:
+        async with bound:
+            while not (found := await look()):  # noqa: ASYNC110  # what changes is elsewhere
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError as error:
+        if not bound.expired():
+            raise
+        name = what or getattr(look, "__qualname__", "it")
+        raise AssertionError(f"after {timeout:.0f} s still not: {name}") from error
+    return found
+
+
+async def soon(holds: Callable[[], object], what: str, timeout: float = TIMEOUT) -> None:
+    """Return as soon as `holds()` does, which need not be awaited.
+
+    Raises:
+        AssertionError: `timeout` seconds were not enough for `what`.
+    """
+
+    async def held() -> bool:
+        return bool(holds())
+
+    await eventually(held, what, timeout)

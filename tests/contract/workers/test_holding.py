@@ -24,8 +24,9 @@ from tests.contract.workers.scripts import (
     statuses,
     texts,
 )
-from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.desk import Desk, Task, user_message
 from tests.support.servers import NatsProcess
+from tests.support.waiting import eventually
 
 SLOW: list[Json] = [step for n in range(60) for step in ({"text": f"{n} "}, {"sleep": 50})]
 SPOKEN = "".join(f"{n} " for n in range(60))

@@ -18,7 +18,8 @@ from tests.contract.workers.scripts import (
     statuses,
     texts,
 )
-from tests.support.desk import Desk, eventually
+from tests.support.desk import Desk
+from tests.support.waiting import eventually
 
 EVERYTHING: list[dict[str, Json]] = orjson.loads(
     Path(__file__).with_name("everything.json").read_bytes()

@@ -8,7 +8,8 @@ from headrace.model.events import BEHIND
 from headrace.model.task import CANCELED, COMPLETED, WORKING
 from tests.contract.workers.conftest import Spawn
 from tests.contract.workers.scripts import off_the_queue, script, texts
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
+from tests.support.waiting import eventually
 
 WAITS = script({"text": "on "}, {"sleep": 600_000})
 

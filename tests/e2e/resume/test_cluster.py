@@ -24,6 +24,7 @@ from headrace.webhooks import Webhooks
 from tests.support.cluster import NatsCluster
 from tests.support.event_stream import Json
 from tests.support.plain_a2a import PlainAgent, message
+from tests.support.plain_http import NO_TLS
 from tests.support.resuming import Client, round_robin
 from tests.support.resuming_cluster import ClusteredStack
 from tests.support.resuming_log import whole_log
@@ -94,7 +95,7 @@ async def test_whoever_changes_tasks_during_an_election_waits_it_out(
 ) -> None:
     """Each request is sent once, as a client that does not try again."""
     gateways = clustered.stack.gateways
-    async with httpx.AsyncClient(timeout=_TIMEOUT) as http:
+    async with httpx.AsyncClient(timeout=_TIMEOUT, verify=NO_TLS) as http:
         agents = [PlainAgent(http, gateway, "counter") for gateway in gateways]
         sent = [await agents[n % 2].send("100000 50", returnImmediately=True) for n in range(6)]
         tasks = [response.json()["task"]["id"] for response in sent]
@@ -132,7 +133,7 @@ async def test_whoever_asks_while_buckets_and_queues_have_no_leader_waits_it_out
 ) -> None:
     """Every stream but the log loses its leader; each request is sent once."""
     gateways = clustered.stack.gateways
-    async with httpx.AsyncClient(timeout=_TIMEOUT) as http:
+    async with httpx.AsyncClient(timeout=_TIMEOUT, verify=NO_TLS) as http:
         agents = [PlainAgent(http, gateway, "counter") for gateway in gateways]
         echoes = [PlainAgent(http, gateway, "echo") for gateway in gateways]
         sent = [await agents[n % 2].send("100000 50", returnImmediately=True) for n in range(6)]

@@ -17,6 +17,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from tests.support.event_stream import Json
 from tests.support.fleet import Fleet
+from tests.support.plain_http import NO_TLS
 from tests.support.resuming_log import WholeLog, whole_log
 
 BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
@@ -29,7 +30,7 @@ _SOON = 5
 
 @asynccontextmanager
 async def connected(url: str, binding: TransportProtocol) -> AsyncIterator[OfficialClient]:
-    async with httpx.AsyncClient(timeout=90) as http:
+    async with httpx.AsyncClient(timeout=90, verify=NO_TLS) as http:
         config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
         factory = ClientFactory(config)
         async with await factory.create_from_url(f"{url}/v1/agents/counter") as client:

@@ -28,6 +28,7 @@ from tests.support.compose_file import PASSWORDS, ROOT, ComposeService, load
 from tests.support.deployment import Deployment, get
 from tests.support.event_stream import Json, all_frames
 from tests.support.plain_a2a import PlainAgent
+from tests.support.plain_http import NO_TLS
 from tests.support.waiting import eventually, until
 
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
@@ -55,7 +56,7 @@ def services() -> dict[str, ComposeService]:
 @pytest.fixture
 async def http(deployment: Deployment) -> AsyncIterator[httpx.AsyncClient]:
     mine = {"Authorization": f"Bearer {deployment.token}"}
-    async with httpx.AsyncClient(timeout=60, headers=mine) as client:
+    async with httpx.AsyncClient(timeout=60, headers=mine, verify=NO_TLS) as client:
         yield client
 
 
@@ -296,7 +297,7 @@ def test_no_secret_is_on_a_command_line(deployment: Deployment) -> None:
 
 
 async def test_nobody_calls_without_the_token(deployment: Deployment) -> None:
-    async with httpx.AsyncClient(timeout=60) as stranger:
+    async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as stranger:
         sent = await stranger.post(
             f"{deployment.gateway_urls[0]}/v1/agents/echo/message:send", json={}
         )

@@ -1,15 +1,18 @@
 """A gateway and a scripted fleet on a NATS server of their own, which may freeze and die."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import grpc.aio
 import httpx
 
 from headrace.jetstream.connection import Bus
+from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.settings import BusSettings
 from tests.integration.gateway.scripts import AGENTS
@@ -59,6 +62,35 @@ async def own_nats(folder: Path, append_timeout: float) -> AsyncIterator[OwnNats
             server.thaw()
         await fleet.stop()
         await bus.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a client was told of its request by a gateway that may not know what came of it."""
+
+    status: int
+    accepted: bool
+    again: bool = False
+    """Whether it was told to send again."""
+    task: str = ""
+    """The task that a refusal names."""
+
+    @classmethod
+    def of_response(cls, response: httpx.Response) -> Self:
+        """Read a response, which may be JSON-RPC's."""
+        if response.is_success and '"error"' not in response.text:
+            return cls(response.status_code, accepted=True)
+        again = "retry-after" in response.headers
+        return cls(response.status_code, accepted=False, again=again, task=task_in(response.text))
+
+    @classmethod
+    def of_frame(cls, frame: Json) -> Self:
+        """Read the last frame that a WebSocket got for a request."""
+        if "error" not in frame:
+            return cls(httpx.codes.OK, accepted=True)
+        said = json.dumps(frame)
+        again = "retryDelay" in said
+        return cls(frame["error"]["code"], accepted=False, again=again, task=task_in(said))
 
 
 def task_in(text: str) -> str:

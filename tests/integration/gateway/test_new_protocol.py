@@ -19,6 +19,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.conftest import module_fixture
 from tests.support.clients.bindings import Json
 from tests.support.json_lines import JSON_LINES
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -38,7 +39,7 @@ async def lines_gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> 
 @pytest_asyncio.fixture(loop_scope="module")
 async def lines(lines_gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
-    async with httpx.AsyncClient(base_url=lines_gateway, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=lines_gateway, timeout=60, verify=NO_TLS) as client:
         yield client
 
 
@@ -170,7 +171,7 @@ async def test_a_gateway_that_stops_says_so(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
-    async with httpx.AsyncClient(timeout=60) as client:
+    async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as client:
         async with running(changed, (*PROTOCOLS, JSON_LINES)) as url:
             opened = reading(client, "POST", f"{url}{PATIENT}", content="hello")
             stream = await opened.__aenter__()

@@ -14,9 +14,11 @@ from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Refusal, Rest, Rpc, Talk, message
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ports
+from tests.support.waiting import eventually
 
 
 def is_unavailable(refusal: Refusal) -> bool:
@@ -130,7 +132,7 @@ async def own_gateway(
 async def test_nats_lost_while_running_is_503_and_heals_by_itself(
     own_server: NatsProcess, own_fleet: ScriptedFleet, own_gateway: str
 ) -> None:
-    async with httpx.AsyncClient(base_url=own_gateway, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=own_gateway, timeout=60, verify=NO_TLS) as http:
         assert "task" in await Rest(http).call("SendMessage", message())
         own_server.kill()
         refusals = await asyncio.gather(
@@ -152,14 +154,14 @@ async def test_nats_lost_while_running_is_503_and_heals_by_itself(
         async def is_ready() -> bool:
             return (await http.get("/readyz")).is_success
 
-        await until(is_back, "messages are taken again")
-        await until(is_ready, "it is ready again")
+        await eventually(is_back, "messages are taken again")
+        await eventually(is_ready, "it is ready again")
 
 
 async def test_a_gateway_whose_nats_is_frozen_is_not_ready_until_it_thaws(
     own_server: NatsProcess, own_gateway: str
 ) -> None:
-    async with httpx.AsyncClient(base_url=own_gateway, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=own_gateway, timeout=60, verify=NO_TLS) as http:
 
         async def is_ready() -> bool:
             return (await http.get("/readyz")).is_success
@@ -169,8 +171,8 @@ async def test_a_gateway_whose_nats_is_frozen_is_not_ready_until_it_thaws(
 
         assert await is_ready()
         own_server.freeze()
-        await until(is_not_ready, "it is not ready")
+        await eventually(is_not_ready, "it is not ready")
         assert (await http.get("/readyz")).json()["nats"] is False
         assert (await http.get("/healthz")).is_success
         own_server.thaw()
-        await until(is_ready, "it is ready again")
+        await eventually(is_ready, "it is ready again")

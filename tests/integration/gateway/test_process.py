@@ -17,13 +17,13 @@ import pytest
 from headrace_gateway.server.listeners import Unprotected, check_exposure
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import message
+from tests.support.plain_http import NO_TLS
 from tests.support.resuming_sizes import sized
-from tests.support.running_gateway import until as until_async
 from tests.support.running_gateway import until_ready
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 from tests.support.starting import start_process
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 NOWHERE = "nats://127.0.0.1:1"
 WITHIN = float(sized(20, 5))
@@ -58,7 +58,7 @@ class Gateway:
     def status(self, path: str) -> int:
         """Return the status of a page; 0: nobody listens."""
         try:
-            return httpx.get(self.url + path).status_code
+            return httpx.get(self.url + path, verify=NO_TLS).status_code
         except httpx.TransportError:
             return 0
 
@@ -91,7 +91,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
     tmp_path: Path, settings: GatewaySettings, fleet: ScriptedFleet, number: int
 ) -> None:
     with started(tmp_path, **bus_of(settings)) as gateway:
-        async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=60, verify=NO_TLS) as http:
             await until_ready(http)
             async with http.stream(
                 "POST", "/v1/agents/patient/message:stream", json=message()
@@ -105,7 +105,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                 async def both_work() -> bool:
                     return len(fleet.runs) == 2
 
-                await until_async(both_work, "the agent works on both")
+                await eventually(both_work, "the agent works on both")
                 asked = time.monotonic()
                 gateway.process.send_signal(number)
                 rest = [line async for line in lines]
@@ -147,7 +147,7 @@ def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
     with started(tmp_path, nats_url=NOWHERE, startup_timeout=8) as gateway:
         until(lambda: gateway.status("/healthz") == 200, "it says that it lives")
         assert gateway.status("/readyz") == 503
-        refused = httpx.post(f"{gateway.url}/message:send", json=message())
+        refused = httpx.post(f"{gateway.url}/message:send", json=message(), verify=NO_TLS)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert gateway.ends() == 1
     first, *_, last = gateway.log().splitlines()

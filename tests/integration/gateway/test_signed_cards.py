@@ -23,6 +23,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import EXTENDED
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk
 from tests.support.credentials import ANN, write
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -82,7 +83,10 @@ async def test_all_gateways_of_a_fleet_sign_with_one_key(
     http: httpx.AsyncClient, settings: GatewaySettings
 ) -> None:
     other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": ports.pick()})
-    async with running(other) as url, httpx.AsyncClient(base_url=url, timeout=60) as second:
+    async with (
+        running(other) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as second,
+    ):
         kid = await verify(http, (await http.get(CARD)).json())
         assert await verify(second, (await second.get(CARD)).json()) == kid
 
@@ -136,7 +140,7 @@ async def guarded(
     }
     async with (
         running(settings.model_copy(update=update)) as url,
-        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http,
+        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}, verify=NO_TLS) as http,
     ):
         yield http
 

@@ -12,8 +12,7 @@ from headrace.directory import AgentCard, Announcer, Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.streams import ensure_streams
 from headrace.model.errors import InvalidName
-from tests.support.soon import soon
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, soon
 
 
 @pytest.fixture(autouse=True)

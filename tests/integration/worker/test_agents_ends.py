@@ -31,7 +31,8 @@ from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJ
 from headrace.sdk.agent import AgentFunction
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
+from tests.support.waiting import eventually
 
 
 def end_of(events: list[Json]) -> tuple[str, str]:

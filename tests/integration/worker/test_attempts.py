@@ -23,7 +23,8 @@ from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace.sdk.policy import Policy
 from headrace_worker.claim import MOST_SURVIVED, Assignment, Held, Void, claim
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
+from tests.support.waiting import eventually
 
 DYING = "tests.support.dying_agents:agents"
 

@@ -25,7 +25,8 @@ from headrace_gateway.tasks.admission import Scope, read_figures
 from headrace_gateway.tasks.cancel import Cancelling
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, by_id, hand_in
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
+from tests.support.waiting import eventually
 
 
 class State:

@@ -11,7 +11,8 @@ from headrace.model.messages import RunRequest
 from headrace.model.task import CANCELED
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.desk import Desk, Task, user_message
+from tests.support.waiting import eventually
 
 
 async def carrying(task: Task, text: str) -> bytes:

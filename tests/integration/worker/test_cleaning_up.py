@@ -15,7 +15,8 @@ from headrace.tasks.end import fail_task
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
+from tests.support.waiting import eventually
 
 
 class Tidy:

@@ -19,9 +19,10 @@ from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess
 from tests.support.terminal import Said, Terminal
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

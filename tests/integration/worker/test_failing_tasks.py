@@ -13,9 +13,10 @@ from headrace.model.task import COMPLETED, FAILED, TERMINAL
 from headrace.tasks.end import AlreadyOver, fail_task
 from headrace.tasks.runs import ensure_queue
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess
 from tests.support.terminal import Terminal
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from headrace.tasks.runs import ensure_queue
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.inputs import FollowUp, QueuedInputs
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, eventually, open_desk, user_message
+from tests.support.desk import Desk, Task, open_desk, user_message
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 REPEATERS = "tests.support.slow_agents:agents"

@@ -11,8 +11,9 @@ from headrace.model.messages import Holding
 from headrace.model.task import CANCELED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.desk import Desk, Task, user_message
 from tests.support.laggard import COUNT
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 DEMO = "tests.support.laggard:agents"

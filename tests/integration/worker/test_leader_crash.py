@@ -9,8 +9,9 @@ from headrace.settings import BusSettings
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.support.cluster import NatsCluster
-from tests.support.desk import eventually, fresh_names, open_desk
+from tests.support.desk import fresh_names, open_desk
 from tests.support.jetstream_api import leader_of
+from tests.support.waiting import eventually
 
 RUNS = 20
 
@@ -47,7 +48,7 @@ async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attem
                     return False
                 return now.delivered is not None and now.delivered.consumer_seq > before
 
-            await eventually(were_handed_out_again, 120)
+            await eventually(were_handed_out_again, timeout=120)
             # Whoever got a copy has had the time to do the wrong thing.
             await asyncio.sleep(3)
             may_end.set()

@@ -12,7 +12,8 @@ from headrace_worker.attempt import Attempt
 from headrace_worker.heartbeats import Hold, WorkerLeases
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, eventually
+from tests.support.desk import Desk
+from tests.support.waiting import eventually
 
 
 async def test_what_a_fenced_agent_raises_is_no_error(

@@ -24,10 +24,11 @@ from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_holding import attempts, holder_of, started, texts
-from tests.support.desk import Desk, Task, eventually, fresh_names, open_desk
+from tests.support.desk import Desk, Task, fresh_names, open_desk
 from tests.support.resuming_sizes import IS_SOAK
 from tests.support.servers import NatsProcess
 from tests.support.service_process import ServiceProcess
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 

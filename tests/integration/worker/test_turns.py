@@ -15,7 +15,8 @@ from headrace_task_state.maintenance import queue_upkeep
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_worker import poll as queue_watch
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
+from tests.support.waiting import eventually
 
 
 class Clerk:
@@ -38,7 +39,7 @@ class Clerk:
         async def is_through() -> bool:
             return len(self.served) >= count
 
-        await eventually(is_through, 200)
+        await eventually(is_through, timeout=200)
 
 
 async def fill(desk: Desk, count: int, queue: RunQueue) -> list[Task]:

@@ -14,7 +14,8 @@ from headrace_worker.claim import whose_turn_it_is
 from headrace_worker.recovery import Recovered
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, eventually
+from tests.support.desk import Desk
+from tests.support.waiting import eventually
 
 
 async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(

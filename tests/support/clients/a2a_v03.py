@@ -11,6 +11,7 @@ from a2a.types import a2a_pb2
 from a2a.utils.constants import TransportProtocol
 
 from headrace_gateway.settings import GatewaySettings
+from tests.support.plain_http import NO_TLS
 
 TRANSPORTS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
 
@@ -101,7 +102,7 @@ async def old(
         supported_interfaces=[interface],
         capabilities=a2a_pb2.AgentCapabilities(streaming=True, push_notifications=True),
     )
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as http:
         config = ClientConfig(
             streaming=streaming,
             httpx_client=http,

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from headrace_cli import services
 from headrace_cli.asyncapi import document
 from headrace_cli.asyncapi_page import page_server
+from tests.support.plain_http import NO_TLS
 
 
 def asyncapi(*arguments: str) -> Result:
@@ -21,7 +22,7 @@ def test_the_page_is_served_and_may_load_nothing() -> None:
     with page_server(document(), 0) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        answer = httpx.get(f"http://127.0.0.1:{server.server_port}/", timeout=60)
+        answer = httpx.get(f"http://127.0.0.1:{server.server_port}/", timeout=60, verify=NO_TLS)
         thread.join(60)
     assert answer.status_code == 200
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")

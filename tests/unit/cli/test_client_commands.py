@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace_cli.client import Json
-from tests.support.fake_gateway import Answer, FakeGateway, answering
+from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
 
-AGENTS = Answer(
+AGENTS = ScriptedResponse(
     body={
         "agents": [
             {"id": "echo", "available": True, "description": "Says it again"},
@@ -39,8 +39,10 @@ def chunk(text: str, *, append: bool = True, artifact: str = "a0") -> Json:
     return {"artifactUpdate": {"taskId": "t1", "artifact": body, "append": append}}
 
 
-def stream(*events: Json, first: int = 1) -> Answer:
-    return Answer(frames=tuple((f"log1:{first + i}", event) for i, event in enumerate(events)))
+def stream(*events: Json, first: int = 1) -> ScriptedResponse:
+    return ScriptedResponse(
+        frames=tuple((f"log1:{first + i}", event) for i, event in enumerate(events))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,7 @@ def test_agents_are_listed_with_their_state() -> None:
 
 def test_a_table_shows_what_a_terminal_would_obey() -> None:
     agents = {"agents": [{"id": "echo", "description": "\x1b[2Jgone\r\x9b"}]}
-    with answering(**{"/v1/agents": Answer(body=agents)}) as gateway:
+    with answering(**{"/v1/agents": ScriptedResponse(body=agents)}) as gateway:
         shown = headrace(gateway, "agents").output.splitlines()[1]
     assert shown == "echo   no worker  \ufffd[2Jgone\ufffd\ufffd"
 
@@ -93,7 +95,7 @@ def test_without_an_agent_the_default_one_answers() -> None:
 
 def test_a_dropped_stream_is_resumed_after_the_last_frame() -> None:
     begun = stream({"task": task("SUBMITTED")}, chunk("one ", append=False))
-    rest = [Answer(503, {"error": {"message": "later"}}), stream(chunk("two"), first=3)]
+    rest = [ScriptedResponse(503, {"error": {"message": "later"}}), stream(chunk("two"), first=3)]
     rest.append(stream(status("COMPLETED"), first=4))
     script = {"/message:stream": [begun], "/tasks/t1:subscribe": rest}
     with answering(**script) as gateway:
@@ -105,7 +107,7 @@ def test_a_dropped_stream_is_resumed_after_the_last_frame() -> None:
 def test_a_stream_that_was_cut_within_a_character_is_resumed() -> None:
     whole = b'id: log1:1\ndata: {"task": {"id": "t1", "status": {}}}\n\n'
     script = {
-        "/message:stream": Answer(cut=whole + b'id: log1:2\ndata: {"\xe2\x82'),
+        "/message:stream": ScriptedResponse(cut=whole + b'id: log1:2\ndata: {"\xe2\x82'),
         "/tasks/t1:subscribe": stream(status("COMPLETED"), first=2),
     }
     with answering(**script) as gateway:
@@ -115,7 +117,7 @@ def test_a_stream_that_was_cut_within_a_character_is_resumed() -> None:
 
 @pytest.mark.parametrize("code", [200, 404])
 def test_an_answer_that_breaks_off_is_one_line(code: int) -> None:
-    with answering(**{"/v1/agents": Answer(code, cut=b"{")}) as gateway:
+    with answering(**{"/v1/agents": ScriptedResponse(code, cut=b"{")}) as gateway:
         answer = headrace(gateway, "agents")
     assert answer.exit_code == 1
     assert answer.stderr.startswith(f"Error: no answer from {gateway.url}: ")
@@ -124,8 +126,10 @@ def test_an_answer_that_breaks_off_is_one_line(code: int) -> None:
 def test_an_agent_that_refuses_does_not_hide_the_tasks_of_the_others() -> None:
     script = {
         "/v1/agents": AGENTS,
-        "/v1/agents/echo/tasks?pageSize=20": Answer(401, {"error": {"message": "who are you?"}}),
-        "/v1/agents/counter/tasks?pageSize=20": Answer(body={"tasks": [task("WORKING")]}),
+        "/v1/agents/echo/tasks?pageSize=20": ScriptedResponse(
+            401, {"error": {"message": "who are you?"}}
+        ),
+        "/v1/agents/counter/tasks?pageSize=20": ScriptedResponse(body={"tasks": [task("WORKING")]}),
     }
     with answering(**script) as gateway:
         answer = headrace(gateway, "tasks")
@@ -136,7 +140,7 @@ def test_an_agent_that_refuses_does_not_hide_the_tasks_of_the_others() -> None:
 
 
 def test_a_task_is_named_whatever_stands_in_its_name() -> None:
-    script = {"/v1/agents/echo/tasks/a%2F%3Fb:cancel": Answer(body=task("CANCELED"))}
+    script = {"/v1/agents/echo/tasks/a%2F%3Fb:cancel": ScriptedResponse(body=task("CANCELED"))}
     with answering(**script) as gateway:
         answer = headrace(gateway, "cancel", "--agent", "echo", "a/?b")
     assert answer.stdout == "task a/?b CANCELED\n"
@@ -145,7 +149,7 @@ def test_a_task_is_named_whatever_stands_in_its_name() -> None:
 def test_a_stream_that_ended_while_away_is_no_failure() -> None:
     script = {
         "/message:stream": stream({"task": task("WORKING")}, chunk("all", append=False)),
-        "/tasks/t1:subscribe": Answer(204),
+        "/tasks/t1:subscribe": ScriptedResponse(204),
     }
     with answering(**script) as gateway:
         answer = headrace(gateway, "send", "hi")
@@ -155,7 +159,7 @@ def test_a_stream_that_ended_while_away_is_no_failure() -> None:
 def test_a_gateway_that_stays_away_is_one_line() -> None:
     script = {
         "/message:stream": stream({"task": task("WORKING")}),
-        "/tasks/t1:subscribe": Answer(503, {"error": {"message": "no bus"}}),
+        "/tasks/t1:subscribe": ScriptedResponse(503, {"error": {"message": "no bus"}}),
     }
     with answering(**script) as gateway:
         answer = headrace(gateway, "send", "hi")
@@ -169,8 +173,12 @@ def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> 
     script = {
         "/v1/agents": AGENTS,
         "/message:stream": asked,
-        "/v1/agents/echo/tasks/t1?historyLength=0": Answer(404, {"error": {"message": "no task"}}),
-        "/v1/agents/counter/tasks/t1?historyLength=0": Answer(body=task("INPUT_REQUIRED")),
+        "/v1/agents/echo/tasks/t1?historyLength=0": ScriptedResponse(
+            404, {"error": {"message": "no task"}}
+        ),
+        "/v1/agents/counter/tasks/t1?historyLength=0": ScriptedResponse(
+            body=task("INPUT_REQUIRED")
+        ),
         "/v1/agents/counter/message:stream": said,
     }
     with answering(**script) as gateway:
@@ -191,7 +199,7 @@ def test_nobody_at_the_url_is_one_line() -> None:
 
 
 def test_a_refusal_is_one_line() -> None:
-    refusal = Answer(400, {"error": {"code": 400, "message": "the message is empty"}})
+    refusal = ScriptedResponse(400, {"error": {"code": 400, "message": "the message is empty"}})
     with answering(**{"/message:stream": refusal}) as gateway:
         answer = headrace(gateway, "send", "")
     assert (answer.exit_code, answer.stderr) == (1, "Error: the message is empty\n")
@@ -216,8 +224,8 @@ def test_a_new_attempt_says_that_it_starts_over() -> None:
 def test_the_tail_of_a_running_task_starts_with_what_there_is() -> None:
     script = {
         "/v1/agents": AGENTS,
-        "/v1/agents/counter/tasks/t1?historyLength=0": Answer(body=task("WORKING")),
-        "/v1/agents/counter/tasks/t1": Answer(body=task("WORKING", "1 ")),
+        "/v1/agents/counter/tasks/t1?historyLength=0": ScriptedResponse(body=task("WORKING")),
+        "/v1/agents/counter/tasks/t1": ScriptedResponse(body=task("WORKING", "1 ")),
         "/v1/agents/counter/tasks/t1:subscribe": stream(
             {"task": task("WORKING", "1 ")}, chunk("2 "), status("CANCELED")
         ),
@@ -229,7 +237,9 @@ def test_the_tail_of_a_running_task_starts_with_what_there_is() -> None:
 
 
 def test_the_tail_of_an_ended_task_is_its_answer() -> None:
-    with answering(**{"/v1/agents/echo/tasks/t1": Answer(body=task("COMPLETED", "x"))}) as gateway:
+    with answering(
+        **{"/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("COMPLETED", "x"))}
+    ) as gateway:
         answer = headrace(gateway, "tail", "--agent", "echo", "t1")
     assert answer.stdout == "x\n"
 
@@ -237,7 +247,7 @@ def test_the_tail_of_an_ended_task_is_its_answer() -> None:
 def test_a_tail_goes_on_after_a_cursor_and_says_when_the_past_is_gone() -> None:
     gone = task("WORKING", "all of it") | {"metadata": {"headrace.recovered": False}}
     script = {
-        "/v1/agents/echo/tasks/t1": Answer(body=task("WORKING")),
+        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING")),
         "/v1/agents/echo/tasks/t1:subscribe": stream({"task": gone}, status("COMPLETED")),
     }
     with answering(**script) as gateway:
@@ -256,10 +266,10 @@ def test_a_task_that_no_agent_has_is_one_line() -> None:
 def test_tasks_of_all_agents_are_listed() -> None:
     script = {
         "/v1/agents": AGENTS,
-        "/v1/agents/echo/tasks?pageSize=20&status=TASK_STATE_INPUT_REQUIRED": Answer(
+        "/v1/agents/echo/tasks?pageSize=20&status=TASK_STATE_INPUT_REQUIRED": ScriptedResponse(
             body={"tasks": [task("INPUT_REQUIRED")]}
         ),
-        "/v1/agents/counter/tasks?pageSize=20&status=TASK_STATE_INPUT_REQUIRED": Answer(
+        "/v1/agents/counter/tasks?pageSize=20&status=TASK_STATE_INPUT_REQUIRED": ScriptedResponse(
             body={"tasks": []}
         ),
     }
@@ -273,7 +283,7 @@ def test_tasks_of_all_agents_are_listed() -> None:
 
 def test_cancel_says_how_the_task_ended() -> None:
     path = "/v1/agents/echo/tasks/t1:cancel"
-    with answering(**{path: Answer(body=task("CANCELED"))}) as gateway:
+    with answering(**{path: ScriptedResponse(body=task("CANCELED"))}) as gateway:
         answer = headrace(gateway, "cancel", "--agent", "echo", "t1")
     assert answer.output == "task t1 CANCELED\n"
     assert gateway.asked[0].method == "POST"

@@ -2,21 +2,27 @@ import pytest
 
 from headrace_cli.dev_ready import until_ready
 from headrace_cli.failures import CannotStart
-from tests.support.fake_gateway import Answer, answering
+from tests.support.fake_gateway import ScriptedResponse, answering
 
-READY = Answer(body={"status": "ok"})
-NO_TASKS = Answer(body={"tasks": []})
+READY = ScriptedResponse(body={"status": "ok"})
+NO_TASKS = ScriptedResponse(body={"tasks": []})
 TASKS = "/v1/agents/a/tasks?pageSize=1"
 
 
-def agents(*names: str) -> Answer:
-    return Answer(body={"agents": [{"id": name, "available": True} for name in names]})
+def agents(*names: str) -> ScriptedResponse:
+    return ScriptedResponse(body={"agents": [{"id": name, "available": True} for name in names]})
 
 
 async def test_agents_that_still_come_are_waited_for() -> None:
-    script: dict[str, Answer | list[Answer]] = {
+    script: dict[str, ScriptedResponse | list[ScriptedResponse]] = {
         "/readyz": READY,
-        "/v1/agents": [Answer(503), agents(), agents("a"), agents("a", "b"), agents("a", "b")],
+        "/v1/agents": [
+            ScriptedResponse(503),
+            agents(),
+            agents("a"),
+            agents("a", "b"),
+            agents("a", "b"),
+        ],
         TASKS: NO_TASKS,
     }
     with answering(**script) as gateway:
@@ -38,12 +44,12 @@ async def test_gateways_that_do_not_agree_yet_are_not_ready() -> None:
 @pytest.mark.parametrize(
     ("script", "missing"),
     [
-        ({"/readyz": Answer(503)}, "/readyz"),
+        ({"/readyz": ScriptedResponse(503)}, "/readyz"),
         ({"/readyz": READY, "/v1/agents": agents()}, "an agent at"),
-        ({"/readyz": READY, "/v1/agents": agents("a"), TASKS: Answer(503)}, "task state"),
+        ({"/readyz": READY, "/v1/agents": agents("a"), TASKS: ScriptedResponse(503)}, "task state"),
     ],
 )
-async def test_what_is_missing_is_told(script: dict[str, Answer], missing: str) -> None:
+async def test_what_is_missing_is_told(script: dict[str, ScriptedResponse], missing: str) -> None:
     with (
         answering(**script) as gateway,
         pytest.raises(CannotStart, match=rf"not ready after 2 s; .*{missing}"),

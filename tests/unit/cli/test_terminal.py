@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from headrace_cli.client import Json
 from headrace_cli.on_bus import CommandRefused
-from tests.support.fake_gateway import Answer, FakeGateway, answering
+from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x00\u202e\u2028"
 FAKE_LINE = f"{HOSTILE}\nFAKE line"
@@ -28,10 +28,10 @@ TASK: Json = {
 }
 CHILD = {"headrace.child": {"agent": FAKE_LINE, "task": FAKE_LINE, "state": FAKE_LINE}}
 STATUS = {"taskId": FAKE_LINE, "status": TASK["status"], "metadata": CHILD}
-STREAM = Answer(frames=(("l:1", {"task": TASK}), ("l:2", {"statusUpdate": STATUS})))
-REFUSAL = Answer(400, {"error": {"code": 400, "message": HOSTILE}})
-AGENTS = Answer(body={"agents": [{"id": FAKE_LINE, "description": FAKE_LINE}]})
-RUN = Answer(
+STREAM = ScriptedResponse(frames=(("l:1", {"task": TASK}), ("l:2", {"statusUpdate": STATUS})))
+REFUSAL = ScriptedResponse(400, {"error": {"code": 400, "message": HOSTILE}})
+AGENTS = ScriptedResponse(body={"agents": [{"id": FAKE_LINE, "description": FAKE_LINE}]})
+RUN = ScriptedResponse(
     frames=(
         ("", {"type": FAKE_LINE}),
         ("", {"type": "RUN_ERROR", "message": FAKE_LINE, FAKE_LINE: 1}),
@@ -72,11 +72,13 @@ def shown(gateway: FakeGateway, *arguments: str) -> Result:
     ],
 )
 def test_no_command_shows_what_a_terminal_would_obey(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], script: dict[str, Answer | Json]
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    script: dict[str, ScriptedResponse | Json],
 ) -> None:
     monkeypatch.setattr("headrace_cli.following._PAUSES", (0.0,))
     answers = {
-        path: given if isinstance(given, Answer) else Answer(body=given)
+        path: given if isinstance(given, ScriptedResponse) else ScriptedResponse(body=given)
         for path, given in script.items()
     }
     with answering(**answers) as gateway:

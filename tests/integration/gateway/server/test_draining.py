@@ -1,7 +1,6 @@
 """A gateway that stops answers whatever it is asked for, also while NATS is silent."""
 
 import asyncio
-import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -13,12 +12,12 @@ import pytest
 import pytest_asyncio
 
 from headrace_gateway import detached
-from tests.integration.gateway.own_nats import OwnNats, own_nats, task_in
+from tests.integration.gateway.own_nats import Outcome, OwnNats, own_nats
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Rest, Rpc, message
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.clients.websocket import Json, socket_to
-from tests.support.running_gateway import until
+from tests.support.waiting import eventually
 
 _OPEN = re.compile(r"^headrace_open_requests (\S+)$", re.MULTILINE)
 
@@ -46,29 +45,17 @@ async def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield Stopped(own.server, own.fleet, own.gateway, own.url, own.http, own.channel, task)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a client was told."""
-
-    status: int
-    again: bool
-    """Whether it was told to send again."""
-    task: str
-    """The task that the answer names."""
-
-
-def told(response: httpx.Response) -> Answer:
+def told(response: httpx.Response) -> Outcome:
     assert "application/json" in response.headers["content-type"], response.text
     assert response.json()["error"], response.text
-    again = "retry-after" in response.headers
-    return Answer(response.status_code, again, task_in(response.text))
+    return Outcome.of_response(response)
 
 
-type Asks = Callable[[Stopped, str], Coroutine[None, None, Answer]]
+type Asks = Callable[[Stopped, str], Coroutine[None, None, Outcome]]
 
 
 def by_post(path: str, body: Callable[[str], Json] = message, **headers: str) -> Asks:
-    async def ask(to: Stopped, text: str) -> Answer:
+    async def ask(to: Stopped, text: str) -> Outcome:
         return told(await to.http.post(path, json=body(text), headers=headers))
 
     return ask
@@ -88,24 +75,23 @@ def old_rest(text: str) -> Json:
     return {"message": said}
 
 
-async def by_rpc(to: Stopped, text: str) -> Answer:
+async def by_rpc(to: Stopped, text: str) -> Outcome:
     return told(await Rpc(to.http).send("SendMessage", message(text)))
 
 
-async def by_grpc(to: Stopped, text: str) -> Answer:
+async def by_grpc(to: Stopped, text: str) -> Outcome:
     return told(await Grpc(to.http, None, to.channel).send("SendMessage", message(text)))
 
 
-async def by_grpc_stream(to: Stopped, text: str) -> Answer:
+async def by_grpc_stream(to: Stopped, text: str) -> Outcome:
     return told(await Grpc(to.http, None, to.channel).send("SendStreamingMessage", message(text)))
 
 
-async def by_socket(to: Stopped, text: str) -> Answer:
+async def by_socket(to: Stopped, text: str) -> Outcome:
     async with socket_to(to.url) as socket:
         await socket.send({"id": "s", "send": message(text)})
         *_, last = await socket.rest("s")
-    said = json.dumps(last)
-    return Answer(last["error"]["code"], "retryDelay" in said, task_in(said))
+    return Outcome.of_frame(last)
 
 
 SENDS: dict[str, Asks] = {
@@ -124,39 +110,39 @@ SENDS: dict[str, Asks] = {
 }
 
 
-async def get_by_rest(to: Stopped, _: str) -> Answer:
+async def get_by_rest(to: Stopped, _: str) -> Outcome:
     return told(await Rest(to.http, "ask").send("GetTask", {"id": to.task}))
 
 
-async def get_by_rpc(to: Stopped, _: str) -> Answer:
+async def get_by_rpc(to: Stopped, _: str) -> Outcome:
     return told(await Rpc(to.http, "ask").send("GetTask", {"id": to.task}))
 
 
-async def get_by_grpc(to: Stopped, _: str) -> Answer:
+async def get_by_grpc(to: Stopped, _: str) -> Outcome:
     return told(await Grpc(to.http, "ask", to.channel).send("GetTask", {"id": to.task}))
 
 
-async def cancel_by_rest(to: Stopped, _: str) -> Answer:
+async def cancel_by_rest(to: Stopped, _: str) -> Outcome:
     return told(await Rest(to.http, "ask").send("CancelTask", {"id": to.task}))
 
 
-async def delete_by_rest(to: Stopped, _: str) -> Answer:
+async def delete_by_rest(to: Stopped, _: str) -> Outcome:
     return told(await Rest(to.http, "ask").send("DeleteTask", {"id": to.task}))
 
 
-async def cancel_by_socket(to: Stopped, _text: str) -> Answer:
+async def cancel_by_socket(to: Stopped, _text: str) -> Outcome:
     async with socket_to(to.url, "/v1/agents/ask/stream") as socket:
         await socket.send({"id": "c", "cancel": {"task": to.task}})
         *_, last = await socket.rest("c")
-    return Answer(last["error"]["code"], again="retryDelay" in json.dumps(last), task="")
+    return Outcome.of_frame(last)
 
 
-async def under_a_key(to: Stopped, text: str) -> Answer:
+async def under_a_key(to: Stopped, text: str) -> Outcome:
     headers = {"Idempotency-Key": secrets.token_hex(4)}
     return told(await to.http.post("/message:send", json=message(text), headers=headers))
 
 
-async def stop_by_agui(to: Stopped, _: str) -> Answer:
+async def stop_by_agui(to: Stopped, _: str) -> Outcome:
     return told(await to.http.post("/v1/agents/ask/ag-ui/stop", json={"threadId": "t"}))
 
 
@@ -188,7 +174,7 @@ async def test_what_is_under_way_when_a_gateway_stops_is_answered_though_nats_is
         pending = sum(not one.done() for one in asking.values())
         return await stopped.open() >= pending
 
-    await until(has_all, "the gateway is carrying all of them out")
+    await eventually(has_all, "the gateway is carrying all of them out")
     await stopped.gateway.aclose()
     await asyncio.wait(asking.values())
     answers = {name: one.result() for name, one in asking.items()}

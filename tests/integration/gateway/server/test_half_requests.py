@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from headrace_gateway.server import http_protocol
 from tests.support.clients.bindings import message
-from tests.support.running_gateway import until
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.waiting import eventually
 
 SHORT = 1.5
 """Seconds."""
@@ -301,7 +301,7 @@ async def test_a_client_that_pings_and_takes_nothing_costs_no_memory(
     async def has_all() -> bool:
         return received - before >= 100 * len(many) + len(last)
 
-    await until(has_all, "the gateway has read every ping")
+    await eventually(has_all, "the gateway has read every ping")
     assert served[-1].transport.get_write_buffer_size() < 1024 * 1024
     while (await frame_from(wire)) != (PONG, b"the last one"):
         pass

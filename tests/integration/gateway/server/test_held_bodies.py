@@ -16,9 +16,11 @@ from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.clients.websocket import socket_to
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 LARGEST = 100_000
 """Bytes of a body; three may be held."""
@@ -50,7 +52,7 @@ async def limited(settings: GatewaySettings, limit: str) -> AsyncIterator[tuple[
     changed = settings.model_copy(update=taken | sizes)
     async with (
         running(changed) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
         grpc.aio.insecure_channel(f"127.0.0.1:{changed.grpc_port}") as channel,
     ):
         yield url, [Rest(http, "patient"), Rpc(http, "patient"), Grpc(http, "patient", channel)]
@@ -92,7 +94,7 @@ async def test_bodies_that_are_not_whole_count_and_more_are_refused_on_every_pro
     async with limited(settings, setting) as (url, talks), AsyncExitStack() as stack:
         for _ in range(3):
             await half(url, stack)
-        await until(lambda: takes_no_more(talks[0]), "three bodies are held")
+        await eventually(lambda: takes_no_more(talks[0]), "three bodies are held")
         begun = len(fleet.runs)
         assert len(talks) > 1
         for talk in talks:
@@ -112,7 +114,7 @@ async def test_bodies_that_are_not_whole_count_and_more_are_refused_on_every_pro
             assert json.loads(await asyncio.wait_for(run.recv(), 60))["code"] == code
         assert len(fleet.runs) == begun
         await stack.aclose()
-        await until(lambda: takes_one(talks[0]), "what is held no more is free")
+        await eventually(lambda: takes_one(talks[0]), "what is held no more is free")
 
 
 async def takes_one(talk: Talk) -> bool:
@@ -125,7 +127,7 @@ async def test_a_frame_that_grows_too_large_closes_its_connection(
     async with limited(settings, LIMITS[1][0]) as (url, talks), AsyncExitStack() as stack:
         for _ in range(3):
             await half_a_body(url, stack)
-        await until(lambda: takes_no_more(talks[0]), "three bodies are held")
+        await eventually(lambda: takes_no_more(talks[0]), "three bodies are held")
         async with socket_to(url, "/v1/agents/patient/stream") as socket:
 
             async def pieces() -> AsyncIterator[str]:

@@ -12,8 +12,8 @@ from headrace.log import last_entry
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, TaskKey
 from tests.support.clients.bindings import Rest, message
-from tests.support.running_gateway import until
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.waiting import eventually
 
 TASKS = 30
 PATH = "/v1/agents/patient"
@@ -33,7 +33,7 @@ async def begun(http: httpx.AsyncClient, fleet: ScriptedFleet) -> list[str]:
     async def all_at_work() -> bool:
         return {run.key.task for run in fleet.runs} >= set(tasks)
 
-    await until(all_at_work, "every task is at work")
+    await eventually(all_at_work, "every task is at work")
     return tasks
 
 
@@ -65,7 +65,7 @@ async def test_what_is_canceled_over_a_websocket_ends_though_its_client_leaves(
     async def are_over() -> bool:
         return {await state(bus, task) for task in tasks} == {CANCELED}
 
-    await until(are_over, "every task is canceled")
+    await eventually(are_over, "every task is canceled")
 
 
 async def test_what_is_sent_over_a_websocket_is_worked_on_though_its_client_leaves(
@@ -84,7 +84,7 @@ async def test_what_is_sent_over_a_websocket_is_worked_on_though_its_client_leav
         return bool(tasks) and tasks <= {run.key.task for run in fleet.runs}
 
     # There is no sweep in this fleet: the gateway alone asks workers for what it has stored.
-    await until(all_begun, "whatever is stored is worked on")
+    await eventually(all_begun, "whatever is stored is worked on")
 
 
 async def stored(bus: Bus) -> set[str]:

@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import message
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -24,7 +25,7 @@ async def listing(
     changed = {"cors_origins": [LISTED], "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
     ):
         yield http
 
@@ -102,7 +103,7 @@ async def test_named_hosts_are_ours(settings: GatewaySettings) -> None:
     }
     async with (
         running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
     ):
         for host in ("gateway.lan:8080", "agents.example"):
             assert (await http.get("/v1/agents", headers={"Host": host})).is_success

@@ -31,9 +31,11 @@ from headrace_gateway.streaming.renderer import Cause
 from tests.integration.gateway.protocols.a2a.grpc.test_service import read_out, stub_of
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.agui.runs import path, run_input
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 CLIENTS = 4
 STALL = 2.0
@@ -193,10 +195,13 @@ async def waiting_task(settings: GatewaySettings) -> AsyncIterator[Task]:
     await bus.connect("fleet")
     fleet = await ScriptedFleet(bus, AGENTS).start()
     try:
-        async with running(own) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
+        async with (
+            running(own) as url,
+            httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+        ):
             body = run_input()
             async with http.stream("POST", path("patient"), json=body):
-                await until(lambda: _waits(fleet), "the run waits")
+                await eventually(lambda: _waits(fleet), "the run waits")
             work = fleet.runs[0]
             yield Task(url, own.grpc_port, work, body["threadId"], body["runId"])
             work.go_on.set()
@@ -235,7 +240,7 @@ async def test_a_client_that_takes_nothing(
             ended = [one for one in caplog.messages if TOLD in one and task.work.key.task in one]
             return len(ended) == CLIENTS
 
-        await until(all_cut_off, "all are cut off", 120)
+        await eventually(all_cut_off, "all are cut off", 120)
         took = loop.time() - begun
         told = await asyncio.gather(*(outcome() for outcome in outcomes))
     print(f"{client.__name__}: {most // CLIENTS // 1000} KB each, cut off after {took:.1f} s")  # noqa: T201

@@ -10,15 +10,20 @@ import pytest
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Refusal, Rest, Rpc, Stream, Talk, message
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 
 @asynccontextmanager
 async def limited(settings: GatewaySettings, **limits: int) -> AsyncIterator[httpx.AsyncClient]:
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0, **limits})
-    async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
+    async with (
+        running(changed) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+    ):
         yield http
 
 
@@ -87,7 +92,7 @@ async def test_a_place_is_free_again_when_its_stream_ends_or_its_client_goes(
                 await response.aread()
                 return response.is_success
 
-        await until(is_free, "the client that went gave its place back")
+        await eventually(is_free, "the client that went gave its place back")
     assert fleet.runs
 
 
@@ -107,4 +112,4 @@ async def test_many_at_once_do_not_slip_past_the_limit(
     async def five_work() -> bool:
         return len(fleet.runs) == 5
 
-    await until(five_work, "the agent works on five")
+    await eventually(five_work, "the agent works on five")

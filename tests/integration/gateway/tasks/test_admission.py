@@ -21,9 +21,11 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import admission
 from headrace_gateway.tasks.admission import Figures, read_figures
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 NOW = {"configuration": {"returnImmediately": True}}
 
@@ -41,7 +43,9 @@ async def bounded(settings: GatewaySettings, **bounds: int) -> AsyncIterator[htt
     changed = settings.model_copy(update={**own, **bounds})
     async with (
         running(changed) as url,
-        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}, timeout=60) as http,
+        httpx.AsyncClient(
+            base_url=url, headers={"A2A-Version": "1.0"}, timeout=60, verify=NO_TLS
+        ) as http,
     ):
         yield http
 
@@ -150,7 +154,7 @@ async def test_there_is_room_again_as_soon_as_runs_are_begun(
         async def taken() -> bool:
             return (await Rest(http).send("SendMessage", message() | NOW)).is_success
 
-        await until(taken, "a message is taken again")
+        await eventually(taken, "a message is taken again")
 
 
 @pytest.mark.usefixtures("idle")
@@ -165,7 +169,7 @@ async def test_one_gateway_keeps_exactly_to_the_bound_however_many_come_at_once(
         async def all_wait() -> bool:
             return await waiting(bus, "assistant") == 10
 
-        await until(all_wait, "ten runs wait")
+        await eventually(all_wait, "ten runs wait")
 
 
 @pytest.mark.usefixtures("idle")
@@ -332,7 +336,7 @@ async def test_the_trace_of_a_request_goes_with_its_run_and_into_answers_to_it(
     async def all_came() -> bool:
         return len(runs) == 3
 
-    await until(all_came, "all runs have come")
+    await eventually(all_came, "all runs have come")
     await noting.unsubscribe()
     assert fleet.runs
     assert (runs[0], runs[2]) == (trace, None)

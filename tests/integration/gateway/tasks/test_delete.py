@@ -17,9 +17,11 @@ from headrace.tasks.forget import clear_away
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Rest, Rpc, Talk, message
 from tests.support.credentials import ANN, EVE, write
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 
 async def delete(talk: Talk, task: str) -> httpx.Response:
@@ -123,7 +125,7 @@ async def test_somebody_else_s_task_is_not_found_before_and_after(
 ) -> None:
     def client(token: str) -> httpx.AsyncClient:
         headers = {"A2A-Version": "1.0", "Authorization": f"Bearer {token}"}
-        return httpx.AsyncClient(base_url=guarded, headers=headers, timeout=60)
+        return httpx.AsyncClient(base_url=guarded, headers=headers, timeout=60, verify=NO_TLS)
 
     async with client(ANN.token) as hers, client(EVE.token) as others:
         ann, eve = binding(hers), binding(others)
@@ -138,5 +140,5 @@ async def test_somebody_else_s_task_is_not_found_before_and_after(
         async def gone() -> bool:
             return "TASK_NOT_FOUND" in (await ann.send("GetTask", {"id": task})).text
 
-        await until(gone, "it is gone")
+        await eventually(gone, "it is gone")
     assert bus.connected

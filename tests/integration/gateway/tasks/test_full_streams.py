@@ -12,8 +12,8 @@ from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import wait
 from tests.support.clients.bindings import Talk, message
-from tests.support.running_gateway import until
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ async def test_who_waits_for_a_task_that_was_just_taken_in_is_told(
     async def works() -> bool:
         return bool(fleet.runs)
 
-    await until(works, "the agent works")
+    await eventually(works, "the agent works")
     await full.fill()
     answer = await asyncio.wait_for(sending, 60)
     assert answer.status_code == 503

@@ -19,9 +19,11 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 HEADER = "Idempotency-Key"
 
@@ -40,7 +42,9 @@ async def another_gateway(settings: GatewaySettings, gateway: str) -> AsyncItera
 async def elsewhere(another_gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the second gateway."""
     headers = {"A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=another_gateway, headers=headers, timeout=60) as http:
+    async with httpx.AsyncClient(
+        base_url=another_gateway, headers=headers, timeout=60, verify=NO_TLS
+    ) as http:
         yield http
 
 
@@ -205,7 +209,10 @@ async def test_a_key_is_forgotten_after_its_time(settings: GatewaySettings, gate
     changed = settings.model_copy(
         update={"http_port": ports.pick(), "grpc_port": 0, "idempotency_seconds": 4}
     )
-    async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
+    async with (
+        running(changed) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+    ):
         with under(some_key(), http):
             first = (await Rest(http).call("SendMessage", message()))["task"]["id"]
             assert (await Rest(http).call("SendMessage", message()))["task"]["id"] == first
@@ -214,7 +221,7 @@ async def test_a_key_is_forgotten_after_its_time(settings: GatewaySettings, gate
                 again = (await Rest(http).call("SendMessage", message()))["task"]["id"]
                 return bool(again != first)
 
-            await until(is_forgotten, "the key is forgotten")
+            await eventually(is_forgotten, "the key is forgotten")
 
 
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
@@ -324,7 +331,7 @@ async def test_a_task_asked_for_again_at_once_is_shown_as_it_is(
         async def has_said_something() -> bool:
             return "artifacts" in await agent.call("GetTask", {"id": task["id"]})
 
-        await until(has_said_something, "the agent has begun")
+        await eventually(has_said_something, "the agent has begun")
         again = (await agent.call("SendMessage", params))["task"]
     assert again["id"] == task["id"]
     assert again["status"]["state"] == "TASK_STATE_WORKING"

@@ -4,8 +4,8 @@ import asyncio
 import secrets
 
 from tests.support.clients.bindings import Talk, message
-from tests.support.running_gateway import until
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.waiting import eventually
 
 
 async def test_a_task_is_read_as_it_is(talk: Talk) -> None:
@@ -57,7 +57,7 @@ async def test_a_task_that_nobody_holds_is_canceled_all_the_same(
     async def works() -> bool:
         return bool(fleet.runs)
 
-    await until(works, "the agent works")
+    await eventually(works, "the agent works")
     await fleet.stop_working()
     canceled = await asyncio.wait_for(agent.call("CancelTask", {"id": task}), 60)
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"

@@ -10,7 +10,7 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.tasks.idempotency import Sent, SentRecords
-from tests.support.running_gateway import until
+from tests.support.waiting import eventually
 
 GATEWAYS = 3
 
@@ -74,6 +74,6 @@ async def test_what_expired_is_forgotten_and_may_be_claimed_and_changed(buses: l
     async def is_gone() -> bool:
         return await records.find(name) is None
 
-    await until(is_gone, "the record expired")
+    await eventually(is_gone, "the record expired")
     another = sent()
     assert (await records.claim(name, another, behind=first.sequence)).sent == another

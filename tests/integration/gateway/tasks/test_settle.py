@@ -15,8 +15,8 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.settle import Settling, Unsettled
 from tests.support.clients.bindings import Talk
-from tests.support.running_gateway import until
 from tests.support.servers import NatsProcess
+from tests.support.waiting import eventually
 
 GONE = TaskUnknown("this task was deleted")
 
@@ -80,7 +80,7 @@ async def test_no_gateway_says_that_there_is_no_task_while_one_settles_it(
     assert await there.denies(there.key)
     known.set()
     for one in gateways:
-        await until(partial(one.denies, here.key), "it is known again")
+        await eventually(partial(one.denies, here.key), "it is known again")
 
 
 async def test_a_task_that_is_open_twice_is_open_until_both_are_known(
@@ -102,7 +102,7 @@ async def test_what_a_dead_gateway_settled_is_no_task_where_no_log_has_it(
     await here.accept()
     assert not await there.denies(here.key)
     await here.bus.close()
-    await until(partial(there.denies, here.key), "nobody settles it any more")
+    await eventually(partial(there.denies, here.key), "nobody settles it any more")
 
 
 async def test_nobody_knows_for_a_moment_after_nats_was_away(gateways: list[Gateway]) -> None:

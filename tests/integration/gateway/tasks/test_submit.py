@@ -13,8 +13,8 @@ from headrace.model.events import SHOWN, TRACEPARENT
 from headrace.model.messages import RunRequest
 from headrace.model.task import TaskKey
 from tests.support.clients.bindings import Json, Talk, message
-from tests.support.running_gateway import until
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.waiting import eventually
 
 
 def texts(task: Json) -> list[str]:
@@ -195,7 +195,7 @@ async def test_a_bare_answer_is_a_task_to_who_would_not_wait(
     agent = talk.to("bare")
     shown = (await agent.call("SendMessage", immediately(message("late"))))["task"]
     assert shown["status"]["state"] == "TASK_STATE_SUBMITTED"
-    await until(has_runs(fleet), "the agent works")
+    await eventually(has_runs(fleet), "the agent works")
     assert fleet.runs[-1].metadata[SHOWN] is True, "the worker is told"
     fleet.runs[-1].go_on.set()
 
@@ -203,7 +203,7 @@ async def test_a_bare_answer_is_a_task_to_who_would_not_wait(
         found = await agent.call("GetTask", {"id": shown["id"]})
         return bool(found["status"]["state"] == "TASK_STATE_COMPLETED")
 
-    await until(completed, "the task is completed")
+    await eventually(completed, "the task is completed")
 
 
 async def test_a_message_to_an_agent_without_a_worker_queues(
@@ -218,7 +218,7 @@ async def test_a_message_to_an_agent_without_a_worker_queues(
         info = await bus.js.stream_info(bus.streams.runs, subjects_filter=run)
         return info.state.subjects == {run: 1}
 
-    await until(waits, "the run waits for a worker")
+    await eventually(waits, "the run waits for a worker")
 
 
 async def test_a_client_that_goes_away_does_not_touch_the_task(
@@ -228,7 +228,7 @@ async def test_a_client_that_goes_away_does_not_touch_the_task(
     async with agent.stream("SendStreamingMessage", message()) as stream:
         cursor, event = await anext(stream.frames())
     task = event["task"]["id"]
-    await until(has_runs(fleet), "the agent works")
+    await eventually(has_runs(fleet), "the agent works")
     fleet.runs[0].go_on.set()
     async with agent.stream("SubscribeToTask", {"id": task}, after=cursor) as stream:
         frames = await stream.rest()
@@ -242,7 +242,7 @@ async def test_a_blocked_callers_leaving_ends_only_the_waiting(
     context = secrets.token_hex(4)
     params = message(contextId=context)
     waiting = asyncio.create_task(agent.call("SendMessage", params))
-    await until(has_runs(fleet), "the agent works")
+    await eventually(has_runs(fleet), "the agent works")
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     fleet.runs[0].go_on.set()
@@ -251,7 +251,7 @@ async def test_a_blocked_callers_leaving_ends_only_the_waiting(
         listed = await agent.call("ListTasks", {"contextId": context})
         return [task["status"]["state"] for task in listed["tasks"]] == ["TASK_STATE_COMPLETED"]
 
-    await until(completed, "the task is completed")
+    await eventually(completed, "the task is completed")
     assert (await http.get("/healthz")).is_success
 
 
@@ -292,7 +292,7 @@ async def test_a_new_tasks_run_carries_its_input_unless_that_is_large(
         info = await bus.js.stream_info(bus.streams.runs, subjects_filter=subject)
         return info.state.subjects == {subject: 1}
 
-    await until(waiting, "the run waits for a worker")
+    await eventually(waiting, "the run waits for a worker")
     stored = await bus.js.get_last_msg(bus.streams.runs, bus.subjects.run(key, 1))
     run, input_ = RunRequest.decode("run", stored.data or b""), await last_entry(bus, key)
     assert input_ is not None

@@ -9,9 +9,11 @@ from headrace.jetstream.connection import Bus
 from headrace.model.task import TaskKey
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 
 async def begun(talk: Talk) -> tuple[str, str]:
@@ -80,7 +82,9 @@ async def test_who_asks_for_a_streams_head_gets_that_and_holds_nothing(
     gateway: str, fleet: ScriptedFleet, *, over: bool
 ) -> None:
     limits = httpx.Limits(max_connections=1)
-    async with httpx.AsyncClient(base_url=gateway, limits=limits, timeout=60) as alone:
+    async with httpx.AsyncClient(
+        base_url=gateway, limits=limits, timeout=60, verify=NO_TLS
+    ) as alone:
         task, first = await begun(Rest(alone))
         if over:
             fleet.runs[0].go_on.set()
@@ -105,7 +109,7 @@ async def test_another_gateway_goes_on_where_the_first_one_was_left(
     task, cursor = await begun(Rest(http))
     async with (
         running(settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})) as other,
-        httpx.AsyncClient(base_url=other, timeout=60) as there,
+        httpx.AsyncClient(base_url=other, timeout=60, verify=NO_TLS) as there,
     ):
         agent = Rest(there, "patient")
         async with agent.stream("SubscribeToTask", {"id": task}, after=cursor) as stream:
@@ -182,7 +186,7 @@ async def test_a_loss_on_a_finished_task_is_its_snapshot_and_the_end(
 ) -> None:
     task, _ = await begun(talk)
     fleet.runs[0].go_on.set()
-    await until(lambda: is_completed(talk.to("patient"), task), "the task is completed")
+    await eventually(lambda: is_completed(talk.to("patient"), task), "the task is completed")
     async with talk.to("patient").stream("SubscribeToTask", {"id": task}, "zzzz:1") as stream:
         ((_, event),) = await asyncio.wait_for(stream.rest(), 60)
     assert event["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -194,7 +198,7 @@ async def test_a_purged_past_is_a_loss_not_a_hole(
 ) -> None:
     task, first = await begun(talk)
     fleet.runs[0].go_on.set()
-    await until(lambda: is_completed(talk.to("patient"), task), "the task is completed")
+    await eventually(lambda: is_completed(talk.to("patient"), task), "the task is completed")
     subject = bus.subjects.event(TaskKey("default", "patient", task))
     await bus.js.purge_stream(bus.streams.events(0), subject=subject, keep=1)
     refusal = await talk.to("patient").refused_stream("SubscribeToTask", {"id": task}, first)

@@ -1,31 +1,17 @@
 """Messages of which nobody knows for a while whether they are stored: each is worked on once."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest_asyncio
 
-from tests.integration.gateway.own_nats import OwnNats, own_nats, task_in
+from tests.integration.gateway.own_nats import Outcome, OwnNats, own_nats
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Rest, Rpc, message
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.clients.websocket import socket_to
-from tests.support.running_gateway import until
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a client was told."""
-
-    accepted: bool
-    again: bool = False
-    """Whether it was told to send again."""
-    task: str = ""
-    """The task that the refusal names."""
+from tests.support.waiting import eventually
 
 
 class Outage(OwnNats):
@@ -44,58 +30,57 @@ async def outage(tmp_path: Path) -> AsyncIterator[Outage]:
         yield Outage(own.server, own.fleet, own.gateway, own.url, own.http, own.channel)
 
 
-def told(response: httpx.Response) -> Answer:
-    """Return what a response says, which may be JSON-RPC's."""
-    if response.is_success and '"error"' not in response.text:
-        return Answer(accepted=True)
-    again = "retry-after" in response.headers
-    return Answer(accepted=False, again=again, task=task_in(response.text))
+async def by_rest(outage: Outage, text: str) -> Outcome:
+    return Outcome.of_response(await Rest(outage.http).send("SendMessage", message(text)))
 
 
-async def by_rest(outage: Outage, text: str) -> Answer:
-    return told(await Rest(outage.http).send("SendMessage", message(text)))
+async def by_rest_stream(outage: Outage, text: str) -> Outcome:
+    return Outcome.of_response(await outage.http.post("/message:stream", json=message(text)))
 
 
-async def by_rest_stream(outage: Outage, text: str) -> Answer:
-    return told(await outage.http.post("/message:stream", json=message(text)))
+async def by_rpc(outage: Outage, text: str) -> Outcome:
+    return Outcome.of_response(await Rpc(outage.http).send("SendMessage", message(text)))
 
 
-async def by_rpc(outage: Outage, text: str) -> Answer:
-    return told(await Rpc(outage.http).send("SendMessage", message(text)))
+async def by_grpc(outage: Outage, text: str) -> Outcome:
+    return Outcome.of_response(
+        await Grpc(outage.http, None, outage.channel).send("SendMessage", message(text))
+    )
 
 
-async def by_grpc(outage: Outage, text: str) -> Answer:
-    return told(await Grpc(outage.http, None, outage.channel).send("SendMessage", message(text)))
+async def by_hector(outage: Outage, text: str) -> Outcome:
+    return Outcome.of_response(
+        await outage.http.post("/message:send?format=hector", json=message(text))
+    )
 
 
-async def by_hector(outage: Outage, text: str) -> Answer:
-    return told(await outage.http.post("/message:send?format=hector", json=message(text)))
-
-
-async def by_socket(outage: Outage, text: str) -> Answer:
+async def by_socket(outage: Outage, text: str) -> Outcome:
     async with socket_to(outage.url) as socket:
         await socket.send({"id": "s", "send": message(text)})
         *_, last = await socket.rest("s")
-    said = json.dumps(last)
-    if "error" not in last:
-        return Answer(accepted=True)
-    return Answer(accepted=False, again="retryDelay" in said, task=task_in(said))
+    return Outcome.of_frame(last)
 
 
-async def by_agui(outage: Outage, text: str) -> Answer:
-    return told(await outage.http.post("/v1/agents/assistant/ag-ui", json=run_input(text)))
+async def by_agui(outage: Outage, text: str) -> Outcome:
+    return Outcome.of_response(
+        await outage.http.post("/v1/agents/assistant/ag-ui", json=run_input(text))
+    )
 
 
-async def by_copilotkit(outage: Outage, text: str) -> Answer:
-    return told(await outage.http.post("/copilotkit/agent/assistant/run", json=run_input(text)))
+async def by_copilotkit(outage: Outage, text: str) -> Outcome:
+    return Outcome.of_response(
+        await outage.http.post("/copilotkit/agent/assistant/run", json=run_input(text))
+    )
 
 
-async def under_a_key(outage: Outage, text: str) -> Answer:
+async def under_a_key(outage: Outage, text: str) -> Outcome:
     headers = {"Idempotency-Key": text}
-    return told(await outage.http.post("/message:send", json=message(text), headers=headers))
+    return Outcome.of_response(
+        await outage.http.post("/message:send", json=message(text), headers=headers)
+    )
 
 
-type Sends = Callable[[Outage, str], Awaitable[Answer]]
+type Sends = Callable[[Outage, str], Awaitable[Outcome]]
 
 CLIENTS: dict[str, Sends] = {
     client.__name__: client
@@ -113,7 +98,7 @@ CLIENTS: dict[str, Sends] = {
 }
 
 
-async def obeys(outage: Outage, client: Sends, text: str, first: Answer) -> None:
+async def obeys(outage: Outage, client: Sends, text: str, first: Outcome) -> None:
     """Do what the answers say until the message has been worked on."""
     answer = first
     while not answer.accepted and answer.again:
@@ -130,7 +115,7 @@ async def obeys(outage: Outage, client: Sends, text: str, first: Answer) -> None
             assert "retry-after" in response.headers, response.text
             return False
 
-        await until(is_over, f"{text} is over")
+        await eventually(is_over, f"{text} is over")
 
 
 async def test_whoever_obeys_every_answer_gets_the_work_done_once_though_nats_freezes(
@@ -160,7 +145,7 @@ async def test_whoever_obeys_every_answer_gets_the_work_done_once_though_nats_is
 ) -> None:
     names = [f"{client}-{wave}" for client in CLIENTS for wave in range(3)]
 
-    def begun(wave: int) -> dict[str, asyncio.Future[Answer]]:
+    def begun(wave: int) -> dict[str, asyncio.Future[Outcome]]:
         return {
             f"{name}-{wave}": asyncio.ensure_future(client(outage, f"{name}-{wave}"))
             for name, client in CLIENTS.items()
@@ -191,7 +176,7 @@ async def test_an_answer_to_a_question_is_taken_once_though_nats_freezes(outage:
     # Of the view as it is now, so that what is frozen is the append.
     sending = asyncio.create_task(talk.send("SendMessage", message("Ada", taskId=task)))
     outage.server.freeze()
-    answer = told(await sending)
+    answer = Outcome.of_response(await sending)
     outage.server.thaw()
     if not answer.accepted and answer.again:
         assert (await talk.call("SendMessage", message("Ada", taskId=task)))["task"]
@@ -200,5 +185,5 @@ async def test_an_answer_to_a_question_is_taken_once_though_nats_freezes(outage:
         response = await talk.send("GetTask", {"id": task})
         return response.is_success and response.json()["status"]["state"].endswith("COMPLETED")
 
-    await until(is_over, "the task is over")
+    await eventually(is_over, "the task is over")
     assert outage.times("Ada") == 1

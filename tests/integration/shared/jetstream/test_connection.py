@@ -14,10 +14,9 @@ from headrace.settings import BusSettings
 from tests.integration.shared.conftest import Connect
 from tests.support.live_copies import LiveCopies
 from tests.support.servers import NatsProcess
-from tests.support.soon import soon
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
-from tests.support.waiting import until
+from tests.support.waiting import soon, until
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,8 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from tests.integration.shared.conftest import Connect
 from tests.support.nats_proxy import NatsProxy
-from tests.support.soon import soon
 from tests.support.topology import Topology
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, soon
 
 
 async def test_a_listener_hears_everything_in_order(bus: Bus, connect: Connect) -> None:

@@ -10,10 +10,9 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable
 from tests.integration.shared.conftest import Connect
-from tests.support.soon import soon
 from tests.support.task_log import TaskLog, following, generations, texts
 from tests.support.topology import Topology
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, soon
 
 
 @pytest.fixture(autouse=True)

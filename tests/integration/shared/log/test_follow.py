@@ -8,9 +8,9 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule, follow, last_entry
 from tests.integration.shared.conftest import Connect
 from tests.support.nats_proxy import Frame, NatsProxy
-from tests.support.soon import soon
 from tests.support.task_log import TaskLog, following, generations
 from tests.support.topology import Topology
+from tests.support.waiting import soon
 
 
 async def test_a_log_is_followed_from_before_its_first_entry(bus: Bus, rule: TailRule) -> None:

@@ -12,9 +12,9 @@ from headrace.log import TailRule, find_generation, last_entry, replay
 from tests.integration.shared.conftest import Connect
 from tests.support.cluster import NatsCluster
 from tests.support.servers import NatsProcess
-from tests.support.soon import soon
 from tests.support.task_log import TaskLog, following, generations, told_lasts
 from tests.support.topology import Topology
+from tests.support.waiting import soon
 
 
 @pytest.fixture(autouse=True)

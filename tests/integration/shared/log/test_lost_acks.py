@@ -14,9 +14,9 @@ from headrace.model.errors import BusUnavailable, Fenced
 from headrace.model.events import Draft
 from tests.integration.shared.conftest import Connect
 from tests.support.nats_proxy import Frame, NatsProxy
-from tests.support.soon import soon
 from tests.support.task_log import TaskLog, following, generations, texts
 from tests.support.topology import Topology
+from tests.support.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

@@ -10,9 +10,10 @@ from headrace.model.entry import Entry
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_task_state.maintenance import sweep
 from tests.integration.worker.test_follow_ups import answers, hand_in
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, open_task_states
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 REPEATER, GUARDED = "tests.support.slow_agents:slow_repeater", "tests.support.slow_agents:guarded"

@@ -14,9 +14,10 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_task_state.maintenance import sweep
 from tests.integration.task_state.maintenance.test_lost_runs import REPEATER, ended, runs_of, worker
 from tests.integration.worker.test_follow_ups import answers, hand_in
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, open_task_states
+from tests.support.waiting import eventually
 
 REPEATERS = "tests.support.slow_agents:agents"
 

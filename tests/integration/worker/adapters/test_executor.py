@@ -32,9 +32,10 @@ from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.desk import Desk, Task, user_message
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
+from tests.support.waiting import eventually
 
 type Execute = Callable[[RequestContext, EventQueue], Awaitable[None]]
 

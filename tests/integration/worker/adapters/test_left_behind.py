@@ -15,10 +15,11 @@ from headrace.model.task import AUTH_REQUIRED, CANCELED, WORKING
 from headrace_worker.adapters import ClientCredentials, executor_agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.desk import Desk, Task, user_message
 from tests.support.log_reading import folded, state
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import sdk_server
+from tests.support.waiting import eventually
 
 
 class Asking(AgentExecutor):

@@ -13,13 +13,15 @@ from headrace.sdk.errors import Misdeclared
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.desk import Desk, Task, user_message
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -187,7 +189,9 @@ async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
         sdk_server(ScriptedExecutor()) as server,
         working(await outside_agent(server.url)),
         running(settings) as gateway,
-        httpx.AsyncClient(base_url=f"{gateway}/v1/agents/outside", timeout=60) as http,
+        httpx.AsyncClient(
+            base_url=f"{gateway}/v1/agents/outside", timeout=60, verify=NO_TLS
+        ) as http,
     ):
         card = (await http.get("/.well-known/agent-card.json")).json()
         answered = await http.post("/message:stream", json={"message": user_message("fire")})

@@ -9,13 +9,14 @@ from headrace.model.task import COMPLETED
 from tests.integration.worker.adapters.behaviour import until_said
 from tests.integration.worker.conftest import Spawn
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.log_reading import answer, folded
 from tests.support.odd_agent import Bursting, serving
 from tests.support.other_headrace import Other, another_headrace
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
+from tests.support.waiting import eventually
 
 _TARGET = "tests.support.outside_agent:outside"
 _CRY = "cry it but once"

@@ -9,7 +9,7 @@ from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS
 from headrace.model.task import CANCELED
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.log_reading import (
     answer,
     folded,
@@ -20,6 +20,7 @@ from tests.support.log_reading import (
 )
 from tests.support.other_headrace import Other, another_headrace
 from tests.support.servers import NatsProcess
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

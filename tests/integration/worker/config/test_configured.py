@@ -11,7 +11,8 @@ from headrace.model.task import COMPLETED
 from tests.architecture.tree import ROOT
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_demo_agents import folded
-from tests.support.desk import Desk, eventually
+from tests.support.desk import Desk
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 ECHO = "{type: python, target: 'headrace_worker.demo:echo'}"

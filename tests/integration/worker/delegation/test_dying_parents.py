@@ -9,7 +9,7 @@ import pytest
 from headrace.model.task import CANCELED, COMPLETED
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.family import (
     answer,
     attempts,
@@ -20,6 +20,7 @@ from tests.support.family import (
     relayed,
     told,
 )
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 _AGENTS = "tests.support.family_agents"

@@ -12,8 +12,9 @@ from headrace.tasks import cancel as canceling
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.family import answer, attempts, child_of, children, ends, log_of, state_of, told
+from tests.support.waiting import eventually
 
 
 @agent()

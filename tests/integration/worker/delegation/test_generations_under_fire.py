@@ -12,8 +12,9 @@ from headrace.model.entry import Entry
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TERMINAL, TaskKey
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, eventually
+from tests.support.desk import Desk
 from tests.support.family import answer, attempts, children, ends, log_of, relayed, state_of
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 _EVERYBODY = "tests.support.family_agents:everybody"

@@ -16,6 +16,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 from tests.support.family import answer, children, log_of, task_of
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.servers import ports
 
@@ -69,7 +70,7 @@ async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs
         [file] = await stored(desk)
         async with (
             running(settings) as gateway,
-            httpx.AsyncClient(base_url=gateway, timeout=60) as http,
+            httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as http,
         ):
             shown = (await http.get(f"/v1/agents/weigher/tasks/{key.task}")).json()
             link = shown["history"][0]["parts"][1]["url"]

@@ -13,7 +13,7 @@ from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED
 from headrace_worker.config import declared_in
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task
 from tests.support.family import (
     answer,
     child_of,
@@ -27,6 +27,7 @@ from tests.support.other_headrace import Other, another_headrace
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

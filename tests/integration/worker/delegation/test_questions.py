@@ -6,8 +6,9 @@ from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_follow_ups import hand_in
-from tests.support.desk import Desk, eventually
+from tests.support.desk import Desk
 from tests.support.family import answer, children, ends, log_of, state_of
+from tests.support.waiting import eventually
 
 
 @agent()

@@ -12,12 +12,15 @@ from headrace.jetstream.consumers import WINDOW
 from headrace.model.errors import BusUnavailable
 from headrace_task_state.projector import consumer as module
 from headrace_task_state.projector.consumer import Consumer, ConsumerLost, read_arrival
+from tests.support.fake_bus import message
+
+_SUBJECT = "headrace.event.0.t.a.x"
 
 type Receive = Callable[[Msg], None]
 
 
-class FakeBus:
-    """As much of a bus as a consumer needs; the test is the server."""
+class FakeServer:
+    """What a consumer talks to, in place of a bus: the test says what arrives."""
 
     def __init__(self) -> None:
         self.connection = self
@@ -46,7 +49,7 @@ class FakeBus:
 
     async def request(self, subject: str, payload: bytes, _: float) -> Msg:
         self.published.append((subject, payload))
-        return message("", data=orjson.dumps(self.refusal))
+        return message("", orjson.dumps(self.refusal))
 
     def deliver(self, *msgs: Msg) -> None:
         assert self.receive is not None
@@ -59,43 +62,33 @@ class FakeBus:
         return sum(orjson.loads(pull)["batch"] for pull in pulls)
 
 
-def message(reply: str, headers: dict[str, str] | None = None, data: bytes = b"body") -> Msg:
-    return Msg(
-        _client=None,  # type: ignore[arg-type]  # nobody answers it
-        subject="headrace.event.0.t.a.x",
-        reply=reply,
-        data=data,
-        headers=headers,
-    )
-
-
 def numbered(number: int, sequence: int | None = None, size: int = 4) -> Msg:
     sequence = number * 10 if sequence is None else sequence
     reply = f"$JS.ACK.EVENTS.name.1.{sequence}.{number}.1700000000000000000.0"
-    return message(reply, data=b"x" * size)
+    return message(_SUBJECT, b"x" * size, reply=reply)
 
 
 def heartbeat(number: int, sequence: int) -> Msg:
     headers = {"Nats-Last-Consumer": str(number), "Nats-Last-Stream": str(sequence)}
-    return message("", {"Status": "100", "Description": "Idle Heartbeat", **headers}, b"")
+    return message("", headers=headers | {"Status": "100", "Description": "Idle Heartbeat"})
 
 
 def status(code: str, description: str, **headers: str) -> Msg:
-    return message("", {"Status": code, "Description": description, **headers}, b"")
+    return message("", headers=headers | {"Status": code, "Description": description})
 
 
 @pytest.fixture
-def bus() -> FakeBus:
-    return FakeBus()
+def bus() -> FakeServer:
+    return FakeServer()
 
 
-async def opened(bus: FakeBus) -> Consumer:
+async def opened(bus: FakeServer) -> Consumer:
     consumer = Consumer(bus, "EVENTS", "name")  # type: ignore[arg-type]
     await consumer.open(41)
     return consumer
 
 
-async def test_it_begins_behind_the_position_and_acknowledges_nothing(bus: FakeBus) -> None:
+async def test_it_begins_behind_the_position_and_acknowledges_nothing(bus: FakeServer) -> None:
     await opened(bus)
     subject, body = bus.published[0]
     assert subject == "$JS.API.CONSUMER.CREATE.EVENTS.name"
@@ -105,7 +98,7 @@ async def test_it_begins_behind_the_position_and_acknowledges_nothing(bus: FakeB
 
 
 async def test_messages_are_handed_on_in_order_and_asked_for_as_they_are_taken(
-    bus: FakeBus,
+    bus: FakeServer,
 ) -> None:
     consumer = await opened(bus)
     bus.deliver(*(numbered(n) for n in range(1, 701)))
@@ -117,7 +110,7 @@ async def test_messages_are_handed_on_in_order_and_asked_for_as_they_are_taken(
     assert len(await consumer.take(600, 10**6)) == 100
 
 
-async def test_what_is_taken_at_once_is_bounded_in_bytes_but_never_nothing(bus: FakeBus) -> None:
+async def test_what_is_taken_at_once_is_bounded_in_bytes_but_never_nothing(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(*(numbered(n, size=100) for n in range(1, 6)))
     assert len(await consumer.take(600, 250)) == 2
@@ -125,7 +118,7 @@ async def test_what_is_taken_at_once_is_bounded_in_bytes_but_never_nothing(bus: 
     assert len(await consumer.take(600, 1000)) == 2
 
 
-async def test_a_hole_ends_it_after_what_came_before(bus: FakeBus) -> None:
+async def test_a_hole_ends_it_after_what_came_before(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(numbered(1), numbered(2), numbered(4), numbered(5))
     assert [arrival.number for arrival in await consumer.take(600, 10**6)] == [1, 2]
@@ -133,7 +126,7 @@ async def test_a_hole_ends_it_after_what_came_before(bus: FakeBus) -> None:
         await consumer.take(600, 10**6)
 
 
-async def test_a_heartbeat_shows_that_the_last_message_went_missing(bus: FakeBus) -> None:
+async def test_a_heartbeat_shows_that_the_last_message_went_missing(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(numbered(1), heartbeat(2, 20))
     assert len(await consumer.take(600, 10**6)) == 1
@@ -142,7 +135,7 @@ async def test_a_heartbeat_shows_that_the_last_message_went_missing(bus: FakeBus
 
 
 async def test_what_a_heartbeat_says_is_believed_when_the_next_one_confirms_it(
-    bus: FakeBus,
+    bus: FakeServer,
 ) -> None:
     consumer = await opened(bus)
     bus.deliver(numbered(1), heartbeat(1, 50))
@@ -162,14 +155,14 @@ async def test_what_a_heartbeat_says_is_believed_when_the_next_one_confirms_it(
     ],
     ids=lambda msg: str(msg.headers),
 )
-async def test_a_consumer_that_is_gone_is_lost(bus: FakeBus, sign: Msg) -> None:
+async def test_a_consumer_that_is_gone_is_lost(bus: FakeServer, sign: Msg) -> None:
     consumer = await opened(bus)
     bus.deliver(sign)
     with pytest.raises(ConsumerLost):
         await consumer.take(600, 10**6)
 
 
-async def test_a_pull_that_ends_is_followed_by_another(bus: FakeBus) -> None:
+async def test_a_pull_that_ends_is_followed_by_another(bus: FakeServer) -> None:
     consumer = await opened(bus)
     for end in ("408", "409"):
         before = bus.asked_for
@@ -178,7 +171,7 @@ async def test_a_pull_that_ends_is_followed_by_another(bus: FakeBus) -> None:
         assert bus.asked_for == before + 500
 
 
-async def test_silence_is_a_loss(bus: FakeBus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_a_loss(bus: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEARTBEAT", 0.01)
     monkeypatch.setattr(module, "_SILENCE", 0.03)
     consumer = await opened(bus)
@@ -191,7 +184,7 @@ async def test_silence_is_a_loss(bus: FakeBus, monkeypatch: pytest.MonkeyPatch) 
         await take_for_ever()
 
 
-async def test_an_interrupted_connection_is_a_loss_at_once(bus: FakeBus) -> None:
+async def test_an_interrupted_connection_is_a_loss_at_once(bus: FakeServer) -> None:
     consumer = await opened(bus)
     taking = asyncio.create_task(consumer.take(600, 10**6))
     await asyncio.sleep(0)
@@ -200,13 +193,13 @@ async def test_an_interrupted_connection_is_a_loss_at_once(bus: FakeBus) -> None
         await taking
 
 
-async def test_a_refused_consumer_is_trouble_with_the_bus(bus: FakeBus) -> None:
+async def test_a_refused_consumer_is_trouble_with_the_bus(bus: FakeServer) -> None:
     bus.refusal = {"error": {"code": 503, "description": "no room"}}
     with pytest.raises(BusUnavailable, match="no room"):
         await opened(bus)
 
 
-async def test_it_is_given_back(bus: FakeBus) -> None:
+async def test_it_is_given_back(bus: FakeServer) -> None:
     await (await opened(bus)).close()
     assert bus.published[-1][0] == "$JS.API.CONSUMER.DELETE.EVENTS.name"
     assert bus.receive is None
@@ -214,9 +207,9 @@ async def test_it_is_given_back(bus: FakeBus) -> None:
 
 def test_both_forms_of_reply_subjects_are_read() -> None:
     for start in ("$JS.ACK.EVENTS.name", "$JS.ACK.domain.hash.EVENTS.name"):
-        arrival = read_arrival(message(f"{start}.1.20.3.17.0"))
+        arrival = read_arrival(message(_SUBJECT, reply=f"{start}.1.20.3.17.0"))
         assert (arrival.sequence, arrival.number, arrival.time) == (20, 3, 17)
-    arrival = read_arrival(message("$JS.ACK._.hash.EVENTS.name.1.20.3.17.0.random"))
+    arrival = read_arrival(message(_SUBJECT, reply="$JS.ACK._.hash.EVENTS.name.1.20.3.17.0.random"))
     assert (arrival.sequence, arrival.number, arrival.time) == (20, 3, 17)
     with pytest.raises(ValueError, match="not a consumer's reply subject"):
-        read_arrival(message("$JS.ACK.x"))
+        read_arrival(message(_SUBJECT, reply="$JS.ACK.x"))

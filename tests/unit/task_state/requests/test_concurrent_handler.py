@@ -2,15 +2,11 @@
 
 import asyncio
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from headrace_task_state.requests.broker import ConcurrentHandler
+from tests.support.fake_bus import message
 from tests.support.waiting import eventually
-
-
-def message(subject: str) -> Msg:
-    return Msg(Client(), subject)
 
 
 class Handling:

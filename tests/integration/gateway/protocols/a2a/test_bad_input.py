@@ -11,6 +11,7 @@ from websockets.asyncio.client import connect
 from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Refusal, Rest, Rpc, Talk, message
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -365,7 +366,7 @@ async def test_a_message_that_no_bus_message_holds(
     generous = {"max_body_bytes": 2 * most, "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=generous)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
     ):
         refusal = await Rpc(http).refused("SendMessage", message("x" * most))
     assert (refusal.status, refusal.code, refusal.reason) == (413, -32600, "REQUEST_TOO_LARGE")

@@ -9,9 +9,11 @@ from a2a.utils.proto_utils import validate_proto_required_fields
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Json
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 CARD = "/.well-known/agent-card.json"
 
@@ -19,7 +21,7 @@ CARD = "/.well-known/agent-card.json"
 async def test_a_card_is_valid_and_says_where_the_agent_is(
     gateway: str, settings: GatewaySettings
 ) -> None:
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as http:
         card = await A2ACardResolver(http, gateway).get_agent_card()
     validate_proto_required_fields(card)
     assert card.name == "assistant"
@@ -94,7 +96,7 @@ async def test_cards_go_by_the_public_url_where_there_is_one(
     public |= {"http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=public)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
     ):
         card = (await http.get(CARD, headers={"Host": "agents.example"})).json()
     base = "https://agents.example/fleet/v1/agents/assistant"
@@ -124,7 +126,7 @@ async def test_all_agents_are_listed_with_who_is_there(
         agents.update({entry["id"]: entry for entry in listed})
         return all(entry["available"] for entry in listed)
 
-    await until(are_there, "all agents are available")
+    await eventually(are_there, "all agents are available")
     assert list(agents) == sorted(AGENTS)
     assert [name for name, entry in agents.items() if entry["default"]] == ["assistant"]
     card = await http.get(agents["ask"]["card"])
@@ -135,7 +137,7 @@ async def test_all_agents_are_listed_with_who_is_there(
         listed = (await http.get("/v1/agents")).json()["agents"]
         return [entry["id"] for entry in listed if not entry["available"]] == ["ask"]
 
-    await until(is_gone, "the agent is listed as unavailable")
+    await eventually(is_gone, "the agent is listed as unavailable")
     assert (await http.get(f"/v1/agents/ask{CARD}")).is_success
     await fleet.announcer.renew("ask")
 

@@ -16,6 +16,7 @@ from tests.support.frames_checked import (
     check_dialect,
     frames_of,
 )
+from tests.support.plain_http import NO_TLS
 from tests.support.requests_drawn import (
     TASK,
     Drawn,
@@ -109,7 +110,7 @@ def check_frames(drawn: Drawn, frames: list[dict[str, str]], *, is_hector: bool)
 
 async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> None:
     """Send what is drawn."""
-    with httpx.Client(base_url=gateway, timeout=60) as http:
+    with httpx.Client(base_url=gateway, timeout=60, verify=NO_TLS) as http:
         task = await asyncio.to_thread(begun, http)
 
         @drawing(

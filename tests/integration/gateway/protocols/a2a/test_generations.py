@@ -7,9 +7,11 @@ import pytest
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 EXTENSION = "urn:headrace:generation:v1"
 
@@ -30,7 +32,7 @@ async def waiting_run(agent: Talk, fleet: ScriptedFleet) -> tuple[Json, Run]:
     async def waits() -> bool:
         return bool(fleet.runs) and fleet.runs[0].writer.generation == 3
 
-    await until(waits, "the run waits")
+    await eventually(waits, "the run waits")
     return await agent.call("GetTask", {"id": started["id"]}), fleet.runs[0]
 
 
@@ -84,10 +86,15 @@ async def test_a_poll_ends_after_its_time_and_when_the_gateway_stops(
     changed = settings.model_copy(
         update={"http_port": ports.pick(), "grpc_port": 0, "long_poll": 0.3}
     )
-    async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=60) as other:
+    async with (
+        running(changed) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as other,
+    ):
         assert generation(await Rpc(other, "patient").call("GetTask", asked)) == 3
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{changed.http_port}") as other:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{changed.http_port}", verify=NO_TLS
+    ) as other:
         async with running(changed):
             polling = asyncio.create_task(Rest(other, "patient").call("GetTask", asked))
             await asyncio.wait({polling}, timeout=0.5)
@@ -118,7 +125,10 @@ async def test_of_many_messages_at_once_on_one_condition_one_is_taken(
     settings: GatewaySettings, http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
-    async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=60) as other:
+    async with (
+        running(changed) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as other,
+    ):
         task = (await Rest(http, "ask").call("SendMessage", message()))["task"]
         params = [on_condition(generation(task), task["id"], str(n)) for n in range(10)]
         sending = [

@@ -21,6 +21,7 @@ from a2a.utils.errors import (
 )
 
 from headrace.model.task import mint_task_id
+from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 
 pytestmark = pytest.mark.parametrize(
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.parametrize(
 async def connected(
     url: str, binding: TransportProtocol, *, streaming: bool = True
 ) -> AsyncIterator[Client]:
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as http:
         bindings = [str(binding.value)]
         config = ClientConfig(
             streaming=streaming,

@@ -14,6 +14,7 @@ from tests.support import javascript
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, all_frames, frames
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running as gateway_running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -26,7 +27,7 @@ async def elsewhere(settings: GatewaySettings, gateway: str) -> AsyncIterator[ht
     other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with (
         gateway_running(other) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
     ):
         yield http
 

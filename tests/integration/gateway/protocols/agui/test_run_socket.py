@@ -15,6 +15,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import CURSOR, path, run_input, run_of
 from tests.support.event_stream import all_frames
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -119,7 +120,7 @@ async def test_who_wants_cursors_goes_on_behind_its_last_one(
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
     assert not any("recovered" in told for told in rest)
     # They are those of the server-sent events.
-    async with httpx.AsyncClient(base_url=gateway, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as http:
         headers = {"Last-Event-ID": seen[0]["cursor"]}
         async with http.stream("POST", path("patient"), json=body, headers=headers) as response:
             ids = [frame.id for frame in await all_frames(response)]

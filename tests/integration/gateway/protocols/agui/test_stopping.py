@@ -11,6 +11,7 @@ from tests.support.agui.runs import run_input, run_of
 from tests.support.agui.runs import running as streaming
 from tests.support.agui.scripts import AGENTS
 from tests.support.event_stream import Frame, frames
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -25,7 +26,7 @@ async def test_a_run_says_that_its_stream_ended_early(settings: GatewaySettings)
 
     async def watch(url: str) -> None:
         async with (
-            httpx.AsyncClient(base_url=url, timeout=60) as http,
+            httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
             streaming(http, "patient", body) as response,
         ):
             async for frame in frames(response):

@@ -15,6 +15,7 @@ from headrace.model.task import mint_task_id
 from headrace.webhooks import MOST_PER_TASK
 from tests.support.clients.bindings import Json
 from tests.support.clients.websocket import socket_to
+from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 
 STATUSES = {
@@ -38,7 +39,9 @@ type Ask = Callable[[str, Json], Awaitable[tuple[int, Json]]]
 @pytest_asyncio.fixture(loop_scope="module")
 async def plain(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client that says nothing of versions, as curl does."""
-    async with httpx.AsyncClient(base_url=gateway, params=SHAPES, timeout=60) as plain:
+    async with httpx.AsyncClient(
+        base_url=gateway, params=SHAPES, timeout=60, verify=NO_TLS
+    ) as plain:
         yield plain
 
 

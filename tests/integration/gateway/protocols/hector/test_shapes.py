@@ -17,6 +17,7 @@ from tests.support.clients.bindings import Json
 from tests.support.clients.websocket import socket_to
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.javascript import program
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -28,7 +29,7 @@ BASE = "/v1/agents/assistant"
 @pytest_asyncio.fixture(loop_scope="module")
 async def plain(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client that says nothing of versions, as curl does."""
-    async with httpx.AsyncClient(base_url=gateway, timeout=60) as plain:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as plain:
         yield plain
 
 

@@ -22,9 +22,11 @@ from tests.support.clients.grpc_binding import Grpc
 from tests.support.clients.websocket import socket_to
 from tests.support.credentials import ANN, EVE, Person, write
 from tests.support.json_lines import JSON_LINES
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 READER = Person("acme", "reader", ("reader",))
 OPERATOR = Person("acme", "operator", ("on-call",))
@@ -62,7 +64,7 @@ async def guarded(
 async def client(guarded: GatewaySettings, person: Person) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"A2A-Version": "1.0", **person.bearer}
     url = f"http://127.0.0.1:{guarded.http_port}"
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, verify=NO_TLS) as http:
         yield http
 
 
@@ -221,7 +223,7 @@ async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(
                 "grpc_port": 0,
             }
             url = await stack.enter_async_context(running(settings.model_copy(update=update)))
-            http = httpx.AsyncClient(base_url=url, timeout=60)
+            http = httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS)
             gateways.append(await stack.enter_async_context(http))
         for number in range(6):
             answer = await gateways[number % 2].get("/v1/agents/assistant/tasks")
@@ -231,7 +233,7 @@ async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(
             answers = [await one.get("/v1/agents/assistant/tasks") for one in gateways]
             return all(answer.status_code == 429 for answer in answers)
 
-        await until(both_refuse, "what one gateway served counts at the other")
+        await eventually(both_refuse, "what one gateway served counts at the other")
         for http in gateways:
             refused = await http.post("/v1/agents/assistant/message:send", json=message("hello"))
             assert refused.status_code == 429

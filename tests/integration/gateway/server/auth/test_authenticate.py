@@ -16,9 +16,11 @@ from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Rest, Rpc, Talk, message
 from tests.support.clients.websocket import socket_to
 from tests.support.credentials import ANN, BOB, EVE, write
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 CHALLENGE = 'Bearer realm="headrace"'
 
@@ -41,7 +43,9 @@ async def guarded(
 @pytest_asyncio.fixture(loop_scope="module")
 async def nobody(guarded: str) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=guarded, headers=headers, timeout=60) as http:
+    async with httpx.AsyncClient(
+        base_url=guarded, headers=headers, timeout=60, verify=NO_TLS
+    ) as http:
         yield http
 
 
@@ -159,7 +163,7 @@ async def test_a_token_that_is_taken_out_is_refused_at_once_also_on_an_open_sock
 
     runs = f"ws{guarded.removeprefix('http')}/v1/agents/assistant/ag-ui/ws"
     async with (
-        httpx.AsyncClient(base_url=guarded, headers=EVE.bearer, timeout=60) as http,
+        httpx.AsyncClient(base_url=guarded, headers=EVE.bearer, timeout=60, verify=NO_TLS) as http,
         socket_to(guarded, "/v1/agents/assistant/stream", additional_headers=EVE.bearer) as socket,
         connect(runs, additional_headers=EVE.bearer) as run,
     ):
@@ -169,7 +173,7 @@ async def test_a_token_that_is_taken_out_is_refused_at_once_also_on_an_open_sock
         async def refused() -> bool:
             return (await http.get("/v1/agents/assistant/tasks")).status_code == 401
 
-        await until(refused, "the token is refused")
+        await eventually(refused, "the token is refused")
         http.headers.update(BOB.bearer)
         assert (await http.get("/v1/agents/assistant/tasks")).is_success
         await socket.send({"id": 1, "send": message("hello")})
@@ -177,7 +181,7 @@ async def test_a_token_that_is_taken_out_is_refused_at_once_also_on_an_open_sock
         await run.send("{}")
         assert json.loads(await run.recv())["code"] == "unauthenticated"
         write(file, head="credential = 'nonsense'")
-        await until(complained, "the file is found unreadable")
+        await eventually(complained, "the file is found unreadable")
         assert (await http.get("/v1/agents/assistant/tasks")).is_success
     write(file, ANN, EVE)
 
@@ -190,7 +194,7 @@ async def test_private_cards_need_credentials_too(
     update = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=update)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
     ):
         for path in ("/", "/v1/agents", "/.well-known/a2a", "/v1/agents/assistant"):
             assert (await http.get(path)).status_code == 401

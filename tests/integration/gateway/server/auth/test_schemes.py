@@ -13,6 +13,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.credentials import ANN, AUDIENCE, ISSUER, Issuer, Person, write
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -49,7 +50,9 @@ async def guarded(
     async with (
         running(changed) as url,
         channel,
-        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}, timeout=60) as http,
+        httpx.AsyncClient(
+            base_url=url, headers={"A2A-Version": "1.0"}, timeout=60, verify=NO_TLS
+        ) as http,
     ):
         yield http, channel
 

@@ -10,6 +10,7 @@ import pytest_asyncio
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.worker.adapters.official.users import RecordedRun, read_again
 from tests.support.desk import fresh_names
+from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.task_states import open_task_states
@@ -41,7 +42,7 @@ async def gateway(
 @pytest_asyncio.fixture(loop_scope="module")
 async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
-    async with httpx.AsyncClient(base_url=gateway, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as client:
         yield client
 
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json
+from tests.support.plain_http import NO_TLS
 from tests.support.requests_drawn import TASK, bodies, sound
 from tests.support.resuming_sizes import sized
 from tests.support.running_gateway import own_settings
@@ -142,7 +143,7 @@ def reason_of(call: Any) -> str:  # noqa: ANN401 - an RpcError and a Call, which
 async def test_nothing_that_is_drawn_breaks_a_gateway(
     gateway: str, settings: GatewaySettings
 ) -> None:
-    async with httpx.AsyncClient(base_url=gateway, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as http:
         asking = {"message": {"content": [{"text": "a"}]}}
         answer = await http.post("/v1/agents/ask/message:send", json=asking)
     task = answer.json()["task"]["id"]

@@ -24,9 +24,11 @@ from tests.integration.gateway.test_process import NOWHERE, WITHIN, bus_of, star
 from tests.support.clients.bindings import Rest, message
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.credentials import ANN, write
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 SERVICE = "lf.a2a.v1.A2AService"
 
@@ -48,7 +50,7 @@ async def other(
     changed |= {"http_port": ports.pick(), "grpc_port": port}
     async with (
         running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         yield http, channel
@@ -271,7 +273,7 @@ async def test_streams_beyond_the_limit_are_refused_until_one_ends(
         assert "retry-after" in dict(refused.value.trailing_metadata() or ())
         first.cancel()
 
-        await until(lambda: has_room(stub), "the place is given back")
+        await eventually(lambda: has_room(stub), "the place is given back")
 
 
 async def test_a_client_that_takes_nothing_is_cut_off_and_its_task_goes_on(
@@ -285,7 +287,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_its_task_goes_on(
         # Some 8 MB are on their way before a server notices.
         for _ in range(150):
             await fleet.runs[0].chunk("x" * 100_000)
-        await until(lambda: has_room(stub), "its place is given back")
+        await eventually(lambda: has_room(stub), "its place is given back")
         assert await read_out(stalled) == grpc.StatusCode.UNAVAILABLE
         assert "stopped reading" in (await stalled.details() or "")
 
@@ -324,12 +326,14 @@ async def test_streams_and_waiting_calls_end_with_a_reason_when_it_stops(
                 answer = await health.Check(check, wait_for_ready=True)
                 return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
-            await until(serves, "the gateway serves")
+            await eventually(serves, "the gateway serves")
             stub, patient = stub_of(channel), (("agent-name", "patient"),)
             stream = stub.SendStreamingMessage(asking(), metadata=patient)
             await stream.read()
             blocked = stub.SendMessage(asking(), metadata=patient)
-            await until(lambda: asyncio.sleep(0, len(fleet.runs) == 2), "the agent works on both")
+            await eventually(
+                lambda: asyncio.sleep(0, len(fleet.runs) == 2), "the agent works on both"
+            )
             asked = time.monotonic()
             gateway.process.terminate()
             assert await read_out(stream) == grpc.StatusCode.UNAVAILABLE
@@ -352,7 +356,7 @@ async def test_many_readers_of_one_task_see_the_same_events(
     stub = stub_of(channel)
     metadata = (("agent-name", "patient"), ("last-event-id", cursor))
     calls = [stub.SubscribeToTask(asked, metadata=metadata) for _ in range(20)]
-    await until(lambda: asyncio.sleep(0, bool(fleet.runs)), "the agent works")
+    await eventually(lambda: asyncio.sleep(0, bool(fleet.runs)), "the agent works")
     fleet.runs[0].go_on.set()
 
     async def seen(call: "grpc.aio.UnaryStreamCall[object, object]") -> list[object]:

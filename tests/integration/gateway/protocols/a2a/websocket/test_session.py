@@ -18,9 +18,11 @@ from headrace.log import LogWriter
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Rest, message
 from tests.support.clients.websocket import Json, Socket, socket_to
-from tests.support.running_gateway import running, until
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
+from tests.support.waiting import eventually
 
 PATIENT = "/v1/agents/patient/stream"
 
@@ -40,7 +42,7 @@ async def runs(fleet: ScriptedFleet, count: int) -> None:
     async def are_there() -> bool:
         return len(fleet.runs) == count
 
-    await until(are_there, f"{count} runs are worked on")
+    await eventually(are_there, f"{count} runs are worked on")
 
 
 async def test_a_message_sent_is_streamed_as_the_log_has_it(
@@ -128,7 +130,7 @@ async def test_a_long_log_does_not_hold_up_a_short_one(
         run = fleet.runs[0]
         writer, chunk = run.writer, "x" * 100_000
         assert isinstance(writer, LogWriter)
-        await until(lambda: _is(writer.generation == 3), "the run waits")
+        await eventually(lambda: _is(writer.generation == 3), "the run waits")
         for _ in range(100):
             await run.chunk(chunk)
         task = first["event"]["task"]["id"]
@@ -162,7 +164,7 @@ async def test_unsubscribing_ends_the_stream_and_not_the_task(
         found = await Rest(http, "patient").call("GetTask", {"id": task})
         return bool(found["status"]["state"] == "TASK_STATE_COMPLETED")
 
-    await until(is_over, "the task went on")
+    await eventually(is_over, "the task went on")
 
 
 async def test_cancelling_is_answered_with_the_task_and_seen_by_its_streams(
@@ -336,7 +338,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
         run = fleet.runs[0]
         subscribed = {"task": run.key.task, "after": f"{run.log}:1"}
         await taking.send({"id": 1, "subscribe": subscribed})
-        await until(lambda: _is(run.writer.generation == 3), "the run waits")
+        await eventually(lambda: _is(run.writer.generation == 3), "the run waits")
 
         async def has_a_place() -> bool:
             await taking.send({"id": "more", "subscribe": subscribed})
@@ -346,7 +348,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
         for _ in range(300):
             await run.chunk("x" * 100_000)
 
-        await until(has_a_place, "the one that stopped reading gave its places back")
+        await eventually(has_a_place, "the one that stopped reading gave its places back")
         run.go_on.set()
         assert generations(await taking.events(1)) == list(range(2, 306))
         stalled.transport.abort()
@@ -363,11 +365,11 @@ async def test_a_client_that_reads_again_learns_that_it_took_nothing_for_too_lon
         await socket.send({"id": 1, "send": message()})
         await runs(fleet, 1)
         run = fleet.runs[0]
-        await until(lambda: _is(run.writer.generation == 3), "the run waits")
+        await eventually(lambda: _is(run.writer.generation == 3), "the run waits")
         socket.connection.transport.pause_reading()
         for _ in range(100):
             await run.chunk("x" * 100_000)
-        await until(lambda: _is("stopped reading" in caplog.text), "the gateway gives it up")
+        await eventually(lambda: _is("stopped reading" in caplog.text), "the gateway gives it up")
         socket.connection.transport.resume_reading()
         assert await socket.closed() == (1013, "the client stopped reading")
 
@@ -377,12 +379,15 @@ async def test_a_client_that_goes_amid_many_streams_is_no_incident(
 ) -> None:
     limits = {"max_streams": 41}
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0, **limits})
-    async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
+    async with (
+        running(changed) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+    ):
         gone = await connect(url.replace("http", "ws", 1) + PATIENT, max_size=None)
         await gone.send(json.dumps({"id": 0, "send": message()}))
         await runs(fleet, 1)
         run = fleet.runs[0]
-        await until(lambda: _is(run.writer.generation == 3), "the run waits")
+        await eventually(lambda: _is(run.writer.generation == 3), "the run waits")
         for _ in range(20):
             await run.chunk("x" * 100_000)
         subscribed = {"task": run.key.task, "after": f"{run.log}:1"}
@@ -398,6 +403,6 @@ async def test_a_client_that_goes_amid_many_streams_is_no_incident(
             async with http.stream("GET", path, headers=cursor) as response:
                 return response.is_success
 
-        await until(has_a_place, "its places are given back")
+        await eventually(has_a_place, "its places are given back")
         run.go_on.set()
     assert "incident" not in caplog.text
