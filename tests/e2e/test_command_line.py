@@ -22,10 +22,12 @@ def command(url: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "headrace_cli", *arguments, "--url", url]
 
 
-def headrace(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(url, *arguments), capture_output=True, text=True, check=True, timeout=_TIMEOUT
+def headrace(url: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(url, *arguments), capture_output=True, text=True, check=False, timeout=_TIMEOUT
     )
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def task_in(remarks: str) -> str:
@@ -85,9 +87,28 @@ def test_a_task_is_listed_and_cancelled(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_why_an_agent_refuses_is_shown(stack: Stack) -> None:
-    done = headrace(stack.url, "send", "--agent", "counter", "many")
+    done = headrace(stack.url, "send", "--agent", "counter", "many", code=4)
     assert done.stderr.splitlines()[-1].endswith(" REJECTED")
     assert done.stdout.strip()
+
+
+@pytest.mark.usefixtures("extra_workers")
+def test_the_answer_to_a_question_is_followed_by_the_agents_own(stack: Stack) -> None:
+    asked = headrace(stack.url, "send", "--agent", "asker", "hello", code=6)
+    assert asked.stdout == "Who are you?\n"
+    task = task_in(asked.stderr)
+    answered = headrace(stack.gateways[1], "send", "--task", task, "Ada")
+    assert answered.stdout == "Hello, Ada!\n"
+    assert answered.stderr.splitlines()[-1] == f"task {task} COMPLETED"
+
+
+def test_reasoning_and_tool_calls_are_shown_on_the_way(stack: Stack) -> None:
+    done = headrace(stack.url, "send", "--agent", "assistant", "three more words")
+    assert done.stdout.startswith("You said 3 words: three more words")
+    lines = done.stderr.splitlines()
+    assert "The user says something. Counting its words should be of help." in lines
+    assert '> count_words {"text": "three more words"}' in lines
+    assert '< {"words": 3}' in lines
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,28 @@ class Following:
         self._client, self._base = client, base
         self._task, self._cursor = task, cursor
 
+    @property
+    def task(self) -> str:
+        """The task's id; empty until it is known."""
+        return self._task
+
     def sent(self, body: Json) -> Iterator[Json]:
         """Send `body`, a SendMessageRequest, and yield the events that follow.
+
+        An answer to a task begins with the task as it was before: waiting, as a rule. That is no
+        event that follows.
 
         Raises:
             RequestFailed: the gateway refused, or did not answer for long.
         """
-        return self._across(self._client.stream("POST", f"{self._base}/message:stream", body))
+        connection = self._client.stream("POST", f"{self._base}/message:stream", body)
+        return self._across(self._without_snapshot(connection) if self._task else connection)
+
+    @staticmethod
+    def _without_snapshot(connection: Iterator[Frame]) -> Iterator[Frame]:
+        for index, frame in enumerate(connection):
+            if index or "task" not in frame.event:
+                yield frame
 
     def subscribed(self) -> Iterator[Json]:
         """Subscribe, and yield events until the task ends or needs input.
@@ -70,11 +85,17 @@ class Following:
                     if "message" in event or state_of(event) in _LAST:
                         return
             except NothingLeft:
+                yield self._end()
                 return
             except Dropped as dropped:
                 reason = str(dropped)
             self._pause(pauses, reason)
             connection = self._subscription()
+
+    def _end(self) -> Json:
+        """Return how the task ended, for a stream whose end was missed but for its events."""
+        task = self._client.get(task_path(self._base, self._task))
+        return {"statusUpdate": {"taskId": self._task, "status": task.get("status", {})}}
 
     def _noted(self, connection: Iterator[Frame]) -> Iterator[Json]:
         for frame in connection:

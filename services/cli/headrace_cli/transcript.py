@@ -1,13 +1,18 @@
 """A readable form of a task's events: the answer's text as it arrives, and how the task ended."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import RECOVERED
-from headrace.model.task import INPUT_REQUIRED
+from headrace.model.task import INPUT_REQUIRED, WORKING
 from headrace_cli.client import Json
 from headrace_cli.following import state_of, task_of
+
+_LONGEST = 400
+"""Maximum characters of a tool call's arguments or result that are shown."""
 
 
 @dataclass(slots=True)
@@ -18,15 +23,24 @@ class Transcript:
     """Takes pieces of the answer, line breaks included."""
     remark: Callable[[str], None]
     """Takes whole lines about the task."""
+    think: Callable[[str], None]
+    """Takes pieces of the agent's reasoning, line breaks included."""
     _state: str = field(default="", init=False)
     _seen: set[str] = field(default_factory=set, init=False)
     _children: dict[str, str] = field(default_factory=dict, init=False)
     """The agent of each child task."""
     _mid_line: bool = field(default=False, init=False)
+    _mid_thought: bool = field(default=False, init=False)
+
+    @property
+    def state(self) -> str:
+        """The task's state as last shown; empty: none, as for an answer that is a Message."""
+        return self._state
 
     def show(self, event: Json) -> None:
         """Show one event, a StreamResponse."""
         self._show_state(event)
+        self._show_work(event.get("statusUpdate", {}).get("status", {}))
         self._show_child(event.get("statusUpdate", {}).get("metadata", {}).get(CHILD) or {})
         if "task" in event:
             self._show_task(event["task"])
@@ -36,7 +50,10 @@ class Transcript:
             self._say_parts(event["message"].get("parts", []))
 
     def end(self) -> None:
-        """End the answer's last line."""
+        """End the last line of the answer, or of the reasoning."""
+        if self._mid_thought:
+            self.think("\n")
+            self._mid_thought = False
         if self._mid_line:
             self._say("\n")
 
@@ -67,6 +84,24 @@ class Transcript:
         if state == INPUT_REQUIRED:
             self._remark(f"answer with: headrace send --task {task_of(event)} TEXT")
 
+    def _show_work(self, status: Json) -> None:
+        """Show reasoning and tool calls on the way to the answer."""
+        if status.get("state") != WORKING:
+            return
+        for part in status.get("message", {}).get("parts", []):
+            if thought := parts.thinking_of([part]):
+                self._think(thought)
+            elif (call := parts.tool_call(part)) is not None:
+                self._remark(f"> {call.name} {_as_json(call.arguments)}")
+            elif (result := parts.tool_result(part)) is not None:
+                self._remark(f"< {result.error or _as_json(result.content)}")
+
+    def _think(self, text: str) -> None:
+        if self._mid_line:
+            self._say("\n")
+        self.think(text)
+        self._mid_thought = not text.endswith("\n")
+
     def _show_child(self, child: Json) -> None:
         """Report that an agent started a child task of another agent, or the child's state."""
         while isinstance(child.get("child"), dict):
@@ -79,18 +114,26 @@ class Transcript:
             who = self._children.get(task, "agent")
             self._remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}")
 
-    def _say_parts(self, parts: list[Json]) -> None:
-        for part in parts:
+    def _say_parts(self, said: list[Json]) -> None:
+        for part in said:
             self._say(_readable(part))
 
     def _say(self, text: str) -> None:
         if text:
+            if self._mid_thought:
+                self._mid_thought = False
+                self.think("\n")
             self.say(text)
             self._mid_line = not text.endswith("\n")
 
     def _remark(self, line: str) -> None:
         self.end()
         self.remark(line)
+
+
+def _as_json(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def _readable(part: Json) -> str:

@@ -150,6 +150,7 @@ def test_a_stream_that_ended_while_away_is_no_failure() -> None:
     script = {
         "/message:stream": stream({"task": task("WORKING")}, chunk("all", append=False)),
         "/tasks/t1:subscribe": ScriptedResponse(204),
+        "/tasks/t1": ScriptedResponse(body=task("COMPLETED", "all")),
     }
     with answering(**script) as gateway:
         answer = headrace(gateway, "send", "hi")
@@ -169,7 +170,13 @@ def test_a_gateway_that_stays_away_is_one_line() -> None:
 
 def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> None:
     asked = stream({"task": task("WORKING")}, status("INPUT_REQUIRED", "Well?"))
-    said = stream({"task": task("WORKING")}, chunk("Good.", append=False), status("COMPLETED"))
+    said = stream(
+        {"task": task("INPUT_REQUIRED", "Before.")},
+        status("SUBMITTED"),
+        status("WORKING"),
+        chunk("Good.", append=False, artifact="a1"),
+        status("COMPLETED"),
+    )
     script = {
         "/v1/agents": AGENTS,
         "/message:stream": asked,
@@ -186,7 +193,73 @@ def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> 
         answer = headrace(gateway, "send", "--task", "t1", "yes")
     assert question.stdout == "Well?\n"
     assert question.stderr.splitlines()[-1] == "answer with: headrace send --task t1 TEXT"
-    assert answer.stdout == "Good.\n"
+    assert (answer.exit_code, answer.stdout) == (0, "Good.\n")
+    assert "answer with" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("COMPLETED", 0),
+        ("FAILED", 3),
+        ("REJECTED", 4),
+        ("CANCELED", 5),
+        ("INPUT_REQUIRED", 6),
+    ],
+)
+def test_the_exit_code_says_how_the_task_ended(state: str, code: int) -> None:
+    script = {
+        "/message:stream": stream({"task": task("WORKING")}, status(state, "so")),
+        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING")),
+        "/v1/agents/echo/tasks/t1:subscribe": stream({"task": task("WORKING")}, status(state)),
+    }
+    with answering(**script) as gateway:
+        sent = headrace(gateway, "send", "hi")
+        tailed = headrace(gateway, "tail", "--agent", "echo", "t1")
+    assert (sent.exit_code, tailed.exit_code) == (code, code)
+
+
+def test_reasoning_and_tool_calls_are_shown_beside_the_answer() -> None:
+    thinking = {"agui_event_type": "thinking", "agui_block_type": "thinking"}
+    call, result = {"agui_event_type": "tool_call"}, {"agui_is_error": False}
+    arguments = {"id": "c1", "name": "stock", "arguments": {"of": "nails"}}
+    parts: list[Json] = [
+        {"text": "Let me ", "metadata": thinking},
+        {"text": "see.", "metadata": thinking},
+        {"data": arguments, "metadata": call},
+        {"data": {"tool_call_id": "c1", "content": 7}, "metadata": call | result},
+    ]
+    working = {"state": "TASK_STATE_WORKING"}
+    said: list[Json] = [
+        {"statusUpdate": {"taskId": "t1", "status": {**working, "message": {"parts": [part]}}}}
+        for part in parts
+    ]
+    events = [{"task": task("WORKING")}, *said, chunk("7", append=False), status("COMPLETED")]
+    with answering(**{"/message:stream": stream(*events)}) as gateway:
+        answer = headrace(gateway, "send", "nails?")
+    assert answer.stdout == "7\n"
+    assert answer.stderr.splitlines() == [
+        "task t1 WORKING",
+        "Let me see.",
+        '> stock {"of": "nails"}',
+        "< 7",
+        "task t1 COMPLETED",
+    ]
+
+
+def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headrace_cli.following.time.sleep", interrupted)
+    with answering(**{"/message:stream": stream({"task": task("WORKING")})}) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert answer.exit_code == 130
+    assert answer.stderr.splitlines()[1:] == [
+        "task t1 goes on; follow it: headrace tail t1; end it: headrace cancel t1"
+    ]
 
 
 def test_nobody_at_the_url_is_one_line() -> None:
