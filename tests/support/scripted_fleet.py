@@ -326,7 +326,11 @@ class ScriptedFleet:
     async def _list(self, msg: Msg) -> None:
         query = ListTasks.decode(msg.subject, msg.data)
         if query.page_token not in ("", "next"):
-            await msg.respond(Refusal(code="bad_request", message="must be one of ours").encode())
+            await msg.respond(
+                Refusal(
+                    code="bad_request", message="must be a token from a previous response"
+                ).encode()
+            )
             return
         tasks = [task async for task in self._listed(query)]
         answer = TasksFound(

@@ -124,7 +124,7 @@ class Stack:
 
     def until_restarted(self, role: Role, index: int, old_pid: int, timeout: float = 90.0) -> int:
         """Return the new pid of the process that was `old_pid` once `dev.json` names it."""
-        what = f"{role}-{index} runs again"
+        what = f"{role}-{index} is restarted"
         until(lambda: self.pids(role)[index] != old_pid, what, timeout)
         return self.pids(role)[index]
 

@@ -42,7 +42,7 @@ export class Attempt {
     }
   }
 
-  /** Stop the agent: it is cancelled, this worker leaves, or the log is somebody else's. */
+  /** Stop the agent: it is cancelled, this worker leaves, or another worker has taken over. */
   stop(why) {
     if (this.#why === "lost" || this.#why === why) return;
     this.#why = why;

@@ -28,7 +28,7 @@ export async function take(bus, worker, request, policy) {
       if (!(trouble instanceof Fenced)) throw trouble;
     }
   }
-  throw new Error(`others keep appending to ${request.key.task}`);
+  throw new Error(`other writers keep appending to ${request.key.task}`);
 }
 
 /** The input that a request carries, so that a first attempt begins without reading the log. */
@@ -48,8 +48,8 @@ async function decide(bus, request) {
   }
   if (last === undefined) return { over: "its log is gone", lost: true };
   const { stamp } = last;
-  if (stamp.log !== request.body.log) return { over: `it is for log ${request.body.log}, which is gone`, lost: true };
-  if (stamp.run > request.run) return { over: `run ${stamp.run} superseded it` };
+  if (stamp.log !== request.body.log) return { over: `its log ${request.body.log} is gone`, lost: true };
+  if (stamp.run > request.run) return { over: `run ${stamp.run} has superseded it` };
   if (endsRun(stamp.state)) return { over: "the run has ended" };
   if (stamp.run < request.run) return { over: `the log has no input ${request.run}`, lost: true };
   if (stamp.attempt === 0) return { last, attempt: 1 };

@@ -20,23 +20,23 @@ from headrace_cli.bus_channels import ANSWERS, CHANNELS, Carried, Channel
 from headrace_cli.services import module_of
 
 _PARAMETERS = {
-    "prefix": "First tokens of every subject, `headrace` unless HEADRACE_PREFIX says otherwise.",
-    "tenant": "Whose fleet it is, as a subject token.",
+    "prefix": "Prefix of all subjects: HEADRACE_PREFIX (default `headrace`).",
+    "tenant": "The tenant, as a subject token.",
     "agent": "The agent's name.",
     "task": "The task's id, `<shard>-<32 hex digits>`.",
-    "shard": "The number that the task's id begins with.",
-    "run": "Generation of the input that is to be worked on.",
-    "stream": "Number of the event stream that the task's log is in.",
+    "shard": "The task's shard: the number at the start of its id.",
+    "run": "Generation of the run's input.",
+    "stream": "Number of the event stream that contains the task's log.",
     "webhook": "The webhook's id, as a subject token.",
     "instance": "A worker's id.",
-    "replica": "The replica of task state that has the answer.",
-    "token": "Which of its answers.",
-    "number": "Which piece of it, from 0.",
+    "replica": "The replica of task state that holds the response.",
+    "token": "Id of the response.",
+    "number": "Number of the piece, from 0.",
 }
 
 _ABOUT = (
-    "What travels between the services of a Headrace fleet over NATS. docs/bus.md says in words"
-    " what is done with it, and in which order."
+    "The messages between the services of a Headrace fleet over NATS. docs/bus.md describes"
+    " how they are used, and in which order."
 )
 
 
@@ -48,7 +48,7 @@ _ABOUT = (
     is_flag=False,
     flag_value=8090,
     metavar="[PORT]",
-    help="Show it as a page on 127.0.0.1 instead, on port 8090 unless told otherwise.",
+    help="Serve it as a web page on 127.0.0.1 instead (default port: 8090).",
 )
 def asyncapi(port: int | None) -> None:
     """Print the bus contract as an AsyncAPI 3.0 document, in JSON."""

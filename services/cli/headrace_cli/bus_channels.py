@@ -89,12 +89,12 @@ ENTRY_HEADERS: Json = {
 NOTHING: Json = {"title": "Nothing", "description": "No body.", "type": "null"}
 FOLLOWING: Json = {
     "title": "Following",
-    "description": "Whether every range of the log is being applied by some replica.",
+    "description": "Whether a replica is applying every range of the log.",
     "type": "object",
     "required": ["following"],
     "properties": {"following": {"type": "boolean"}},
 }
-PIECE: Json = {"title": "Piece", "description": "The next bytes of an answer.", "type": "string"}
+PIECE: Json = {"title": "Piece", "description": "The next bytes of a response.", "type": "string"}
 EMPTY: Json = {"title": "Alive", "description": "An empty object.", "type": "object"}
 TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 
@@ -155,7 +155,7 @@ CHANNELS: tuple[Channel, ...] = (
         "queue",
         SUBJECTS.queue("{agent}"),
         "core NATS",
-        "A queue of runs was made: look for it.",
+        "Announces a new queue of runs to workers.",
         (Carried("Nothing", NOTHING),),
     ),
     Channel(
@@ -168,15 +168,15 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         "live",
         _task(SUBJECTS.live(_KEY)),
-        "core NATS, published by JetStream alone",
-        "What was stored of a log, as it happens.",
+        "core NATS, published by JetStream",
+        "Each entry of a log, republished when it is stored.",
         (_ENTRY,),
     ),
     Channel(
         "control",
         _task(SUBJECTS.control(_KEY)),
         "core NATS",
-        "Asks the holder of a task, who alone listens on this subject.",
+        "Request to the task's holder, the only subscriber of this subject.",
         (_message(Control),),
         (_message(Holding),),
     ),
@@ -184,49 +184,49 @@ CHANNELS: tuple[Channel, ...] = (
         "dead",
         SUBJECTS.dead("{tenant}", "{agent}"),
         f"stream {STREAMS.dead}",
-        "What was given up, with the reason.",
+        "A dead letter: the message and the reason.",
         (_message(DeadLetter),),
     ),
     Channel(
         "poke",
         SUBJECTS.poke(_TASK),
         "core NATS",
-        "Asks readers of a log to look at its tail.",
+        "Asks readers of a log to check its tail.",
         (Carried("Nothing", NOTHING),),
     ),
     Channel(
         "rates",
         SUBJECTS.rates(),
         "core NATS",
-        "What a gateway tells the others of the requests that it has served.",
+        "A gateway's request counts, for rate limits across gateways.",
         (_message(RequestsTaken),),
     ),
     Channel(
         "push",
         SUBJECTS.push(_KEY, "{webhook}").replace(".0.", ".{stream}.").replace("0-{task}", _TASK),
         f"stream {STREAMS.pushes}, a work queue",
-        "Asks task state to tell a webhook what it has not been told yet.",
+        "Asks task state to deliver a webhook's outstanding notifications.",
         (Carried("Alive", EMPTY),),
     ),
     Channel(
         "webhook",
         subject_of(STREAMS.push, f"{{tenant}}.{{agent}}.{_TASK}.{{webhook}}"),
         f"bucket {STREAMS.push}",
-        "A webhook of a task, and how far it has been told.",
+        "A webhook of a task, and its delivery progress.",
         (_message(Webhook),),
     ),
     Channel(
         "card",
         subject_of(STREAMS.agents, "card.{agent}"),
         f"bucket {STREAMS.agents}",
-        "What an agent says of itself; kept when its workers are gone.",
+        "An agent's card, kept when its workers are gone.",
         (_message(AgentCard),),
     ),
     Channel(
         "instance",
         subject_of(STREAMS.agents, "live.{agent}.{instance}"),
         f"bucket {STREAMS.agents}; expires after {INSTANCE_TTL} s unless renewed",
-        "A worker that serves the agent; deleted when it leaves.",
+        "A worker that serves the agent; deleted when the worker leaves.",
         (Carried("Alive", EMPTY, TTL), Carried("Nothing", NOTHING, TTL)),
     ),
 )

@@ -43,7 +43,7 @@ class Choice:
 
         done = on_bus(nats_url, each)
         if not letters and not failed:
-            click.echo("no such dead letters", err=True)
+            click.echo("no matching dead letters", err=True)
         if failed or done < len(letters):
             sys.exit(1)
 
@@ -80,7 +80,7 @@ def _ask(verb: str, letters: list[Letter]) -> None:
         click.echo(f"… and {len(letters) - _SHOWN} more")
     many = "this dead letter" if len(letters) == 1 else f"these {len(letters)} dead letters"
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{verb} {many}? No terminal to confirm: use --yes")
+        raise click.UsageError(f"{verb} {many}? There is no terminal to confirm on; use --yes")
     click.confirm(f"{verb} {many}?", abort=True)
 
 
@@ -104,7 +104,9 @@ def with_choice(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command` the arguments that choose letters, as the parameter ``choice``."""
 
     @click.argument("numbers", metavar="[ID]...", type=click.IntRange(1), nargs=-1)
-    @click.option("--all", "all_", is_flag=True, help="All letters, or all that match the filters.")
+    @click.option(
+        "--all", "all_", is_flag=True, help="Select all letters, or all that match the filters."
+    )
     @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
     @with_filters
     @wraps(command)
@@ -112,7 +114,7 @@ def with_choice(command: Callable[..., None]) -> Callable[..., None]:
         numbers: tuple[int, ...], wanted: Wanted, *, all_: bool, yes: bool, **rest: object
     ) -> None:
         if all_ == bool(numbers):
-            raise click.UsageError("name the letters: IDs or --all")
+            raise click.UsageError("missing argument: IDs of dead letters, or --all")
         if numbers and wanted != Wanted():
             raise click.UsageError("filters need --all; they can't be combined with IDs")
         command(choice=Choice(numbers, wanted, yes), **rest)

@@ -76,4 +76,7 @@ class Console:
         if not self._skipped:
             return ""
         skipped, self._skipped = self._skipped, 0
-        return f"{self._label('headrace')} {skipped} lines came faster than they were read\n"
+        return (
+            f"{self._label('headrace')} {skipped} lines skipped: they came faster than the "
+            "terminal read them\n"
+        )

@@ -37,7 +37,7 @@ async def run(settings: DevSettings) -> None:
     stop = _on_signal()
     with data_directory.claimed(settings.data_folder) as folder, _console() as console:
         for pid in end_orphans(folder):
-            console.show("headrace", f"ended process {pid} that the last stack left behind")
+            console.show("headrace", f"ended process {pid} that the previous stack left running")
         with _storage(settings, folder) as storage:
             stack = _Stack(settings, dev_plan.draw(settings, folder, storage), folder, console)
             await stack.live(stop)

@@ -25,6 +25,6 @@ async def forget_workers(settings: BusSettings) -> None:
     except StreamsDiffer as trouble:
         raise Misconfigured(str(trouble)) from trouble
     except BusUnavailable as trouble:
-        raise CannotStart(f"the embedded nats-server does not serve: {trouble}") from trouble
+        raise CannotStart(f"the embedded nats-server is not ready: {trouble}") from trouble
     finally:
         await bus.close()

@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
         module, attribute = _COMMANDS[cmd_name].split(":")
         command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{_COMMANDS[cmd_name]} is no command")
+            raise TypeError(f"{_COMMANDS[cmd_name]} is not a click command")
         return command
 
 

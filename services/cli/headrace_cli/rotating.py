@@ -10,7 +10,9 @@ from headrace_cli.on_bus import on_bus, with_nats
 @click.command(name="rotate-key")
 @with_nats
 @click.option(
-    "--at-once", is_flag=True, help="Use the new key now and drop all others, because one leaked."
+    "--at-once",
+    is_flag=True,
+    help="Use the new key now and remove all others, for example after a leak.",
 )
 def rotate_key(nats_url: str | None, at_once: bool) -> None:  # noqa: FBT001 - as click hands it over
     """Add a new key for signing agent cards and notifications.

@@ -24,7 +24,7 @@ def check_target(target: str) -> str:
         CannotStart: it has not.
     """
     if not _TARGET.fullmatch(target):
-        raise CannotStart(f"agents must be given as MODULE:ATTR, not {target!r} is not")
+        raise CannotStart(f"agents must be given as MODULE:ATTR, not {target!r}")
     return target
 
 

@@ -41,7 +41,7 @@ def _load(path: str) -> type[BusSettings]:
     found = getattr(import_module(module), attribute)
     if isinstance(found, type) and issubclass(found, BusSettings):
         return found
-    raise TypeError(f"{path} is no settings class")
+    raise TypeError(f"{path} is not a settings class")
 
 
 def _section(who: str, settings_class: type[BusSettings]) -> str:

@@ -69,4 +69,4 @@ def _show(found: list[Difference]) -> None:
     for one in found:
         click.echo(one_line(f"{one.effect:<10}  {one.change}"))
     if not found:
-        click.echo("everything is as asked for")
+        click.echo("the streams match the settings")

@@ -104,7 +104,7 @@ class Supervisor:
             except OSError as refused:  # Out of processes, or of memory: it may pass.
                 self._show("headrace", f"cannot start {child.spec.name}: {refused}")
             else:
-                self._show("headrace", f"{child.spec.name} runs again")
+                self._show("headrace", f"{child.spec.name} was restarted")
                 return
 
     def _give_up(self, child: ChildProcess, code: int) -> None:
@@ -113,7 +113,9 @@ class Supervisor:
             return
         words = child.last_line.removeprefix("Error: ")
         if code not in FATAL_EXITS or not words:
-            words = ": ".join(filter(None, [f"{child.spec.name} gave up", _reason(code), words]))
+            words = ": ".join(
+                filter(None, [f"{child.spec.name} will not be restarted", _reason(code), words])
+            )
         self.failure.set_exception(CannotStart(words))
 
 

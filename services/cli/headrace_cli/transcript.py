@@ -59,7 +59,7 @@ class Transcript:
 
     def _show_task(self, task: Json) -> None:
         if task.get("metadata", {}).get(RECOVERED) is False:
-            self._remark("what was missed is gone; this is the task as it stands")
+            self._remark("the missed events are gone; this is the task's current state")
         for artifact in task.get("artifacts", []):
             self._seen.add(artifact.get("artifactId", ""))
             self._say_parts(artifact.get("parts", []))
@@ -68,7 +68,7 @@ class Transcript:
         artifact = update.get("artifact", {})
         known = artifact.get("artifactId", "") in self._seen
         if known and not update.get("append"):
-            self._remark("a new attempt replaces what came before")
+            self._remark("a new attempt replaces the output above")
         self._seen.add(artifact.get("artifactId", ""))
         self._say_parts(artifact.get("parts", []))
 

@@ -35,17 +35,17 @@ class MetricsPage:
         self._now = CollectorRegistry()
         cards, available = services.directory.cards, services.directory.available
         gauges: dict[tuple[str, str], Callable[[], float]] = {
-            ("headrace_open_streams", "Streams and WebSockets that are open."): (
+            ("headrace_open_streams", "Open streams and WebSockets."): (
                 lambda: len(services.stream_limits)
             ),
-            ("headrace_open_requests", "Requests that are being carried out, without streams."): (
+            ("headrace_open_requests", "Requests in progress, without streams."): (
                 lambda: len(services.requests)
             ),
-            ("headrace_feeds", "Logs that are being followed for clients."): (
+            ("headrace_feeds", "Logs that this gateway follows for clients."): (
                 lambda: len(services.feeds)
             ),
-            ("headrace_agents", "Agents that are known."): lambda: len(cards()),
-            ("headrace_agents_available", "Agents that a worker serves now."): (
+            ("headrace_agents", "Known agents."): lambda: len(cards()),
+            ("headrace_agents_available", "Agents with a live worker."): (
                 lambda: sum(available(card.name) for card in cards())
             ),
             ("headrace_nats_connected", "1 while NATS is connected."): (

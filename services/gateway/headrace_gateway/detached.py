@@ -71,7 +71,7 @@ class Detached:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # Callers that still wait get the exception.
-            _log.debug("detached work failed: %r", error)
+            _log.debug("a detached operation failed: %r", error)
 
 
 async def _give_back[Result](
@@ -80,7 +80,7 @@ async def _give_back[Result](
     try:
         result = await task
     except Exception as error:  # noqa: BLE001 - no caller is left to get it
-        _log.info("an operation failed after its client had left: %s", error)
+        _log.info("an operation failed after its client disconnected: %s", error)
         return
     if unwanted is not None:
         await unwanted(result)

@@ -28,9 +28,9 @@ OFFERED: tuple[Json, ...] = (
         "uri": CURSORS,
         "description": (
             "Streams can be resumed: each event's SSE id is a cursor, and SubscribeToTask with "
-            "the header Last-Event-ID (or ?after=) goes on behind it, also when the task is over. "
-            "If that past is gone, the response says Headrace-Recovered: false and begins with "
-            "the Task, whose metadata says headrace.recovered: false."
+            "the header Last-Event-ID (or ?after=) continues after it, also when the task is over. "
+            "If those events are gone, the response has Headrace-Recovered: false and begins with "
+            "the Task, whose metadata has headrace.recovered: false."
         ),
         "required": False,
     },

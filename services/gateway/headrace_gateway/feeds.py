@@ -172,11 +172,11 @@ class FeedReader:
         """Read one batch from the log. Between reads none of it is kept in memory."""
         feed, last = self._feed, self._feed.last
         if last is None:
-            raise LogLost(f"no log of {feed.key.task}")
+            raise LogLost(f"task {feed.key.task} has no log")
         async with feed.reading:
             blocks = await self._read_on(await self._find_sequence(last), last)
         if not blocks or blocks[0].entry.generation > self.after + 1:
-            raise LogLost(f"the log of {feed.key.task} is gone behind {self.after}")
+            raise LogLost(f"the log of {feed.key.task} is gone after generation {self.after}")
         return blocks
 
     async def _read_on(self, sequence: int, last: Entry) -> list[FeedBlock]:
@@ -310,7 +310,7 @@ class Feed:
     def _deliver(self, entry: Entry) -> None:
         if entry.generation != self.head + 1:
             # Retention trimmed the log's head. The entries between are gone, so report the gap.
-            self._lose(LogLost(f"the log of {self.key.task} is gone behind {self.head}"))
+            self._lose(LogLost(f"the log of {self.key.task} is gone after generation {self.head}"))
             return
         self.last = entry
         self.ring.append(self.block(entry))

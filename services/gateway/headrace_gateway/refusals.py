@@ -27,11 +27,11 @@ class AgentUnknown(HeadraceError):
     @classmethod
     def called(cls, name: str, *, at_root: bool) -> "AgentUnknown":
         """Return the error for the agent `name`, with a hint if it is the root's default agent."""
-        hint = "GET /v1/agents lists those that there are, and HEADRACE_DEFAULT_AGENT names"
+        hint = "GET /v1/agents lists the agents"
         at_root_too = (
-            f"no agent answers here: there is none called {name!r}; {hint} the one for here"
+            f"the default agent {name!r} does not exist; set HEADRACE_DEFAULT_AGENT; {hint}"
         )
-        unknown = cls(at_root_too if at_root else f"there is no agent {name!r}")
+        unknown = cls(at_root_too if at_root else f"agent {name!r} does not exist")
         unknown.name = name
         return unknown
 

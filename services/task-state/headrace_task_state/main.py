@@ -103,13 +103,15 @@ class TaskState:
         self._stack.push_async_callback(application.stop)
         await application.start()
         if is_beside := await self._store.is_another_kept():
-            _log.warning("building a new view; the view of another version answers lists meanwhile")
+            _log.warning(
+                "building a new view; the view of another version serves lists until it is built"
+            )
         else:
             await questions.include_lists(broker, observers)
         # Requests reach no replica until the server has its subscriptions.
         client = await broker.connect()
         await client.flush()
-        _log.info("replica %s answers", self._name)
+        _log.info("replica %s is ready", self._name)
         self._push_means = await self._stack.enter_async_context(means(self._bus, self._settings))
         await self._clock.compare()
         self._stack.callback(keep_running(self._clock.run, "clocks").cancel)
@@ -124,7 +126,7 @@ class TaskState:
             await self._caught_up(frontier)
             if is_beside:
                 await questions.include_lists(broker, observers)
-                _log.info("the view is built; replica %s answers lists, too", self._name)
+                _log.info("the view is built; replica %s now serves lists, too", self._name)
                 self._answers_now = True
             await self._store.delete_unkept()
 

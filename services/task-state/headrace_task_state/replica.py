@@ -45,7 +45,7 @@ class Replica:
             try:
                 await self._renew()
             except StateUnavailable as trouble:
-                _log.warning("leases can't be renewed: %s", trouble)
+                _log.warning("could not renew leases: %s", trouble)
             await asyncio.sleep(RENEW_EVERY)
 
     async def stop(self) -> None:
@@ -75,7 +75,7 @@ class Replica:
     async def _hand_over(self, surplus: list[Range]) -> None:
         leases = [self._held[place] for place in surplus]
         for place in surplus:
-            _log.info("range %s is given back", place.name)
+            _log.info("released range %s", place.name)
             await self._drop(place)
         if leases:
             await self._leases.release(leases)

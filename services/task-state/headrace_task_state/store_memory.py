@@ -156,7 +156,7 @@ class _Writer:
         self._check()
         place = self.lease.range
         if (await self.progress()).position != expected.position:
-            raise PositionMoved("the range was applied from elsewhere")
+            raise PositionMoved("another replica has applied the range")
         self._store.renew(place, self.lease.token)
         self._store.projection.progress[place] = then
         foreign: list[str] = []
@@ -212,7 +212,7 @@ class _Writer:
 
     def _check(self) -> None:
         if not self._store.holds(self.lease.range, self.lease.token):
-            raise LeaseLost("the lease is gone")
+            raise LeaseLost("the lease was lost")
 
     def _due(self, due_list: DueList) -> dict[str, int]:
         return self._store.projection.due[self.lease.range, due_list]

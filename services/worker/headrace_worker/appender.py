@@ -373,7 +373,7 @@ class Appender:
                 if self._loss is None:
                     await self._store(lambda: ([last], self._stamp()))
         except TimeoutError as trouble:
-            _log.info("could not append the hand-over: %s", trouble)
+            _log.info("could not record that the run is handed back: %s", trouble)
         finally:
             self.mute()
 
@@ -508,7 +508,9 @@ class Appender:
             try:
                 await self._writer.append(drafts, stamp, _TIMEOUT)
             except BusUnavailable as trouble:
-                _log.warning("%d events are waiting to be stored: %s", len(drafts), trouble)
+                _log.warning(
+                    "%d events are waiting to be stored; retrying: %s", len(drafts), trouble
+                )
                 await asyncio.sleep(_PAUSE)
             except FencedBy as fence:
                 if not self._steps_behind(fence.entry):
@@ -531,7 +533,7 @@ class Appender:
                 if not self._steps_behind(entry):
                     raise FencedBy(entry)
         except BusUnavailable as trouble:
-            _log.info("looking for messages: %s", trouble)
+            _log.info("could not check the log for messages: %s", trouble)
 
     def _steps_behind(self, entry: Entry) -> bool:
         """Continue after `entry` if it only queues messages; return False if it is a fence."""

@@ -106,17 +106,17 @@ class Attempt:
 
     async def _wait_behind(self, behind: Behind) -> None:
         run = self._assignment
-        _log.debug("task %s waits for %s to be over", run.key.task, behind.task)
+        _log.debug("task %s waits for task %s to end", run.key.task, behind.task)
         pause = pause_before(run.message.metadata.timestamp, self._resources.timing.turn_pauses)
         await run.give_back(self._resources.bus, pause)
 
     async def _drop(self, void: Void) -> None:
         task, bus = self._assignment.key.task, self._resources.bus
         if void.lost:
-            _log.warning("a run of %s becomes a dead letter: %s", task, void.reason)
+            _log.warning("storing a run of task %s as a dead letter: %s", task, void.reason)
             await self._assignment.give_up(bus, void.reason)
         else:
-            _log.debug("dropped a run of %s: %s", task, void.reason)
+            _log.debug("dropped a run of task %s: %s", task, void.reason)
             await self._assignment.ack(bus)
 
     async def _clean_up(self, end: Entry) -> None:
@@ -134,10 +134,12 @@ class Attempt:
         except Exception as error:  # noqa: BLE001  # an agent's
             if tries <= len(timing.cleanup_pauses):
                 pause = timing.cleanup_pauses[tries - 1]
-                _log.warning("task %s: clean-up, again in %g s: %r", task, pause, error)
+                _log.warning(
+                    "task %s: clean-up failed; next attempt in %g s: %r", task, pause, error
+                )
                 await assignment.give_back(bus, pause)
                 return
-            _log.error("task %s: the agent could not clean up", task, exc_info=error)
+            _log.error("task %s: the agent's last clean-up attempt failed", task, exc_info=error)
         await assignment.ack(bus)
 
     async def _call_clean_up(self, end: Entry) -> None:

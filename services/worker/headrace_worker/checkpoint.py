@@ -35,7 +35,7 @@ class Checkpoint:
         try:
             data = orjson.dumps(self.data)
         except TypeError as error:
-            raise MalformedOutput(f"a checkpoint holds what is not JSON: {error}") from error
+            raise MalformedOutput(f"a checkpoint must be JSON: {error}") from error
         if len(data) > MOST:
             raise MalformedOutput(f"a checkpoint of {len(data)} bytes exceeds the limit of {MOST}")
         kept = {_PLAIN: self.data} if data.isascii() else {_CODED: b64encode(data).decode()}

@@ -205,7 +205,7 @@ def deadline_of(policy: Policy, recovered: Recovered) -> datetime | None:
 def why_overdue(policy: Policy, recovered: Recovered) -> str:
     """Return the failure reason of a run whose deadline has passed."""
     if policy.timeout is None or Lineage.of(recovered.metadata) is not None:
-        return "It did not end before its deadline"
+        return "The run did not end before its deadline"
     return f"It did not end within {policy.timeout:g} s"
 
 
@@ -261,7 +261,7 @@ def why_given_up(policy: Policy, recovered: Recovered, attempt: int) -> str | No
     if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
         return f"Given up after {tried} attempts"
     if attempt > MOST_ATTEMPTS:
-        return f"Given up: it was begun {MOST_ATTEMPTS} times"
+        return f"Given up after {MOST_ATTEMPTS} attempts, including those handed back"
     deadline = deadline_of(policy, recovered)
     if deadline is not None and datetime.now(UTC) >= deadline:
         return why_overdue(policy, recovered)
@@ -369,9 +369,9 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
 
 def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
     if last.stamp.log != assignment.request.log:
-        return Void(f"it is for log {assignment.request.log}, which is gone", lost=True)
+        return Void(f"its log {assignment.request.log} is gone", lost=True)
     if last.stamp.run > assignment.run:
-        return Void(f"run {last.stamp.run} superseded it")
+        return Void(f"run {last.stamp.run} has superseded it")
     if last.ends_task and last.last_generation == assignment.run:
         return Ended(last)
     if last.ends_run:
@@ -443,7 +443,7 @@ async def claim(
             continue
         except LogLost as loss:
             return Void(str(loss), lost=not isinstance(loss, TaskForgotten))
-    raise BusUnavailable(f"others keep appending to {assignment.key.task}")
+    raise BusUnavailable(f"other writers keep appending to {assignment.key.task}")
 
 
 async def _begin(
@@ -452,7 +452,7 @@ async def _begin(
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and is_too_late(recovered):
         if not await reject_unbegun(bus, assignment.key, assignment.run, TOO_LATE):
-            raise Fenced(f"{assignment.key.task} has been begun")
+            raise Fenced(f"task {assignment.key.task} has been started")
         _log.warning("task %s is rejected: no worker started the task in time", assignment.key.task)
         return Void(TOO_LATE)
     if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, recovered)):

@@ -650,7 +650,7 @@ def _is_result(part: Json) -> bool:
 
 
 def _unanswered(call: str, turn: Turn) -> Turn:
-    result = ToolResultPart(call, "", "it was not answered", is_error=True)
+    result = ToolResultPart(call, "", "there was no answer", is_error=True)
     return Turn("tool", f"{call}-result", turn.task, turn.run, result=result)
 
 

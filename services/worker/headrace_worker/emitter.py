@@ -138,9 +138,9 @@ class Emitter:
 
     def _end_with(self, output: Ending) -> bool:
         if isinstance(output, Message) and not self._may_answer:
-            raise MalformedOutput("a bare Message: declare it with the agent first")
+            raise MalformedOutput("a bare Message is only allowed if the agent declares it")
         if isinstance(output, Message) and self._has_emitted:
-            raise MalformedOutput("a bare Message beside other output")
+            raise MalformedOutput("a bare Message must be the only output")
         end = self._endings.of(output)
         self._appender.check(end.draft)
         self._encoder.stop()

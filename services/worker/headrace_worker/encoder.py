@@ -68,7 +68,7 @@ def result_part(output: File | Data) -> Json:
     if isinstance(output, Data):
         return parts.data_part(output.data, output.media_type)
     if (output.content is None) == (not output.url):
-        raise MalformedOutput("a file needs either its content or its address")
+        raise MalformedOutput("a file needs either content or a URL")
     if output.content is None:
         return parts.link_part(output.url, output.name, output.media_type)
     return parts.file_part(output.content, output.name, output.media_type)
@@ -250,7 +250,7 @@ class Encoder:
 
     def _tool_arguments(self, output: ToolArguments) -> Draft:
         if not output.id:
-            raise MalformedOutput("a piece of a tool call needs the call's id")
+            raise MalformedOutput("a piece of a tool call must have the call's id")
         self._blocks.interrupt(TOOL)
         block, _ = self._blocks.place(ARGUMENTS, output.id)
         if output.end:

@@ -134,5 +134,5 @@ def _content(output: Message) -> list[Json]:
     if not content or not all(
         isinstance(part, dict) and PART_KINDS & part.keys() for part in content
     ):
-        raise MalformedOutput("a Message needs parts with text, raw, url or data")
+        raise MalformedOutput("a Message must have parts with text, raw, url or data")
     return content

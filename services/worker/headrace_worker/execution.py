@@ -229,7 +229,9 @@ async def drive(agent: Agent, ctx: RunContext) -> None:
         else:
             await _call(agent, ctx)
     except SystemExit as exit_:
-        raise AgentExited(f"the agent called sys.exit({exit_.code!r})") from exit_
+        raise AgentExited(
+            f"the agent called sys.exit({exit_.code!r}); only its run ends"
+        ) from exit_
 
 
 async def _stream(agent: Agent, ctx: RunContext) -> None:

@@ -36,13 +36,13 @@ def resolve(target: str) -> Any:  # noqa: ANN401  # any attribute
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise Misdeclared(f"{module_name} has no {path}") from None
+            raise Misdeclared(f"module {module_name} has no attribute {path}") from None
     return found
 
 
 def _what_is_missing(module: str, missing: str) -> str:
     if f"{module}.".startswith(f"{missing}."):
-        return f"there is no module {module}"
+        return f"no module named {module}"
     return f"{module} imports {missing}, which is not installed"
 
 
@@ -53,4 +53,4 @@ def _agents(target: str, found: object) -> Agents:
         several = list(found)
         if several and all(isinstance(one, Agent) for one in several):
             return found if isinstance(found, Agents) else Agents(several)
-    raise Misdeclared(f"{target} is neither an agent nor a list of agents")
+    raise Misdeclared(f"{target} is not an agent or a list of agents")

@@ -112,7 +112,7 @@ async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[E
     try:
         return await runtime_of(ctx).context_logs(asked_by)
     except StateUnavailable as error:
-        raise Retryable("the conversation can't be read") from error
+        raise Retryable("the conversation can't be read now") from error
 
 
 async def turns_of_logs(logs: Sequence[Sequence[Entry]]) -> list[Turn]:
@@ -183,7 +183,7 @@ async def _with_content(ctx: RunContext, part: Json) -> Json:
         return {"raw": b64encode(await ctx.content(part)).decode(), **rest}
     except FileUnknown:
         name = part.get("filename") or part.get("mediaType") or "file"
-        return {"text": f"[{name}: the file is no longer kept]"}
+        return {"text": f"[{name}: the file is no longer stored]"}
 
 
 async def stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any JSON

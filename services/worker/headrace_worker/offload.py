@@ -118,7 +118,7 @@ class Offload:
             except LogFull:
                 raise
             except BusUnavailable as trouble:
-                _log.warning("a file is waiting to be stored: %s", trouble)
+                _log.warning("a file is waiting to be stored; retrying: %s", trouble)
                 await asyncio.sleep(_PAUSE)
 
     async def _part(self, part: Json) -> Json:

@@ -110,10 +110,10 @@ class QueueWatch:
         names = await self._names()
         for name in names - self._pullers.keys() - self._barred:
             if await self._may_pull(name):
-                _log.debug("a queue: %s", name)
+                _log.debug("could not open a queue: %s", name)
                 await self._begin(name)
         for name in self._others() - names:
-            _log.debug("a queue is gone: %s", name)
+            _log.debug("a queue was deleted: %s", name)
             await self._pullers.pop(name).drain()
 
     async def _may_pull(self, name: str) -> bool:
@@ -279,7 +279,7 @@ class Puller:
             more = self._concurrency.acquire_free(min(self._running, BATCH) - 1)
             how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
             if how not in _IN_ORDER:
-                _log.info("pulling for %s: %s", self._consumer, how)
+                _log.info("pulling runs of %s failed: %s", self._consumer, how)
                 await self._mend()
             rest = self._next_rest(rest) if is_scarce and how in _EMPTY else 0.0
             if rest:

@@ -42,7 +42,7 @@ class RelayedEvents:
 
     def _artifact(self, output: Artifact) -> Draft:
         if not output.id:
-            raise MalformedOutput("an artifact needs an id")
+            raise MalformedOutput("an artifact must have an id")
         shown = [self._answer(part, output.id) for part in checked(output.parts)]
         named = {
             "name": output.name,

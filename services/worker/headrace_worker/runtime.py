@@ -58,14 +58,14 @@ class AttemptLog:
         """Return task and agent of the child for which the previous run asked the user.
 
         Raises:
-            DelegationRefused: no child waits for an answer.
+            DelegationRefused: no child task is waiting for input.
         """
         try:
             found = await waiting_child(self.bus, self.parent.key, self.parent.run)
         except LogLost:
             found = None
         if found is None:
-            raise DelegationRefused("", "not_waiting", "no child waits for an answer")
+            raise DelegationRefused("", "not_waiting", "no child task is waiting for input")
         return found
 
 

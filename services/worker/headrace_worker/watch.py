@@ -59,7 +59,7 @@ class Watch:
             now = self._loop.time()
             if now - before > _STALL:
                 _log.warning(
-                    "this process was suspended for %.1f s: checking every log that it holds",
+                    "this process was suspended for %.1f s; checking the logs of its runs",
                     now - before,
                 )
                 self._rule.check_all()

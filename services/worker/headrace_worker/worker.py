@@ -58,7 +58,7 @@ class Registration:
             async with asyncio.timeout(_LEAVING):
                 await self._heartbeat_thread.call(self._withdraw())
         except (BusUnavailable, TimeoutError) as trouble:
-            _log.info("could not sign off: %s", reason(trouble))
+            _log.info("could not remove this worker from the directory: %s", reason(trouble))
 
     async def replace(self, agents: Agents) -> None:
         """Announce `agents` and withdraw all others.
@@ -96,7 +96,7 @@ class Registration:
                 for agent in self._agents:
                     await self._announcer.renew(agent.name)
             except BusUnavailable as trouble:
-                _log.warning("could not renew this worker's registration: %s", trouble)
+                _log.warning("could not renew this worker's directory entry: %s", trouble)
 
 
 _log = logging.getLogger(__name__)
@@ -267,12 +267,12 @@ class Worker:
         try:
             assigned = claim.read_assignment(self._bus, msg)
         except UndecodableMessage as error:
-            _log.warning("an unreadable run request becomes a dead letter: %s", error)
+            _log.warning("storing an unreadable run request as a dead letter: %s", error)
             await claim.make_dead_letter(self._bus, msg, error.reason)
             return
         name = (assigned.key.task, assigned.run)
         if name in self._runs:
-            _log.debug("a second copy of a run of %s", assigned.key.task)
+            _log.debug("ignored a second copy of a run of task %s", assigned.key.task)
             return
         run = self._runs[name] = Attempt(self._resources, agent, assigned, permit)
         try:
@@ -282,7 +282,11 @@ class Worker:
 
     async def _finish(self) -> None:
         if self._working:
-            _log.info("%d runs have %g s to end", len(self._working), self._settings.drain_seconds)
+            _log.info(
+                "stopping; %d runs have %g s to end",
+                len(self._working),
+                self._settings.drain_seconds,
+            )
             await asyncio.wait(self._working, timeout=self._settings.drain_seconds)
         for run in list(self._runs.values()):
             run.interrupt(Interrupt.HANDED_BACK)
@@ -302,4 +306,4 @@ async def _briefly(*steps: Awaitable[None]) -> None:
         async with asyncio.timeout(_FAREWELL):
             await asyncio.gather(*steps)
     except (TimeoutError, NatsError) as trouble:
-        _log.info("could not sign off: %s", trouble)
+        _log.info("could not remove this worker from the directory: %s", trouble)

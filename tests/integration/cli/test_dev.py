@@ -159,7 +159,7 @@ def test_a_second_instance_on_the_same_data_is_one_clear_line(make_stack: MakeSt
 
 def test_a_missing_module_is_one_clear_line_and_ends_everything(make_stack: MakeStack) -> None:
     stack = make_stack(agents="no_such_module:agents")
-    assert lines_of_failure(stack) == ["Error: there is no module no_such_module"]
+    assert lines_of_failure(stack) == ["Error: no module named no_such_module"]
     assert living(stack.pids()) == []
 
 

@@ -97,7 +97,7 @@ async def test_a_plan_says_what_apply_does(own: Bus) -> None:
     assert (done.exit_code, done.stdout) == (0, planned.stdout)
     assert await limit(own) == 5_000_000
     again = await asyncio.to_thread(headrace, "plan")
-    assert (again.exit_code, again.stdout) == (0, "everything is as asked for\n")
+    assert (again.exit_code, again.stdout) == (0, "the streams match the settings\n")
 
 
 @pytest.mark.parametrize("trouble", [nats.errors.TimeoutError(), ServiceUnavailableError(code=503)])
@@ -120,7 +120,7 @@ async def test_an_election_is_waited_out(
     told = environment(own)
     for command in ("plan", "apply"):
         said = await asyncio.to_thread(CliRunner().invoke, main, ["streams", command], env=told)
-        assert (said.exit_code, said.stdout) == (0, "everything is as asked for\n")
+        assert (said.exit_code, said.stdout) == (0, "the streams match the settings\n")
     assert asked == [*["differences"] * 3, "apply", "apply"]
 
 
@@ -187,7 +187,7 @@ async def test_consumers_that_break_the_contract_are_planned_and_changed(own: Bu
         await ensure_queue(own, QUEUES[1])
     done = await asyncio.to_thread(headrace, "apply")
     assert (done.exit_code, sorted(done.stdout.splitlines())) == (0, lines)
-    assert (await asyncio.to_thread(headrace, "plan")).stdout == "everything is as asked for\n"
+    assert (await asyncio.to_thread(headrace, "plan")).stdout == "the streams match the settings\n"
     for queue in QUEUES:
         await ensure_queue(own, queue)
         info = await own.js.consumer_info(runs, queue.consumer)
@@ -210,7 +210,7 @@ async def test_consumers_of_others_are_left_alone(own: Bus) -> None:
     said = await asyncio.to_thread(
         CliRunner().invoke, main, ["streams", "apply"], env=environment(own)
     )
-    assert (said.exit_code, said.stdout) == (0, "everything is as asked for\n")
+    assert (said.exit_code, said.stdout) == (0, "the streams match the settings\n")
 
 
 async def test_nothing_of_consumers_is_changed_where_a_stream_would_shrink(own: Bus) -> None:

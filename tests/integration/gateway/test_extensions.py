@@ -125,7 +125,7 @@ async def test_an_agent_that_offers_no_streams_refuses_them(talk: Talk, operatio
     params = message() if operation == "SendStreamingMessage" else {"id": task}
     refusal = await agent.refused(operation, params)
     assert refusal.reason == "UNSUPPORTED_OPERATION"
-    assert "no streams" in refusal.text
+    assert "does not support streaming" in refusal.text
 
 
 async def test_the_modes_that_a_client_accepts_are_told_to_the_agent(

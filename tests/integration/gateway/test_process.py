@@ -116,7 +116,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                 run = fleet.runs[1]
                 assert detail["reason"] == "UNAVAILABLE"
                 assert detail["metadata"] == {"taskId": run.key.task, "contextId": run.context}
-                assert "goes on" in answer.json()["error"]["message"]
+                assert "continues" in answer.json()["error"]["message"]
                 assert "retry-after" not in answer.headers
         assert await asyncio.to_thread(gateway.ends) == 0
         assert time.monotonic() - asked < WITHIN
@@ -190,4 +190,4 @@ def test_elsewhere_it_needs_them_or_a_word(
     check_exposure(GatewaySettings(http_host=host, allow_anonymous=True))
     [warning] = caplog.records
     assert warning.levelname == "WARNING"
-    assert "everybody who can reach it may call" in warning.getMessage()
+    assert "any client that reaches it may call" in warning.getMessage()

@@ -192,18 +192,18 @@ async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (_a_number, "int is not allowed as output of an agent"),
+        (_a_number, "an agent can't yield int; allowed: str, Thinking"),
         (_a_wrong_field, "Text.text must be a string, not int"),
-        (_no_json, "ToolCall holds what is not JSON"),
-        (_half_a_character, "str holds what is not JSON"),
+        (_no_json, "ToolCall must be JSON"),
+        (_half_a_character, "str must be JSON"),
         (_too_much, "exceeds the limit"),
         (_a_block_twice, "has ended"),
         (_a_block_closed_twice, "has ended"),
         (_a_checkpoint_after_the_end, "a checkpoint after the run's end"),
         (_a_checkpoint_amid_arguments, "inside a tool call's arguments"),
         (_more_after_the_end, "after the run's end"),
-        (_an_undeclared_message, "declare it with the agent"),
-        (_a_file_of_nothing, "either its content or its address"),
+        (_an_undeclared_message, "only allowed if the agent declares it"),
+        (_a_file_of_nothing, "either content or a URL"),
     ],
 )
 async def test_malformed_output_fails_the_task_with_the_reason(

@@ -258,9 +258,9 @@ async def test_a_run_ends_at_the_deadline_that_it_inherits(desk: Desk, working: 
     async with working(endless):
         task = await desk.start("endless", metadata={DELEGATION: parent.to_json()})
         entries = await task.ended()
-    assert end_of(entries) == (FAILED, "It did not end before its deadline")
+    assert end_of(entries) == (FAILED, "The run did not end before its deadline")
     [letter] = await dead_letters(desk, "endless")
-    assert letter["reason"] == "It did not end before its deadline"
+    assert letter["reason"] == "The run did not end before its deadline"
 
 
 async def test_a_deadline_counts_from_the_first_attempt(desk: Desk, working: Working) -> None:

@@ -332,7 +332,7 @@ async def test_nothing_is_dropped_unless_somebody_says_yes(desk: Desk, terminal:
     assert "use --yes" in asked.err
     assert len(await letters(desk)) == 7
     said = await terminal.run("dead", "drop", "--all", "--task", "nothing", "--yes")
-    assert (said.code, said.err) == (0, "no such dead letters\n")
+    assert (said.code, said.err) == (0, "no matching dead letters\n")
     assert (await terminal.run("dead", "drop", "2", "3", "--yes")).code == 0
     assert [letter.number for letter in await letters(desk)] == [1, 4, 5, 6, 7]
 
@@ -360,8 +360,8 @@ async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["drop"], "name the letters: IDs or --all"),
-        (["retry", "1", "--all"], "name the letters: IDs or --all"),
+        (["drop"], "missing argument: IDs of dead letters, or --all"),
+        (["retry", "1", "--all"], "missing argument: IDs of dead letters, or --all"),
         (["drop", "1", "--agent", "a"], "filters need --all"),
         (["list", "--kind", "odd"], "'odd' is not one of"),
         (["show", "0"], "0 is not in the range"),

@@ -130,7 +130,7 @@ async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
     async def has_stepped_back() -> bool:
         await _redeliver(task)
         await asyncio.sleep(0.1)
-        return f"is well with {first.id}" in second.output()
+        return f"is held by {first.id}" in second.output()
 
     await eventually(has_stepped_back)
     assert await task.ask("cancel") is not None

@@ -307,9 +307,9 @@ async def test_the_agent_waits_when_it_is_far_ahead_of_the_log(
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("no_such_module:agents", "there is no module no_such_module"),
-        ("headrace_worker.demo:nobody", "headrace_worker.demo has no nobody"),
-        ("headrace_worker.demo:MAX_COUNT", "is neither an agent nor a list of agents"),
+        ("no_such_module:agents", "no module named no_such_module"),
+        ("headrace_worker.demo:nobody", "module headrace_worker.demo has no attribute nobody"),
+        ("headrace_worker.demo:MAX_COUNT", "is not an agent or a list of agents"),
     ],
 )
 def test_a_target_that_names_no_agents_is_one_clear_line(

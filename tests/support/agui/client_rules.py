@@ -60,7 +60,7 @@ class Client:
         self._check_shape(event)
         kind = event["type"]
         assert not self.ended, f"{kind} after the end"
-        assert self.seen or kind in {"RUN_STARTED", "RUN_ERROR"}, f"{kind} comes first"
+        assert self.seen or kind in {"RUN_STARTED", "RUN_ERROR"}, f"the first event is {kind}"
         assert kind != "RUN_STARTED" or not self.seen, "a second RUN_STARTED"
         self._check_order(event)
         self.seen.append(kind)

@@ -291,7 +291,7 @@ def test_a_new_attempt_says_that_it_starts_over() -> None:
     with answering(**{"/message:stream": stream(*events, status("COMPLETED"))}) as gateway:
         answer = headrace(gateway, "send", "x")
     assert answer.stdout == "old\nnew\n"
-    assert "a new attempt replaces what came before" in answer.stderr
+    assert "a new attempt replaces the output above" in answer.stderr
 
 
 def test_the_tail_of_a_running_task_starts_with_what_there_is() -> None:
@@ -326,7 +326,7 @@ def test_a_tail_goes_on_after_a_cursor_and_says_when_the_past_is_gone() -> None:
     with answering(**script) as gateway:
         answer = headrace(gateway, "tail", "--agent", "echo", "--after", "log0:9", "t1")
     assert gateway.asked[-1].cursor == "log0:9"
-    assert "what was missed is gone" in answer.stderr
+    assert "the missed events are gone" in answer.stderr
     assert answer.stdout == "all of it\n"
 
 

@@ -189,7 +189,7 @@ def test_open_calls_stay_open_until_a_framework_wants_them_answered() -> None:
     assert [call.id for call in open_calls(log.turns)] == ["c2"]
     log.status(SUBMITTED, {"messageId": "f", "role": "ROLE_USER", "parts": [{"text": "No."}]})
     roles = [(turn.role, turn.result and turn.result.error) for turn in answered(log.turns)]
-    assert roles[2:] == [("tool", ""), ("tool", "it was not answered"), ("user", None)]
+    assert roles[2:] == [("tool", ""), ("tool", "there was no answer"), ("user", None)]
     stray = Turn("tool", result=parts.ToolResultPart("?", "", "", is_error=False))
     assert answered([stray]) == []
 

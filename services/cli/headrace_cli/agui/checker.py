@@ -64,7 +64,7 @@ class Shape:
         """Check the next event."""
         kind = event.get("type")
         fields = FIELDS.get(kind) if isinstance(kind, str) else None
-        yield kept_if(fields is not None, "event.type", f"{kind!r} is no event of the protocol")
+        yield kept_if(fields is not None, "event.type", f"{kind!r} is not an AG-UI event")
         if fields is None or not isinstance(kind, str):
             return
         wrong = [
@@ -72,17 +72,19 @@ class Shape:
             for name, field in fields.items()
             if (name in event or field.is_required) and not _fits(event, name)
         ]
-        yield kept_if(not wrong, "event.fields", f"missing or of another type: {', '.join(wrong)}")
+        yield kept_if(
+            not wrong, "event.fields", f"missing or of the wrong type: {', '.join(wrong)}"
+        )
         unknown = sorted(event.keys() - fields.keys() - {"type"})
-        yield wise_if(not unknown, "event.unknown", f"not of the protocol: {', '.join(unknown)}")
+        yield wise_if(not unknown, "event.unknown", f"unknown: {', '.join(unknown)}")
         yield self._version(kind)
         if "timestamp" in event and not isinstance(event["timestamp"], str | None):
             yield self._time(float(event["timestamp"]))
 
     def _version(self, kind: str) -> Finding:
         if self._modern:
-            return wise_if(kind not in DEPRECATED, "event.version", f"{kind} left with 1.0")
-        return kept_if(kind not in MODERN, "event.version", f"{kind} came with 1.0")
+            return wise_if(kind not in DEPRECATED, "event.version", f"{kind} was removed in 1.0")
+        return kept_if(kind not in MODERN, "event.version", f"{kind} was added in 1.0")
 
     def _time(self, time: float) -> Finding:
         before, self._newest = self._newest, max(self._newest, time)

@@ -44,7 +44,7 @@ def probed(endpoint: Endpoint) -> Iterator[Finding]:
     with endpoint.post({"messages": "none"}) as answer:
         status = answer.status
         is_refused = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
-        yield kept_if(is_refused, "http.refusal", f"it is answered with {status}")
+        yield kept_if(is_refused, "http.refusal", f"the endpoint answered {status}")
     status, body = endpoint.get("/capabilities")
     if status == HTTPStatus.OK:
         yield _capabilities(body)
@@ -56,7 +56,7 @@ def _capabilities(body: bytes) -> Finding:
     except ValueError:
         told = None
     if not isinstance(told, dict):
-        return kept_if(None, "http.capabilities", "they are no JSON object")
+        return kept_if(None, "http.capabilities", "the body is not a JSON object")
     unknown = sorted(told.keys() - _CATEGORIES)
     return kept_if(not unknown, "http.capabilities", f"unknown: {', '.join(unknown)}")
 
@@ -81,10 +81,17 @@ def agui() -> None:
     metavar="NAME:VALUE",
     help="HTTP header to send; repeatable.",
 )
-@click.option("--old", is_flag=True, help="Act as a 0.x client, which sends no protocol version.")
+@click.option(
+    "--old", is_flag=True, help="Act as a 0.x client, which does not send a protocol version."
+)
 @click.option("--brief", is_flag=True, help="Print only broken rules.")
 @click.option("--strict", is_flag=True, help="Fail for warnings, too.")
-@click.option("--timeout", default=60.0, show_default=True, help="Longest silence in seconds.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    help="Seconds without data after which to give up.",
+)
 @click.argument("url")
 def check(  # noqa: PLR0913, PLR0917  # click's options
     url: str,
@@ -130,7 +137,7 @@ def _check(answer: HTTPResponse, asked: Json, report: Report) -> None:
     fine = answer.status == HTTPStatus.OK
     findings = [
         kept_if(fine, "http.status", f"{answer.status} {answer.reason}"),
-        kept_if(is_stream, "http.content-type", f"it is {media_type or 'not said'}"),
+        kept_if(is_stream, "http.content-type", f"it is {media_type or 'missing'}"),
     ]
     report.beside("the answer", findings)
     if not fine:

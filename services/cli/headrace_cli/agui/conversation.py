@@ -52,7 +52,7 @@ class Conversation:
             case "REASONING_ENCRYPTED_VALUE":
                 entity = _text(event, "entityId")
                 is_there = entity in self._roles or entity in self._calls
-                yield kept_if(is_there, "encrypted.entity", f"there is no {entity}")
+                yield kept_if(is_there, "encrypted.entity", f"unknown id {entity}")
 
     def _named(self, event: Json, role: str) -> Finding:
         message = _text(event, "messageId")
@@ -62,7 +62,7 @@ class Conversation:
     def _call(self, event: Json) -> Iterator[Finding]:
         call, parent = _text(event, "toolCallId"), event.get("parentMessageId")
         self._calls[call] = []
-        why = f"the call {call} names none: clients make one of its own for it"
+        why = f"call {call} names none, so clients create a message for it"
         if parent:
             role = self._roles.setdefault(str(parent), "assistant")
             why = f"{parent} is a {role} message"
@@ -73,14 +73,16 @@ class Conversation:
         try:
             json.loads("".join(self._calls.get(call, [])) or "{}")
         except ValueError as error:
-            return kept_if(None, "tool.arguments", f"those of {call} are none: {error}")
+            return kept_if(None, "tool.arguments", f"call {call}: {error}")
         return kept_if(call, "tool.arguments", "")
 
     def _result(self, event: Json) -> Iterator[Finding]:
         call, message = _text(event, "toolCallId"), _text(event, "messageId")
-        yield wise_if(call in self._calls, "tool.result", f"nobody has made the call {call}")
-        yield kept_if(call not in self._answered, "tool.result", f"{call} was answered before")
-        yield kept_if(message not in self._roles, "message.id", f"{message} is another's")
+        yield wise_if(call in self._calls, "tool.result", f"unknown call {call}")
+        yield kept_if(
+            call not in self._answered, "tool.result", f"call {call} already has a result"
+        )
+        yield kept_if(message not in self._roles, "message.id", f"id {message} is in use")
         self._answered.add(call)
         self._roles.setdefault(message, "tool")
 
@@ -89,10 +91,10 @@ class Conversation:
         wrong = [str(at) for at, message in enumerate(told) if not _is_message(message)]
         names = [message["id"] for message in told if _is_message(message)]
         if len(set(names)) != len(names):
-            wrong.append("an id that two have")
+            wrong.append("duplicate id")
         yield kept_if(not wrong, "messages.shape", f"wrong: {', '.join(wrong)}")
         missing = [name for name in self._given if name not in names]
-        yield wise_if(not missing, "messages.kept", f"it omits {', '.join(missing)}")
+        yield wise_if(not missing, "messages.kept", f"missing: {', '.join(missing)}")
         self._become([message for message in told if _is_message(message)])
 
     def _become(self, messages: list[Json]) -> None:

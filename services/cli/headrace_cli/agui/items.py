@@ -54,7 +54,7 @@ class Items:
         kind = str(event.get("type"))
         if kind in _STARTS:
             key = _key(_STARTS[kind], event)
-            yield kept_if(key not in self._open, "item.once", f"{_named(key)} is open")
+            yield kept_if(key not in self._open, "item.once", f"{_named(key)} is already open")
             self._open.add(key)
         elif kind in _GOES_ON or kind in _ENDS:
             key = _key((_GOES_ON | _ENDS)[kind], event)
@@ -74,7 +74,7 @@ class Items:
             return
         names_itself = bool(event.get(_CHUNKS[kind]))
         goes_on = names_itself or self._chunk == kind
-        yield kept_if(goes_on, "item.open", f"a first chunk needs its {_CHUNKS[kind]}")
+        yield kept_if(goes_on, "item.open", f"the first chunk needs {_CHUNKS[kind]}")
         self._chunk = kind
 
 

@@ -21,7 +21,7 @@ class Lifecycle:
         kind = event.get("type")
         if not self._begun:
             is_first = kind in {"RUN_STARTED", "RUN_ERROR"}
-            yield kept_if(is_first, "run.first", f"{kind} comes first")
+            yield kept_if(is_first, "run.first", f"the first event is {kind}")
         yield kept_if(not self._over, "run.ends", f"{kind} after the end")
         if kind == "RUN_STARTED":
             yield from self._started(event)
@@ -33,11 +33,11 @@ class Lifecycle:
     def end(self) -> Iterator[Finding]:
         """Check that the stream has ended correctly."""
         yield kept_if(
-            self._over, "run.ends", "no RUN_FINISHED or RUN_ERROR: clients take that for a success"
+            self._over, "run.ends", "no RUN_FINISHED or RUN_ERROR; clients treat that as success"
         )
 
     def _started(self, event: Json) -> Iterator[Finding]:
-        yield kept_if(not self._begun, "run.once", "the run has begun before")
+        yield kept_if(not self._begun, "run.once", "the run has already started")
         yield self._names(event)
         if self._asked.get("protocolVersion") is not None:
             version = event.get("protocolVersion")
@@ -45,7 +45,7 @@ class Lifecycle:
 
     def _names(self, event: Json) -> Finding:
         wrong = [name for name in ("threadId", "runId") if event.get(name) != self._asked[name]]
-        return kept_if(not wrong, "run.names", f"another {' and '.join(wrong)}")
+        return kept_if(not wrong, "run.names", f"different {' and '.join(wrong)}")
 
 
 def _outcome(event: Json) -> Iterator[Finding]:
@@ -59,9 +59,11 @@ def _outcome(event: Json) -> Iterator[Finding]:
             yield kept_if(is_fine, "run.outcome", "an interrupt needs interrupts: id and reason")
         case "success":
             calls = outcome.get("pendingToolCallIds", [])
-            yield kept_if(isinstance(calls, list), "run.outcome", "pendingToolCallIds is no list")
+            yield kept_if(
+                isinstance(calls, list), "run.outcome", "pendingToolCallIds is not a list"
+            )
         case other:
-            yield kept_if(other == "cancelled", "run.outcome", f"there is no outcome {other!r}")
+            yield kept_if(other == "cancelled", "run.outcome", f"unknown outcome {other!r}")
 
 
 def _is_interrupt(said: object) -> bool:

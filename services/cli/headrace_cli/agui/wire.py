@@ -89,16 +89,16 @@ def framed(answer: HTTPResponse) -> Iterator[Framed]:
                 yield _frame("\n".join(data), lines, ill)
             data, lines, ill = [], 0, ""
     if data:
-        yield _frame("\n".join(data), lines, "the stream ends inside a frame")
+        yield _frame("\n".join(data), lines, "the stream ended inside a frame")
 
 
 def _frame(data: str, size: int, ill: str) -> Framed:
     try:
         event = json.loads(data)
     except ValueError as error:
-        event, why = None, f"it is none: {error}"
+        event, why = None, f"it is not JSON: {error}"
     else:
-        why = "it is no object"
+        why = "it is not a JSON object"
     findings = [
         kept_if(not ill, "sse.framing", ill),
         kept_if(size <= LONGEST, "sse.size", f"{size} bytes"),

@@ -78,10 +78,12 @@ class HeldBodies:
             TooManyBytesOfOwner: the owner's limit would be exceeded.
         """
         if size > 0 and 0 <= self._most < self._size + size:
-            raise TooManyBytes(f"this gateway holds {self._size} bytes of requests; try another")
+            raise TooManyBytes(
+                f"this gateway holds {self._size} bytes of requests, its limit; try another gateway"
+            )
         if size > 0 and 0 <= self._most_per_owner < self._sizes[caller] + size:
             raise TooManyBytesOfOwner(
-                f"your requests under way have {self._sizes[caller]} bytes already"
+                f"your requests in progress have {self._sizes[caller]} bytes, the limit"
             )
         self._size += size
         self._sizes[caller] += size
@@ -101,7 +103,7 @@ def hold(body: HeldBody) -> HeldBody:
     """
     request = open_request()
     if request is None:
-        raise LookupError("a body is read within OpenRequests.one")
+        raise LookupError("a body must be read within OpenRequests.one")
     request.at_end = body.release
     return body
 
@@ -167,7 +169,7 @@ async def read_body(request: Request, limits: BodyLimits) -> bytes:
         starlette.requests.ClientDisconnect: the client disconnected.
     """
     if CALLER not in request.scope:
-        raise LookupError("call_of, or caller_of, comes before read_body")
+        raise LookupError("call_of or caller_of must run before read_body")
     limit, declared = limits.whole, request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit)

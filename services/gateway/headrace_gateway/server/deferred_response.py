@@ -60,7 +60,7 @@ def deferred_of(scope: Scope) -> DeferredResponse | None:
     return found
 
 
-_MESSAGE = "the gateway is starting; it waits for NATS"
+_MESSAGE = "the gateway is starting and waits for NATS; try again"
 
 
 class StartupApp:

@@ -262,7 +262,7 @@ class HttpWire(HttpToolsProtocol):
         if self._awaited is _Awaited.HEAD and not self._head_bytes:
             self.transport.close()  # No request has begun.
             return
-        self._refuse(408, "DEADLINE_EXCEEDED", "the request was not complete in time")
+        self._refuse(408, "DEADLINE_EXCEEDED", "the request was not received within the time limit")
 
     def _serves_another(self) -> bool:
         """Return whether an earlier request of this connection is being answered."""
@@ -415,7 +415,7 @@ class SocketWire(WebSocketsSansIOProtocol):
 HOLD_BY = "headrace.hold_by"
 """Key in a WebSocket scope's extensions: a function that sets what holds its messages."""
 
-_NOT_WHOLE = "the message was not whole in time"
+_NOT_WHOLE = "the message was not received within the time limit"
 
 _TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
 

@@ -36,11 +36,12 @@ def check_exposure(settings: GatewaySettings) -> None:
     where = f"HEADRACE_HTTP_HOST={settings.http_host} is not loopback"
     if not settings.allow_anonymous:
         raise Unprotected(
-            f"{where} and HEADRACE_CREDENTIALS is not set, so whoever reaches it could call and "
+            f"{where} and HEADRACE_CREDENTIALS is not set, so any client that reaches it could "
+            "call agents and "
             "see every task: set HEADRACE_CREDENTIALS to a file (headrace credential), or listen "
             "on 127.0.0.1, or set HEADRACE_ALLOW_ANONYMOUS=true"
         )
-    _log.warning("%s: everybody who can reach it may call (HEADRACE_ALLOW_ANONYMOUS)", where)
+    _log.warning("%s: any client that reaches it may call agents (HEADRACE_ALLOW_ANONYMOUS)", where)
 
 
 def listen(host: str, port: int, setting: str = "HEADRACE_HTTP_PORT") -> socket.socket:

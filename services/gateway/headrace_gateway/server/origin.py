@@ -93,15 +93,15 @@ class Origins:
         """Return why a request with these headers is refused; empty if it is not."""
         host = headers.get("host", "")
         if host and _HOST.fullmatch(host) is None:
-            return f"{host!r} in Host is no name or address, perhaps with a port"
+            return f"the header Host is not a host name or address with an optional port: {host!r}"
         if not self._any_host and not self._goes_by(host):
-            return f"this gateway does not go by {host!r}; HEADRACE_ALLOWED_HOSTS may name it"
+            return f"{host!r} is not a host of this gateway; add it to HEADRACE_ALLOWED_HOSTS"
         origin = headers.get("origin")
         if origin is None:
             return _refusal_by_site(headers)
         if self._may_call(origin, host) or self._is_local_fetch(origin, headers):
             return ""
-        return f"pages of {origin!r} may not call; HEADRACE_CORS_ORIGINS may name it"
+        return f"origin {origin!r} is not allowed; add it to HEADRACE_CORS_ORIGINS"
 
     def refusal_of_effect(self, headers: Headers) -> str:
         """Return why a GET that starts work is refused; empty if it is not.
@@ -120,7 +120,7 @@ class Origins:
         if site is None and self._may_call(referer, headers.get("host", "")):
             return ""
         return (
-            "only pages of this gateway or of origins in HEADRACE_CORS_ORIGINS may send a message "
+            "only pages of this gateway or of HEADRACE_CORS_ORIGINS may send a message "
             "by GET; send it by POST"
         )
 
@@ -174,5 +174,5 @@ def _refusal_by_site(headers: Headers) -> str:
     # Without CORS a page can still send plain GETs (an image, a script), which carry no Origin.
     is_foreign = headers.get("sec-fetch-site") == "cross-site"
     if is_foreign and headers.get("sec-fetch-mode") != "navigate":
-        return "pages of other sites may not call; HEADRACE_CORS_ORIGINS may name them"
+        return "cross-site requests are not allowed; add the origin to HEADRACE_CORS_ORIGINS"
     return ""

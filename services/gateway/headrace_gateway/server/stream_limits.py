@@ -48,9 +48,13 @@ class StreamLimits:
             TooManyStreamsOfOwner: the caller has reached its limit.
         """
         if 0 <= self._most <= self._count:
-            raise TooManyStreams(f"this gateway has {self._most} streams open; try another")
+            raise TooManyStreams(
+                f"this gateway has {self._most} open streams, its limit; try another gateway"
+            )
         if 0 <= self._most_per_owner <= self._taken[caller]:
-            raise TooManyStreamsOfOwner(f"you have {self._most_per_owner} streams open here")
+            raise TooManyStreamsOfOwner(
+                f"you have {self._most_per_owner} open streams on this gateway, the limit"
+            )
         self._taken[caller] += 1
         self._count += 1
         return StreamPermit(self, caller)

@@ -48,7 +48,7 @@ def refused(reason: str) -> Closing:
     return Closing(1008, reason)
 
 
-TEXT_ONLY = Closing(1003, "frames are text, one JSON object each")
+TEXT_ONLY = Closing(1003, "each frame must be text with one JSON object")
 """The client sent a frame that is not text."""
 
 

@@ -160,7 +160,9 @@ class Admission:
         for scope, bound in bounds:
             if self._is_full(scope, bound):
                 whose = "yours" if scope.tenant else "all clients"
-                what = f"{bound} runs of {whose} wait for agent {key.agent} already"
+                what = (
+                    f"{bound} runs of {whose} are already waiting for agent {key.agent}, the limit"
+                )
                 raise TooManyWaiting(what, self._retry_after(scope))
         scopes = [scope for scope, _ in bounds]
         self._under_way.update(scopes)

@@ -184,7 +184,7 @@ class Idempotency:
                 if not is_mine and (met := await self._met(request, sent)) is not None:
                     return met
                 if sent.run > 1:
-                    raise TaskBusy(f"task {key.task} waits no more for what was sent")
+                    raise TaskBusy(f"task {key.task} no longer waits for this input")
                 if not is_mine and kept.age > self._begins:
                     raise _gone(key)
                 try:
@@ -375,4 +375,4 @@ def _check_same(kept: StoredRecord, request: Keyed) -> None:
 
 
 def _gone(key: TaskKey) -> TaskUnknown:
-    return TaskUnknown(f"task {key.task} of this Idempotency-Key is past its retention")
+    return TaskUnknown(f"task {key.task} of this Idempotency-Key is past its retention period")

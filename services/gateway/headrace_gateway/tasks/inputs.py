@@ -241,7 +241,7 @@ def _answered(task: str, holding: Holding, size: int) -> int | None:
         case "generation":
             raise GenerationMismatch(task, holding.generation or 0)
         case "policy":
-            raise TaskBusy("the task is active, and its agent accepts no messages meanwhile")
+            raise TaskBusy("the task is active, and its agent accepts no messages while it runs")
         case "too_large":
             raise EventTooLarge(size, size)
         case _:
@@ -250,7 +250,7 @@ def _answered(task: str, holding: Holding, size: int) -> int | None:
 
 def busy(task: str) -> TaskBusy:
     """Return the error for a message that the task accepts only while it waits for input."""
-    return TaskBusy(f"task {task} is being worked on; wait until it asks for input")
+    return TaskBusy(f"task {task} is running; wait until it asks for input")
 
 
 def new_name() -> str:
@@ -322,7 +322,7 @@ class FollowUps:
         if asked.if_generation not in (None, found.generation):
             raise GenerationMismatch(asked.task, found.generation)
         if found.state in TERMINAL:
-            raise TaskEnded(f"task {asked.task} is over and takes no message")
+            raise TaskEnded(f"task {asked.task} is over and accepts no messages")
         return found
 
     async def put(self, caller: Caller, found: TaskFound, asked: FollowUp, name: str) -> Accepted:
@@ -361,7 +361,7 @@ class FollowUps:
                 lambda _: None,
             )
             if generation is None:
-                raise Fenced(f"run of {task} ended before the message was in")
+                raise Fenced(f"run of {task} ended before it read the message")
         return Accepted(key, context, found.log, generation, feed, found)
 
     async def _go_on(

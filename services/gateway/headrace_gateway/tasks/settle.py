@@ -50,7 +50,7 @@ class Stopping(Unanswered):
 
     def __init__(self, reason: str, task: str = "", context: str = "") -> None:
         """Keep which task continues."""
-        super().__init__(f"{reason}; task {task} goes on", task, context)
+        super().__init__(f"{reason}; task {task} continues", task, context)
 
 
 class AnswerLost(Unanswered):
@@ -60,7 +60,7 @@ class AnswerLost(Unanswered):
 
     def __init__(self, task: str, context: str) -> None:
         """Keep which task continues."""
-        message = f"the message was accepted as task {task}, which can't be read now; get the task"
+        message = f"the message was accepted as task {task}, which can't be read now; use GetTask"
         super().__init__(message, task, context)
 
 
@@ -71,7 +71,7 @@ class Unsettled(Unanswered):
 
     def __init__(self, task: str, context: str) -> None:
         """Keep the id that the task has, or will have."""
-        message = f"the message may have been accepted as task {task}; get it, do not send again"
+        message = f"the message may have been accepted as task {task}; use GetTask, do not resend"
         super().__init__(message, task, context)
 
 
@@ -175,7 +175,7 @@ class Settling:
             return
         is_open = (tenant, task) in self._open or self._was_away()
         if is_open or await self._is_open_elsewhere(task):
-            raise StateUnavailable(f"it is unknown whether {task} has been stored")
+            raise StateUnavailable(f"it is unknown whether the input of {task} has been stored")
 
     def _was_away(self) -> bool:
         now = asyncio.get_running_loop().time()

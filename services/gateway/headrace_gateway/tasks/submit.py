@@ -82,7 +82,7 @@ class Submissions:
             AgentUnknown: as `start`.
         """
         if self._directory.card(agent) is None:
-            raise AgentUnknown(f"there is no agent {agent!r}")
+            raise AgentUnknown(f"agent {agent!r} does not exist")
         # Random for placement, not secrecy: any open shard will do.
         task = mint_task_id(random.randrange(self._shards))  # noqa: S311
         return TaskKey(caller.tenant, agent, task), context or str(uuid.uuid4())

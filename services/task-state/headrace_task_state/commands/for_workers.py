@@ -103,16 +103,16 @@ class ForWorkers:
     async def _open_queue(self, query: OpenQueue) -> Json:
         """Create a queue unless it exists."""
         if not all(map(is_token, (query.tenant, query.agent))):
-            raise InvalidName("agent", query.agent, "is no name of an agent")
+            raise InvalidName("agent", query.agent, "is not an agent name")
         if query.priority not in PRIORITIES:
-            raise InvalidName("priority", query.priority, "is no priority")
+            raise InvalidName("priority", query.priority, "is not a priority")
         await self._queues.open(RunQueue(query.agent, query.tenant, query.priority))
         return Done().model_dump(exclude_none=True)
 
     async def _drop(self, query: DropFile) -> Json:
         """Delete a file of a task of the agent."""
         if not all(map(is_token, (query.tenant, query.agent, query.name))):
-            raise InvalidName("name", query.name, "is no name of a file")
+            raise InvalidName("name", query.name, "is not a file name")
         key = TaskKey(query.tenant, query.agent, check_task_id(query.task))
         await self._files.drop(key, query.name)
         return Done().model_dump(exclude_none=True)
@@ -141,4 +141,4 @@ def _check_asker(question: Question, agent: str) -> None:
         case _:
             speaks_for = question.parent_agent
     if speaks_for != agent:
-        raise InvalidName("agent", speaks_for, f"is not {agent!r}, whose workers ask here")
+        raise InvalidName("agent", speaks_for, f"must be {agent!r}, the agent of this subject")

@@ -44,7 +44,7 @@ class Resuming:
             if (there := await self._find(key, last, lineage)) is not None:
                 return _started(key, last.stamp.log, there, again=True)
             if last.stamp.state != INPUT_REQUIRED:
-                raise StartRefused("not_waiting", f"task {key.task} does not wait for input")
+                raise StartRefused("not_waiting", f"task {key.task} is not waiting for input")
             try:
                 return await self._append(query, key, lineage, last, owner)
             except Fenced:

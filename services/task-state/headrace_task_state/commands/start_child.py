@@ -84,12 +84,12 @@ class Starting:
             # The agent may have been announced a moment ago.
             await self._directory.read()
         if self._directory.card(agent) is None:
-            raise StartRefused("agent_unknown", f"there is no agent {agent!r}")
+            raise StartRefused("agent_unknown", f"agent {agent!r} does not exist")
         if len(path) > (most := self._settings.delegation_depth):
-            raise StartRefused("too_deep", f"tasks may be delegated {most} deep, not as {chain}")
+            raise StartRefused("too_deep", f"the delegation depth is limited to {most}: {chain}")
         if path.count(agent) >= (most := self._settings.delegation_repeats):
             times = "once" if most == 1 else f"{most} times"
-            reason = f"an agent may occur {times} in a chain of delegations, not as in {chain}"
+            reason = f"an agent may occur {times} in a chain of delegations: {chain}"
             raise StartRefused("repeated", reason)
 
     async def _begin(
@@ -127,7 +127,7 @@ class Starting:
         entry = first.entry if first is not None else None
         task = {} if entry is None else orjson.loads(entry.lines[0]).get("task", {})
         if entry is None or not lineage.is_same_question(Lineage.of(task.get("metadata") or {})):
-            raise StartRefused("busy", f"the log of {key.task} is somebody else's")
+            raise StartRefused("busy", f"task {key.task} belongs to another delegation")
         return TaskStarted(
             task=key.task,
             log=entry.stamp.log,
@@ -141,9 +141,9 @@ class Starting:
 def _parent_of(query: StartTask) -> TaskKey:
     """Return the key of the parent's log, after checking all names that go into subjects."""
     if not all(map(is_token, (query.tenant, query.agent, query.parent_agent))):
-        raise InvalidName("agent", query.agent, "is no name of an agent")
+        raise InvalidName("agent", query.agent, "is not an agent name")
     if query.priority not in (*PRIORITIES, NORMAL):
-        raise InvalidName("priority", query.priority, "is no priority")
+        raise InvalidName("priority", query.priority, "is not a priority")
     return TaskKey(query.tenant, query.parent_agent, _checked(query.parent))
 
 

@@ -57,7 +57,9 @@ class Clock:
         await self._compare(NATS, lambda: server_time(self._bus, self._bus.streams.events(0)))
         await self._compare(REDIS, self._store.time)
         if (now := self.trouble) and not before:
-            _log.error("clocks are not synchronized: %s; deadlines are off by as much", now)
+            _log.error(
+                "clocks are not synchronized: %s; deadlines are wrong by the same amount", now
+            )
         elif before and not now:
             _log.info("clocks are synchronized again")
 

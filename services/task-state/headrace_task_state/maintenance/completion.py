@@ -44,7 +44,7 @@ class Completion:
             except LeaseLost:
                 return
             except (BusUnavailable, StateUnavailable) as trouble:
-                _log.info("summaries wait to be completed: %s", trouble)
+                _log.info("completion of summaries is delayed: %s", trouble)
 
     async def look(self) -> int:
         """Complete all summaries; return how many were processed.
@@ -56,7 +56,7 @@ class Completion:
         """
         number = await self._due.go_through(round(self._clock.now() * 1000))
         if number:
-            _log.info("%d summaries are completed", number)
+            _log.info("completed %d summaries", number)
         return number
 
     async def _look(self, key: TaskKey, task: Fields) -> int | None:

@@ -79,7 +79,7 @@ class DueTasks:
             await self._writer.defer(self._list, name, until + AFTER_TROUBLE)
             if isinstance(trouble, BusUnavailable):
                 raise
-            _log.info("upkeep of task %s will be retried: %s", name, trouble)
+            _log.info("maintenance of task %s will be retried: %s", name, trouble)
         except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
             await self._write_dead_letter(name, task, error)
             await self._writer.defer(self._list, name, until + AFTER_ERROR)
@@ -87,11 +87,11 @@ class DueTasks:
             await self._writer.defer(self._list, name, due if due is None else max(due, until + 1))
 
     async def _write_dead_letter(self, name: str, task: Fields, error: Exception) -> None:
-        _log.error("upkeep of task %s failed", name, exc_info=error)
+        _log.error("maintenance of task %s failed", name, exc_info=error)
         tenant, task_id = name.split(":")[:2]
         key = TaskKey(tenant, task.get("agent", "unknown"), task_id)
         letter = DeadLetter(
-            reason=f"upkeep can't work on this task: {type(error).__name__}: {error}"[:1000],
+            reason=f"maintenance of this task failed: {type(error).__name__}: {error}"[:1000],
             subject=self._bus.subjects.event(key),
             task=task_id,
             sequence=int(task.get("sequence", 0)),

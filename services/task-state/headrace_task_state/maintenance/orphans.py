@@ -45,7 +45,7 @@ class Orphans:
                 try:
                     await self.look()
                 except (BusUnavailable, StateUnavailable) as trouble:
-                    _log.info("looking for orphans: %s", trouble)
+                    _log.info("the search for orphans is delayed: %s", trouble)
         except LeaseLost:
             return
         finally:
@@ -70,7 +70,7 @@ class Orphans:
 
     def _cancel(self, key: TaskKey, child: Fields) -> None:
         _log.warning(
-            "task %s is canceled: its parent %s does not need it any more",
+            "canceled task %s: its parent %s no longer needs it",
             key.task,
             child["parent"],
         )

@@ -27,7 +27,7 @@ from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Write
 
 _log = logging.getLogger(__name__)
 
-EXPIRED = "Canceled: nobody answered in time"
+EXPIRED = "Canceled: no user input arrived in time"
 
 _SELDOM, _OFTEN = 60.0, 0.5
 _SOON = 0.1
@@ -120,7 +120,7 @@ class Retention:
             try:
                 await end_behind(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
             except Fenced:
-                _log.info("task %s has just been answered", key.task)
+                _log.info("task %s has just received user input", key.task)
             else:
                 metrics.TASKS_EXPIRED.inc()
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN

@@ -129,5 +129,5 @@ class Sweep:
             if is_new:
                 metrics.RUNS_ASKED_AGAIN.inc()
                 _log.warning(
-                    "task %s, run %s: no worker holds it; requested again", key.task, task["run"]
+                    "task %s: no worker holds run %s; requested it again", key.task, task["run"]
                 )

@@ -87,7 +87,7 @@ class Batches:
         text_of = frame.text_of if frame is not None else None
         lines, events = parse_lines(subject, data, stamp.generation, text_of)
         if not delta.follows(stamp):
-            letters.append(letter(arrival, "it is of another log than those before it"))
+            letters.append(letter(arrival, "it belongs to another log than the previous entries"))
             return
         if not delta.touched:
             touched.append(delta)

@@ -181,7 +181,7 @@ class Consumer:
         try:
             await delete_consumer(self._bus, self._stream, self._name)
         except BusUnavailable as trouble:
-            _log.debug("consumer %s is left to lapse: %s", self._name, trouble)
+            _log.debug("consumer %s was not deleted and will expire: %s", self._name, trouble)
 
     @property
     def complete_to(self) -> int:
@@ -219,7 +219,7 @@ class Consumer:
                 await self._wake.wait()
         except TimeoutError:
             if self._loop.time() - self._heard > _SILENCE:
-                self._lost = "it has fallen silent"
+                self._lost = "no heartbeats from the consumer"
 
     def _receive(self, msg: Msg) -> None:
         self._heard = self._loop.time()
@@ -233,7 +233,7 @@ class Consumer:
     def _receive_message(self, msg: Msg) -> None:
         arrival = read_arrival(msg)
         if arrival.number != self._number + 1:
-            self._give_up(f"message {self._number + 1} did not come, {arrival.number} did")
+            self._give_up(f"expected message {self._number + 1}, received {arrival.number}")
             return
         self._number += 1
         self._pulls.delivered(len(msg.data))
@@ -253,7 +253,7 @@ class Consumer:
     def _receive_heartbeat(self, headers: dict[str, str]) -> None:
         number, sequence = int(headers[LAST_CONSUMER]), int(headers[LAST_STREAM])
         if number != self._number:
-            self._give_up(f"{number} messages were sent, {self._number} came")
+            self._give_up(f"{number} messages were sent, {self._number} received")
             return
         # A message may be in flight when the consumer reports that it has examined it. So a
         # heartbeat's position counts only once the next heartbeat reports that nothing was sent

@@ -44,7 +44,7 @@ class DeadLetters:
             try:
                 await self._send_once(letter, name)
             except BusUnavailable as trouble:
-                _log.warning("a dead letter could not be written yet: %s", trouble)
+                _log.warning("could not write a dead letter; retrying: %s", trouble)
                 await asyncio.sleep(_PAUSE)
             else:
                 return

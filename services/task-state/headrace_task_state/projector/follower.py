@@ -117,9 +117,9 @@ class LastEntries:
         """
         state: Json = (await until_answered(self._bus, self._info, _TIMEOUT))["state"]
         if state.get("num_subjects", 0) > MOST_LOGS:
-            raise TooLittle(f"{state['num_subjects']} logs are too many to look for last entries")
+            raise TooLittle(f"{state['num_subjects']} logs are too many for a summary")
         if 0 < int(state["messages"]) < LEAST_MESSAGES:
-            raise TooLittle(f"there are {state['messages']} messages")
+            raise TooLittle(f"{state['messages']} messages are too few for a summary")
         self.head = int(state["last_seq"])
         step = max(int(state["messages"]) * _BLOCK // max(int(state["bytes"]), 1), 1)
         for sequence in range(int(state["first_seq"]), self.head + 1, step):
@@ -145,7 +145,7 @@ class LastEntries:
                 arrivals = await consumer.take(MOST, MOST_BYTES)
                 silent = 0 if arrivals else silent + 1
                 if silent > _SILENT:
-                    raise ConsumerLost("it hands out nothing more")
+                    raise ConsumerLost("the consumer delivers no more messages")
                 number -= len(arrivals)
                 yield arrivals
                 await self._settle()
@@ -157,7 +157,7 @@ class LastEntries:
             await asyncio.sleep(_LOOK)
             await self._settle()
             if asyncio.get_running_loop().time() > deadline:
-                raise ConsumerLost("shards do not show that nothing is missing")
+                raise ConsumerLost("some shards did not confirm that they are complete")
 
     async def _settle(self) -> None:
         """Close the consumers of shards that miss no entry up to `head`."""
@@ -237,20 +237,20 @@ class RangeFollower:
                 await self._follow()
             except TooLittle as reason:
                 self._reads_all = True
-                _log.info("range %s is read whole: %s", self._range.name, reason)
+                _log.info("range %s: reading every message: %s", self._range.name, reason)
             except (ConsumerLost, PositionMoved) as reason:
                 _log.info("range %s restarts: %s", self._range.name, reason)
             except (BusUnavailable, StateUnavailable) as trouble:
-                _log.warning("range %s waits: %s", self._range.name, trouble)
+                _log.warning("range %s is waiting: %s", self._range.name, trouble)
                 await asyncio.sleep(_PAUSE)
 
     async def _follow(self) -> None:
         progress = await self._writer.progress()
         origin = await origin_of(self._bus, self._stream, progress)
         if origin is None:
-            _log.error("stream %s was recreated: its former tasks are gone", self._stream)
+            _log.error("stream %s was recreated; removing the tasks of the old one", self._stream)
             await self._writer.begin_era()
-            raise LeaseLost("the view begins anew")
+            raise LeaseLost("the view is rebuilt from the start")
         progress = replace(progress, origin=origin)
         metrics.FOLLOWING.labels(self._range.name).set(1)
         metrics.POSITION.labels(self._range.name).set(progress.position)
@@ -284,7 +284,7 @@ class RangeFollower:
             await entries.open()
             at = Progress(origin=progress.origin, summarized=entries.head)
             await writing.begin(progress, at, [])
-            _log.info("range %s is summarized up to %d", self._range.name, entries.head)
+            _log.info("range %s: summarized up to sequence %d", self._range.name, entries.head)
             async for arrivals in entries.batches():
                 batch = await summaries.build(arrivals, at)
                 await self._announced(batch)
@@ -319,7 +319,7 @@ class RangeFollower:
         try:
             await consumer.open(progress.position)
             await self._writer.apply(progress, progress, [])
-            _log.info("range %s is followed from %d", self._range.name, progress.position)
+            _log.info("range %s: following from sequence %d", self._range.name, progress.position)
             while True:
                 arrivals = await consumer.take(MOST, MOST_BYTES)
                 begun = self._loop.time()
@@ -395,7 +395,7 @@ class Writing:
             foreign = await self._replace(self._summaries, foreign, then, changes)
         if foreign:
             _log.error(
-                "ignored an entry under the id of another agent's task: %s", " ".join(foreign)
+                "ignored an entry with the id of another agent's task: %s", " ".join(foreign)
             )
         self._position.set(then.position)
 

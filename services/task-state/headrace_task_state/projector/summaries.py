@@ -122,7 +122,9 @@ class Summaries:
             else:
                 batch.changes.append(summary)
         if not self._begun and len(unclear) * _WORTH > len(arrivals):
-            raise TooLittle(f"{len(unclear)} of {len(arrivals)} last entries say too little")
+            raise TooLittle(
+                f"{len(unclear)} of {len(arrivals)} last entries lack the fields of a summary"
+            )
         self._begun = True
         await self._read(unclear, batch)
         return batch

@@ -41,7 +41,7 @@ class Lists:
         """
         after, least = decode_cursor(query.page_token), _least(query.status_after)
         if query.status not in STATES | {None}:
-            raise InvalidName("status", query.status or "", "is no task state")
+            raise InvalidName("status", query.status or "", "is not a task state")
         heads = await self._frontier.reached()
         page = await self._reader.page(query, least, after, heads)
         last = page.tasks[-1] if page.more else None
@@ -71,7 +71,7 @@ class Lists:
         if task is None or not (query.any_owner or task.owner == query.owner):
             place = Range(stream_of_shard(key.shard))
             await self._reader.hasten(place, f"{key.tenant}:{key.task}")
-            raise ProjectionBehind("a task of the list is being read from its log; try again")
+            raise ProjectionBehind("a task on this page is being read from its log; try again")
         return task
 
 
@@ -82,7 +82,9 @@ def _least(status_after: str | None) -> str:
     try:
         moment = datetime.fromisoformat(status_after)
     except ValueError:
-        raise InvalidName("statusTimestampAfter", status_after, "is no RFC 3339 time") from None
+        raise InvalidName(
+            "statusTimestampAfter", status_after, "is not an RFC 3339 timestamp"
+        ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return str(round(aware.timestamp() * 1_000_000))
 
@@ -105,4 +107,6 @@ def decode_cursor(token: str) -> After:
         time, task = orjson.loads(urlsafe_b64decode(padded))
         return After(str(time + 0), check_task_id(task))
     except (ValueError, TypeError, InvalidName):
-        raise InvalidName("pageToken", token, "is not one that a list has returned") from None
+        raise InvalidName(
+            "pageToken", token, "must be a page token from a previous response"
+        ) from None

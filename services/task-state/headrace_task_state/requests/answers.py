@@ -88,13 +88,16 @@ def refusal_of(error: Exception) -> Refusal:
         case BusUnavailable() | StateUnavailable() | TimeoutError():
             return Refusal(
                 code="state_unavailable",
-                message=str(error) or "no answer in time; try again",
+                message=str(error) or "task state did not respond in time; try again",
                 why="no_leader" if isinstance(error, BusUnavailable) else None,
                 is_late=isinstance(error, ViewBehind),
             )
         case _:
             _log.error("a query failed", exc_info=error)
-            return Refusal(code="state_unavailable", message="task state failed; its log says how")
+            return Refusal(
+                code="state_unavailable",
+                message="task state failed with an internal error; see its log",
+            )
 
 
 def _rule_of(error: InvalidName | EventTooLarge | ValidationError) -> str:

@@ -255,7 +255,7 @@ class Connection:
 def trouble(error: Exception) -> StateUnavailable:
     """Translate an `error` of Redis for callers."""
     if isinstance(error, ResponseError):
-        _log.error("Redis refuses: %s", error)
+        _log.error("Redis reported an error: %s", error)
     return StateUnavailable(f"Redis: {error or type(error).__name__}")
 
 

@@ -93,7 +93,9 @@ class RedisSettings(SecretSettings):
                 "credentials in HEADRACE_REDIS_SENTINELS; set HEADRACE_REDIS_SENTINEL_PASSWORD"
             )
         if bool(self.redis_sentinels) != bool(self.redis_master):
-            raise ValueError("HEADRACE_REDIS_SENTINELS and HEADRACE_REDIS_MASTER need each other")
+            raise ValueError(
+                "HEADRACE_REDIS_SENTINELS and HEADRACE_REDIS_MASTER must be set together"
+            )
         for one, other in (
             ("redis_user", "redis_password"),
             ("redis_sentinel_user", "redis_sentinel_password"),
@@ -103,7 +105,9 @@ class RedisSettings(SecretSettings):
             self._require_pair(one, other)
         schemes = {_parts(url).scheme for url in [self.redis_url, *self.sentinel_urls]}
         if (self.has("redis_ca") or self.has("redis_cert")) and "rediss" not in schemes:
-            raise ValueError("HEADRACE_REDIS_CA or _CERT is set, and no URL of Redis is rediss://…")
+            raise ValueError(
+                "HEADRACE_REDIS_CA or _CERT is set, but no Redis URL begins with rediss://"
+            )
         return self
 
     @property

@@ -246,9 +246,9 @@ class RedisWriter:
     @staticmethod
     def _check(answer: object) -> None:
         if answer == b"fenced":
-            raise LeaseLost("the lease is gone")
+            raise LeaseLost("the lease was lost")
         if answer == b"moved":
-            raise PositionMoved("the range was applied from elsewhere")
+            raise PositionMoved("another replica has applied the range")
 
 
 def _encoded(change: TaskChange | Departure) -> bytes:

@@ -155,10 +155,10 @@ def _failure_of(response: httpcore.Response) -> Failure | None:
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return None
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        return Failure(f"it answered {status}, and redirects are not followed")
+        return Failure(f"the receiver answered {status}; redirects are not followed")
     wait = _wait(response) if status in _WAITS else 0.0
     is_gone = status == HTTPStatus.GONE
-    return Failure(f"it answered {status}", is_final=is_gone, is_gone=is_gone, wait=wait)
+    return Failure(f"the receiver answered {status}", is_final=is_gone, is_gone=is_gone, wait=wait)
 
 
 def _wait(response: httpcore.Response) -> float:

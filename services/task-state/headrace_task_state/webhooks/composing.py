@@ -48,4 +48,4 @@ def _allowed(items: list[str]) -> Allowed:
     try:
         return Allowed.parse(items)
     except ValueError as error:
-        raise InvalidName("HEADRACE_PUSH_ALLOW", ",".join(items), f"is wrong: {error}") from None
+        raise InvalidName("HEADRACE_PUSH_ALLOW", ",".join(items), f"is invalid: {error}") from None

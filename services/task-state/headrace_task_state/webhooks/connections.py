@@ -44,7 +44,9 @@ class Connections:
         origin = url.origin
         place = origin.scheme, origin.host, origin.port
         if origin.scheme not in self._networks:
-            raise httpcore.UnsupportedProtocol(f"{origin.scheme!r} is no scheme of a webhook")
+            raise httpcore.UnsupportedProtocol(
+                f"a webhook's URL can't have the scheme {origin.scheme!r}"
+            )
         used = await self._idle_one(place) or _Connection(
             origin, self._networks[origin.scheme], self._tls
         )

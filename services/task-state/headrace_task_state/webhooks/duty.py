@@ -49,7 +49,7 @@ class Pushing:
                     await self._load()
                     await self._queue.run()
                 except (QueueLost, BusUnavailable) as trouble:
-                    _log.info("webhooks of range %s wait: %s", self._place.name, trouble)
+                    _log.info("webhooks of range %s are delayed: %s", self._place.name, trouble)
                     await asyncio.sleep(_PAUSE)
         finally:
             await self._stop()
@@ -153,7 +153,7 @@ class Pushing:
         if kept is None:
             if is_retry:
                 _log.warning(
-                    "webhook %s of %s no longer exists; its notification is dropped",
+                    "dropped a notification: webhook %s of task %s no longer exists",
                     token,
                     key.task,
                 )

@@ -42,7 +42,7 @@ class UndeliveredLetters:
         """
         body = undelivered.encode()
         if len(body) > BODY_MOST:
-            reason = f"{reason} (the notification has {len(body)} bytes and is not kept)"
+            reason = f"{reason} (the notification of {len(body)} bytes is not stored)"
             body = b""
         letter = DeadLetter(
             reason=f"{webhook.address.url.partition('?')[0]}: {reason}",

@@ -169,7 +169,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         Raises:
             AddressRefused: always.
         """
-        raise AddressRefused(f"{path} is a socket of this machine")
+        raise AddressRefused(f"{path} is a Unix socket, which webhooks can't use")
 
     async def sleep(self, seconds: float) -> None:
         """Sleep without blocking the loop."""
@@ -182,7 +182,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         reachable = [address for address in found if self._may_reach(address)]
         if found and not reachable:
             how = "" if self._public else " without TLS"
-            raise AddressRefused(f"{host} has no address that may be reached{how}")
+            raise AddressRefused(f"{host} has no address that webhooks may use{how}")
         return reachable
 
     async def _look_up(self, host: str, port: int) -> list[str]:
@@ -198,7 +198,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         try:
             return await asyncio.shield(looking)
         except (OSError, UnicodeError) as error:
-            raise httpcore.ConnectError(f"{host} can't be looked up: {error}") from error
+            raise httpcore.ConnectError(f"{host} could not be resolved: {error}") from error
 
     def _looked_up(self, place: tuple[str, int], done: "asyncio.Future[list[str]]") -> None:
         del self._looking[place]

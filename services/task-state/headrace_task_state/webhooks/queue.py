@@ -113,7 +113,7 @@ class Queue:
             except TimeoutError:
                 # While all pulls are filled, silence is normal.
                 if self._pulls.waiting and self._loop.time() - self._heard > _SILENCE:
-                    self._lost = "it has fallen silent"
+                    self._lost = "no heartbeats from the consumer"
         raise QueueLost(self._lost)
 
     def _take(self, msg: Msg) -> None:

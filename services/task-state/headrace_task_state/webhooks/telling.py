@@ -86,7 +86,7 @@ class WebhookSender:
             try:
                 return await self._tell_all(kept)
             except LogLost as loss:
-                _log.info("webhook of %s: %s", self._key.task, loss)
+                _log.info("webhook of task %s: %s", self._key.task, loss)
                 await self._means.webhooks.delete(self._key, self._token)
                 return None
 
@@ -117,7 +117,12 @@ class WebhookSender:
                 wait = self._means.backoff.wait(attempt, failure.wait)
                 later = under_way.model_copy(update={"due": time.time() + wait})
                 await self._means.webhooks.tell(self._key, self._token, kept, later)
-                _log.info("webhook of %s, attempt %d: %s", self._key.task, attempt, failure.reason)
+                _log.info(
+                    "webhook of task %s: attempt %d failed: %s",
+                    self._key.task,
+                    attempt,
+                    failure.reason,
+                )
                 return wait
             if failure is not None:
                 await self._give_up(kept.webhook, undelivered, failure)
@@ -147,7 +152,7 @@ class WebhookSender:
         return await self._means.attempts.make(webhook, Notice(self._key.task, name, body, number))
 
     async def _give_up(self, webhook: Webhook, undelivered: Undelivered, failure: Failure) -> None:
-        _log.warning("webhook of %s: all attempts failed: %s", self._key.task, failure.reason)
+        _log.warning("webhook of task %s: all attempts failed: %s", self._key.task, failure.reason)
         await self._means.letters.send(self._key, webhook, self._token, undelivered, failure.reason)
 
     async def tell_again(self, kept: Kept, msg: Msg) -> float | None:

@@ -250,7 +250,9 @@ class _AdkRun:
         waiting = waiting_calls(telling.events)
         await telling.speaker.end(suspended=bool(waiting))
         if any(each.name == CREDENTIAL for each in waiting):
-            await self._ctx.emit(_failed("a tool asks for credentials, which has no adapter"))
+            await self._ctx.emit(
+                _failed("a tool requests credentials, which this adapter does not support")
+            )
         elif waiting:
             asked, pending = questions(waiting, self._brought, self._options.approve_within)
             await ask(self._ctx, asked, pending)
@@ -401,7 +403,7 @@ def _ending_of(event: Event) -> Ending | None:
         return None
     reason = str(getattr(code, "value", code)).rpartition(".")[2]
     if reason in _REFUSALS:
-        return Reject(f"The model does not answer: {event.error_message or reason}")
+        return Reject(f"The model did not answer: {event.error_message or reason}")
     return _failed(f"the model gave no answer: {event.error_message or reason}")
 
 
@@ -413,7 +415,7 @@ def _ending(error: Exception, model_error: Exception | None) -> Ending:
         Exception: `error` itself, if the agent raised it.
     """
     if isinstance(error, LlmCallsLimitExceededError):
-        return _failed("the agent has not come to an end in as many model calls as it may make")
+        return _failed("the agent reached its limit of model calls")
     if model_error is None or model_error not in {error, error.__cause__, error.__context__}:
         raise error
     status = getattr(model_error, "code", None) or getattr(model_error, "status_code", None)

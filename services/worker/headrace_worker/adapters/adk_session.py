@@ -73,7 +73,7 @@ async def kept_events(
         try:
             record = await restored(ctx, kept)
         except FileUnknown as error:
-            raise Retryable("an event of the session is no longer kept") from error
+            raise Retryable("an event of the session is no longer stored") from error
         found += [(record["run"], _event(event, results)) for event in record["events"]]
     return found
 

@@ -25,7 +25,7 @@ with needs("openai-agents"):
 
 REPLAYED = "replayed"
 """Id of the response that comes from the log."""
-_REFUSED = "The user did not approve it."
+_REFUSED = "The user did not approve the call."
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _answering(tool: FunctionTool, replay: Replay) -> FunctionTool:
 
 async def _not_here(ctx: ToolContext[Any], arguments: str) -> str:
     del ctx, arguments
-    return "it was not answered"
+    return "there was no answer"
 
 
 def _is_handoff(each: Any) -> bool:  # noqa: ANN401  # an Agent or a Handoff

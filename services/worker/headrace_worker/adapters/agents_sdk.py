@@ -185,11 +185,11 @@ def _ending(error: APIError | AgentsException) -> Ending:
         case ModelBehaviorError():
             raise Retryable("the model's answer could not be used") from error
         case MaxTurnsExceeded():
-            return _failed("the agent has not come to an end in as many turns as it may take")
+            return _failed("the agent reached its limit of turns")
         case ModelRefusalError():
             return Reject(error.refusal)
         case InputGuardrailTripwireTriggered() | OutputGuardrailTripwireTriggered():
-            return Reject("A guardrail of the agent refused it.")
+            return Reject("A guardrail of the agent blocked the run.")
     raise error
 
 
@@ -262,7 +262,7 @@ async def _answer(
         await ask(ctx, asked)
         return None
     decided = decisions_of(said, asked)
-    unasked = Decision(approved=False, reason="It was not answered.")
+    unasked = Decision(approved=False, reason="There was no answer.")
     return last.replay(
         agent,
         {call.id: decided.get(call.id, unasked) for call in left},
@@ -311,7 +311,10 @@ async def _interrupt(
     calls = [telling.calls.get(getattr(each.raw_item, "call_id", "")) for each in interruptions]
     known = [call for call in calls if call is not None]
     if len(known) < len(calls):
-        reason = "a tool of an agent that is itself a tool needs approval: hand over to that agent"
+        reason = (
+            "a tool of an agent used as a tool needs approval, which is not supported; use a "
+            "handoff to that agent"
+        )
         await ctx.emit(_failed(reason))
         return
     asked = [question(call, within=within) for call in known if call.name not in brought]

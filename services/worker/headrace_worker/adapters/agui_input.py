@@ -190,7 +190,7 @@ def _messages(ctx: RunContext, before: Remembered) -> list[Json]:
     try:
         _MESSAGES.validate_python(base)
     except ValidationError as error:
-        ctx.log.warning("the agent has set a conversation that is none: %s", error)
+        ctx.log.warning("the agent set an invalid conversation: %s", error)
         base, covered = [], []
     since = before.turns[len(covered) :]
     if covered and (last := before.turns[len(covered) - 1]).role == "assistant":
@@ -210,7 +210,7 @@ def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:
     sent = {entry["interruptId"]: entry for entry in ctx.agui.get("resume") or ()}
     said = [part for part in ctx.parts if parts.tool_result(part) is None]
     if not said and not sent:
-        raise AnswerInvalid("the questions are still open")
+        raise AnswerInvalid("some questions have no answer")
     answers = answers_of(said, [interrupt["id"] for interrupt in interrupts])
     cancelled = {
         parts.interrupt_id(part) for part in said if parts.resume_status(part) == _CANCELLED

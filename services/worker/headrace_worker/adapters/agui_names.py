@@ -86,6 +86,6 @@ class NamedEvents(AguiEvents):
         names, self._names = asdict(self._names), MessageIds()
         self._seen.clear()
         if len(orjson.dumps(names)) > _MOST:
-            self._ctx.log.warning("too many messages in a row: the agent is told them by new ids")
+            self._ctx.log.warning("too many messages in a row; the agent gets new ids for them")
             return {}
         return {NAMES: names}

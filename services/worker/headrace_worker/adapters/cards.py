@@ -48,4 +48,4 @@ def name_of(card: Json) -> str:
     try:
         return check_agent_name(name)
     except InvalidName:
-        raise Misdeclared(f"{card.get('name')!r} can't be an agent's name: give one") from None
+        raise Misdeclared(f"{card.get('name')!r} is not a valid agent name; pass name=") from None

@@ -125,7 +125,7 @@ class ClientCredentials:
             auth = (self.client_id, self.client_secret)
             answer = await http.post(url, data=form, auth=auth)
         except httpx.HTTPError as error:
-            raise Retryable("the token endpoint does not answer") from error
+            raise Retryable("the token endpoint did not respond") from error
         if is_busy(answer.status_code):
             raise Retryable(f"the token endpoint answered {answer.status_code}")
         try:
@@ -133,7 +133,9 @@ class ClientCredentials:
             self._token = str(issued["access_token"])
             lifetime = float(issued.get("expires_in", _LIFETIME))
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise AccessRefused(f"no token in the answer: {answer.status_code}") from error
+            raise AccessRefused(
+                f"the token endpoint answered {answer.status_code} without a token"
+            ) from error
         self._until = time.monotonic() + max(lifetime - _EARLY, lifetime / 2)
 
 
@@ -153,4 +155,4 @@ def _token_url(own: OwnCard | None) -> str:
                 rule = "is not the agent's own origin; set token_url to allow it"
                 raise AccessRefused(f"the card's token URL {url[:200]!r} {rule}")
             return url
-    raise AccessRefused("neither the credentials nor the card name a token URL")
+    raise AccessRefused("there is no token URL in the credentials or the card; set token_url")

@@ -58,7 +58,7 @@ class LogQueue(EventQueue):
             RunOver: The run has ended independently of the executor.
         """
         if self._over:
-            self._ctx.log.warning("the executor said more after its end: dropped")
+            self._ctx.log.warning("dropped an event that the executor emitted after its end")
             return
         match event:
             case A2AMessage():
@@ -156,7 +156,7 @@ class LogQueue(EventQueue):
 
     def _check(self, task: str) -> None:
         if task and task != self._ctx.task:
-            raise MalformedOutput(f"an event of task {task!r}, which this run is not about")
+            raise MalformedOutput(f"an event of another task: {task!r}")
 
 
 with needs("a2a"):

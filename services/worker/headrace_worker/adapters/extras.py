@@ -26,5 +26,5 @@ def needs(extra: str) -> Iterator[None]:
         # Several libraries share the package `google`: the second part tells them apart.
         library = ".".join(names[: 2 if names[0] == "google" else 1])
         raise MissingExtra(
-            f"{library} is not installed; pip install 'headrace[{extra}]' brings it"
+            f"{library} is not installed: pip install 'headrace[{extra}]'"
         ) from error

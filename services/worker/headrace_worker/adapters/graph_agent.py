@@ -74,7 +74,9 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
             `agent`.
     """
     if not graph.checkpointer and (graph.interrupt_before_nodes or graph.interrupt_after_nodes):
-        raise Misdeclared(f"{name}: a graph with breakpoints needs a checkpointer")
+        raise Misdeclared(
+            f"{name}: a graph with breakpoints needs a checkpointer; compile it with one"
+        )
     declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The graph {graph.name}.")
     declare_capabilities(declared, interrupts=True)
@@ -239,9 +241,11 @@ async def _pass(thread: Thread, decision: Decision, state_keys: Sequence[str]) -
         _Settled: The user stopped the graph.
     """
     if not decision.approved:
-        reason = parts.notice_part(decision.reason or "The user stopped it.", parts.ERROR)
+        reason = parts.notice_part(decision.reason or "The user stopped the run.", parts.ERROR)
         raise _Settled(Outcome(CANCELED, [reason]))
     if decision.arguments:
         if foreign := decision.arguments.keys() - set(state_keys):
-            raise AnswerInvalid(f"editedArgs.{min(foreign)}: the graph shares no such state")
+            raise AnswerInvalid(
+                f"editedArgs.{min(foreign)}: the graph's shared state has no such field"
+            )
         await thread.update(decision.arguments)

@@ -67,7 +67,7 @@ def breakpoint_question(checkpoint: str, nodes: Sequence[str], ends: str | None 
     asked: Json = {
         "id": f"{_BREAKPOINT}{checkpoint}",
         "reason": "breakpoint",
-        "message": f"Go on with {', '.join(nodes)}?",
+        "message": f"Continue with {', '.join(nodes)}?",
         "responseSchema": approvals.SCHEMA,
         "metadata": {"next": [*nodes]},
     }

@@ -140,7 +140,7 @@ class _McpLink:
         try:
             client, found = await asyncio.shield(self._client)
         except Exception as error:
-            raise Retryable(f"the MCP server {server.name} does not answer") from error
+            raise Retryable(f"the MCP server {server.name} does not respond") from error
         only = server.only
         return [
             _RemoteTool(self, client, tool, server.prefix + tool.name)
@@ -198,7 +198,7 @@ class _RemoteTool:
         except TimeoutError:
             return Answer(error=f"{self.name} did not answer within {timeout:g} s")
         except Exception:
-            ctx.log.exception("the MCP server %s is lost", self.link.server.name)
+            ctx.log.exception("connection to the MCP server %s lost", self.link.server.name)
             self.link.drop()
             return Answer(error=f"{self.name} can't be reached")
 

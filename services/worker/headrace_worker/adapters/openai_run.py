@@ -129,7 +129,7 @@ class ChatRun:
         while not await self._work(said, left):
             if responses >= self._endpoint.max_turns:
                 most = self._endpoint.max_turns
-                await self._fail(f"the model has not come to an end in {most} turns")
+                await self._fail(f"the model reached the limit of {most} turns")
                 return
             response = await self._ask(messages_of(asked, answered(said)))
             if response is None or not response.calls:
@@ -165,7 +165,7 @@ class ChatRun:
             await ctx.emit(Reject(said.refusal or "The model's provider filtered the answer."))
             return None
         if said.finish == "length":
-            await ctx.emit(Status("The answer was cut off at the greatest length."))
+            await ctx.emit(Status("The answer was cut off at the maximum length."))
         return said.turn()
 
     def _request(self, messages: list[Json]) -> Any:  # noqa: ANN401  # the client's own types
@@ -203,9 +203,9 @@ class ChatRun:
         if tool is not None:
             answer = await tool.answer(self._ctx, call.arguments_json)
         elif call.name in self._frontend:
-            answer = Answer(error="the arguments are no JSON: they were cut off")
+            answer = Answer(error="the arguments are not JSON: they were cut off")
         else:
-            answer = Answer(error=f"there is no tool {call.name!r}")
+            answer = Answer(error=f"tool {call.name!r} does not exist")
         await keep_result(self._ctx, ToolResult(call.id, answer.content, answer.error))
         return ToolResultPart(call.id, answer.content, answer.error, bool(answer.error))
 
@@ -220,7 +220,7 @@ def refusal_of(error: APIError) -> str:
         Retryable: The endpoint is busy, unreachable, or failed within a stream.
     """
     if isinstance(error, APIConnectionError):
-        raise Retryable("the model's endpoint does not answer") from error
+        raise Retryable("the model's endpoint does not respond") from error
     if not isinstance(error, APIStatusError):
         # The error came within a stream, without a status.
         raise Retryable("the model's endpoint reported an error") from error

@@ -82,7 +82,7 @@ class Past:
         """Answer a call that will get no other answer."""
         name, tool = call.tool_call_id, call.tool_name
         if name in self._logged:
-            said = ToolReturnPart(tool, "It was not answered.", name, outcome="failed")
+            said = ToolReturnPart(tool, "There was no answer.", name, outcome="failed")
         else:
             said = ToolReturnPart(tool, "Final result processed.", name)
         self.results[name] = said

@@ -44,7 +44,7 @@ async def cancel_left(ended: EndedTask, remote: Remote) -> None:
         credentials = remote.place.credentials
         if status_of(error) == UNAUTHORIZED and credentials is not None:
             credentials.forget()
-            raise Retryable("the outside agent refused the token") from error
+            raise Retryable("the remote agent refused the token") from error
         raise_if_passing(error)
         _log.info("task %s: %s could not be canceled: %s", ended.key.task, task, error)
 
@@ -95,7 +95,7 @@ def remote_agent(  # noqa: PLR0913  # the adapter's options
     """
     bindings = (binding,) if binding else BINDINGS
     if not set(bindings) <= set(BINDINGS):
-        raise Misdeclared(f"the binding {binding!r} is none of {', '.join(BINDINGS)}")
+        raise Misdeclared(f"unknown binding {binding!r}; allowed: {', '.join(BINDINGS)}")
     place = Place(
         url.rstrip("/"),
         bindings,
@@ -127,5 +127,9 @@ def _card(place: Place, timeout: float, *, is_needed: bool) -> Json:
     except Exception as error:
         if is_needed:
             raise Misdeclared(f"the card of {place.url} can't be read: {error}") from error
-        _log.warning("the agent card of %s can't be read; serving without it: %s", place.url, error)
+        _log.warning(
+            "could not read the agent card of %s; serving the agent without it: %s",
+            place.url,
+            error,
+        )
         return {}

@@ -197,8 +197,8 @@ def _within(place: Place, card: AgentCard) -> AgentCard:
     own = [each for each in card.supported_interfaces if _is_own(place, each)]
     if not own:
         raise AccessRefused(
-            f"the card of {place.url} names interfaces at other origins only, and credentials "
-            "and headers go to that origin alone; give the agent's URL there"
+            f"the card of {place.url} names only interfaces at other origins, but credentials "
+            "and headers are sent to that origin only; use the agent's URL there"
         )
     kept = AgentCard()
     kept.CopyFrom(card)

@@ -352,14 +352,16 @@ class RemoteRun:
         try:
             await self._begin()
         except TaskNotFoundError:
-            await self._ctx.emit(Reject("The outside agent does not know its task any more."))
+            await self._ctx.emit(Reject("The remote agent no longer has its task."))
         except (A2AError, AccessRefused) as error:
             raise_if_passing(error)
             await self._cancel()
-            await self._ctx.emit(Reject(f"The outside agent refused: {error}"))
+            await self._ctx.emit(Reject(f"The remote agent refused the request: {error}"))
         except TimeoutError:
             await self._cancel()
-            await self._ctx.emit(Reject("Nobody brought what the outside agent asked for."))
+            await self._ctx.emit(
+                Reject("The input or credentials that the remote agent requires were not provided.")
+            )
         except Retryable:
             raise
         except Exception:
@@ -415,7 +417,7 @@ class RemoteRun:
         """Yield the task's events since the last one received."""
         task, last = self._relay.task, self._cursor.last
         if not task:
-            raise Retryable("the outside agent said nothing")
+            raise Retryable("the remote agent sent no events")
         if await self._remote.streams():
             headers: Mapping[str, str] = {LAST_EVENT_ID: last} if last else {}
             self._relay.joined = self._relay.joined or not last
@@ -474,7 +476,7 @@ class RemoteRun:
         if not is_passing(error):
             raise error
         if not self._known or time.monotonic() - heard > self._timeouts.reconnecting:
-            raise Retryable("the outside agent is busy or unreachable") from error
+            raise Retryable("the remote agent is busy or unreachable") from error
 
     async def _take(self, event: StreamResponse) -> bool:
         relay, told = self._relay, json_of(event)
@@ -509,7 +511,7 @@ class RemoteRun:
             async with asyncio.timeout(_CANCEL_TIMEOUT):
                 await self._remote.cancel(self._relay.task)
         except (A2AError, httpx.HTTPError, TimeoutError) as error:
-            self._ctx.log.warning("the outside agent did not confirm the cancel: %s", error)
+            self._ctx.log.warning("the remote agent did not confirm the cancellation: %s", error)
 
 
 def raise_if_passing(error: Exception) -> None:
@@ -519,7 +521,7 @@ def raise_if_passing(error: Exception) -> None:
         Retryable: `error` is temporary.
     """
     if is_passing(error):
-        raise Retryable("the outside agent is busy or unreachable") from error
+        raise Retryable("the remote agent is busy or unreachable") from error
 
 
 def is_passing(error: BaseException) -> bool:

@@ -91,7 +91,7 @@ def _python(name: str, section: PythonAgent) -> Agent:
     agents = list(load(section.target))
     if len(agents) != 1:
         raise FieldUnusable(
-            ("agents", name, "target"), f"{section.target} is {len(agents)} agents, not one"
+            ("agents", name, "target"), f"{section.target} must be one agent, not {len(agents)}"
         )
     said = _said(section)
     shown = {key: value for key, value in said.items() if key in AgentCard.model_fields}

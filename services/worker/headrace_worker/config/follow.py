@@ -30,7 +30,7 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
         except Unusable as trouble:
             _log.error("could not reload the agents; the old ones stay in use: %s", trouble)
         except BusUnavailable as trouble:
-            _log.warning("agents will be updated when reconnected to NATS: %s", trouble)
+            _log.warning("agents will be updated after the reconnect to NATS: %s", trouble)
             seen = ()
         except Exception as trouble:  # noqa: BLE001  # the next change must be seen too
             _log.error("could not reload the agents; the old ones stay in use: %s", trouble)

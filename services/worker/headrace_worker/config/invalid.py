@@ -29,7 +29,7 @@ def findings(invalid: ValidationError, lines: Lines) -> Iterator[Finding]:
             case "literal_error":
                 rule = f"{rule}; {_guess(str(error['input']), _quoted(error))}".rstrip("; ")
             case "model_type":
-                rule = "must be a section with fields of its own"
+                rule = "must be a mapping with fields"
         yield path, rule
 
 

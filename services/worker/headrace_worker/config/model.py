@@ -31,9 +31,9 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"is no URL: {error}") from None
+        raise ValueError(f"is not a URL: {error}") from None
     if not parts.hostname or port == 0 or url != url.strip() or " " in url:
-        raise ValueError("is no URL: it needs a host")
+        raise ValueError("is not a URL with a host")
     return url
 
 
@@ -45,9 +45,9 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
     """
     for name, value in headers.items():
         if not _FIELD.fullmatch(name):
-            raise ValueError(f"{name!r} can't be a header's name")
+            raise ValueError(f"{name!r} is not a valid header name")
         if "\n" in value or "\r" in value or not value.isascii():
-            raise ValueError(f"the value of {name} can't be a header's")
+            raise ValueError(f"the value of {name} is not a valid header value")
     return headers
 
 
@@ -122,11 +122,11 @@ class SchemeSection(Section):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if self.type == "http" and self.scheme.lower() != "bearer":
-            raise ValueError("http needs the scheme bearer")
+            raise ValueError("type http requires scheme: bearer")
         if self.type == "apiKey" and not _FIELD.fullmatch(self.name):
-            raise ValueError("apiKey needs the name of a header")
+            raise ValueError("type apiKey requires the name of a header")
         if self.type == "apiKey" and self.name.lower() in _NO_KEYS:
-            raise ValueError(f"{self.name} can't be an API key's header: it says something else")
+            raise ValueError(f"{self.name} can't carry an API key: HTTP uses this header")
         return self
 
 
@@ -242,7 +242,7 @@ class ModelAgent(Described):
     @model_validator(mode="after")
     def _has_one_model(self) -> Self:
         if self.llm is not None and self.model is not None:
-            raise ValueError("has llm and model: one of them is the model")
+            raise ValueError("has both llm and model; set one")
         return self
 
 

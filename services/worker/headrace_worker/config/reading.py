@@ -40,12 +40,12 @@ def read(path: Path, environment: Mapping[str, str]) -> tuple[Configuration, Lin
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(f"{path}: {error}") from None
     except RecursionError:
-        raise Unusable(f"{path}: it is nested too deeply") from None
+        raise Unusable(f"{path}: the file is nested too deeply") from None
     except yaml.YAMLError as error:
         raise Unusable(f"{path}{_where(error)}") from None
     fields = list(islice(fields_of(node), _MOST + 1)) if node is not None else []
     if len(fields) > _MOST:
-        raise Unusable(f"{path.name}: it has more than {_MOST} fields, or contains itself")
+        raise Unusable(f"{path.name}: the file has more than {_MOST} fields or contains itself")
     lines, values = Lines(path.name, dict(fields)), _Values(environment)
     wrong = _twice(name for name, _ in fields)
     filled = values.filled(found, ())
@@ -64,7 +64,7 @@ def read(path: Path, environment: Mapping[str, str]) -> tuple[Configuration, Lin
 def _twice(names: Iterable[FieldPath]) -> list[Finding]:
     """Return the duplicate fields, without the fields inside them."""
     twice = {name for name, count in Counter(names).items() if count > 1}
-    return [(name, "is there twice") for name in twice if name[:-1] not in twice]
+    return [(name, "is declared twice") for name in twice if name[:-1] not in twice]
 
 
 def _where(error: yaml.YAMLError) -> str:
@@ -97,10 +97,10 @@ class _Values:
             # As with `:-` in a shell, an empty variable counts as unset.
             filled = self.environment.get(name) or default
             if filled is None:
-                self.wrong.append((path, f"the environment has no {name}"))
+                self.wrong.append((path, f"environment variable {name} is not set"))
             return filled or ""
 
         filled = _VARIABLE.sub(fill, text)
         if not filled.isprintable() and _UNSAYABLE.search(filled):
-            self.wrong.append((path, "has characters that no text may have"))
+            self.wrong.append((path, "contains characters that are not valid Unicode"))
         return filled

@@ -19,11 +19,11 @@ MODEL_OF_ENVIRONMENT = {
 _DEFAULT = "default"
 
 _NO_ENGINE = (
-    "has no effect: models reason by themselves; ask for more with reasoning.effort, or write the "
+    "has no effect, because models decide how to reason; use reasoning.effort, or write the "
     "steps in Python (type: python)"
 )
 _ENVIRONMENTS = (
-    f"the model is {DEFAULT_MODEL}, or what OPENAI_MODEL and OPENAI_BASE_URL say, with the key "
+    f"the model is {DEFAULT_MODEL} or the one in OPENAI_MODEL and OPENAI_BASE_URL, with the key "
     "OPENAI_API_KEY; declare it under llms"
 )
 
@@ -52,18 +52,21 @@ def broken(configuration: Configuration) -> Iterator[Finding]:
         schemes = agent.security.schemes if agent.security else {}
         for required in agent.security.require if agent.security else ():
             if required not in schemes:
-                rule = f"schemes has no {required!r}; {alternatives(required, [*schemes])}"
+                rule = (
+                    f"{required!r} is not declared under schemes; "
+                    f"{alternatives(required, [*schemes])}"
+                )
                 yield (*place, "security", "require"), rule
         if not isinstance(agent, ModelAgent):
             continue
         if agent.llm is not None and llms and agent.llm not in llms:
-            rule = f"llms has no {agent.llm!r}; {alternatives(agent.llm, [*llms])}"
+            rule = f"{agent.llm!r} is not declared under llms; {alternatives(agent.llm, [*llms])}"
             yield (*place, "llm"), rule
         if llms and agent.llm is None and agent.model is None and not _default(configuration):
-            yield place, f"needs llm, the name of one of llms: {', '.join(llms)}"
+            yield place, f"needs llm; declared: {', '.join(llms)}"
         for tool in agent.tools:
             if tools and tool not in tools:
-                rule = f"tools has no {tool!r}; {alternatives(tool, [*tools])}"
+                rule = f"{tool!r} is not declared under tools; {alternatives(tool, [*tools])}"
                 yield (*place, "tools"), rule
 
 
@@ -76,9 +79,14 @@ def without_effect(configuration: Configuration) -> Iterator[Finding]:
         if agent.reasoning.engine is not None:
             yield (*place, "reasoning", "engine"), _NO_ENGINE
         if agent.model is None and not configuration.llms:
-            said = f"names {agent.llm!r}, and the file has no llms" if agent.llm else "is not given"
+            said = (
+                f"names {agent.llm!r}, but the file declares no llms" if agent.llm else "is not set"
+            )
             yield (*place, "llm"), f"{said}: {_ENVIRONMENTS}"
         if agent.tools and not configuration.tools:
             lost = ", ".join(agent.tools)
-            rule = f"the file has no tools: the agent can't call {lost}; declare them under tools"
+            rule = (
+                f"the file declares no tools, so the agent can't call {lost}; declare them under "
+                "tools"
+            )
             yield (*place, "tools"), rule

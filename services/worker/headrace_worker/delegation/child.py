@@ -159,13 +159,13 @@ async def _offloaded(parent: Parent, request: ChildRequest) -> tuple[Json, list[
     try:
         return await parent.offload.of(request.message)
     except LogFull:
-        raise DelegationRefused(request.agent, "busy", "the store of files is full") from None
+        raise DelegationRefused(request.agent, "busy", "the file store is full") from None
 
 
 def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
     size, most = len(query.encode()), parent.bus.max_payload - _BESIDE
     if size > most:
-        why = f"the message has {size} bytes, more than {most}: send what is large as files"
+        why = f"the message has {size} bytes, the limit is {most}; send large content as files"
         raise DelegationRefused(agent, "bad_request", why)
 
 
@@ -182,7 +182,7 @@ async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> Task
         raise DelegationRefused(agent, "bad_request", reason) from error
     except StateUnavailable as trouble:
         if not tries:
-            _log.warning("task %s: asking %s: %s", parent.key.task, query.agent, trouble)
+            _log.warning("task %s: delegation to %s: %s", parent.key.task, query.agent, trouble)
         return None
 
 

@@ -18,7 +18,7 @@ from headrace_worker.delegation.parent import Parent
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BY_URL = (
-    "agents elsewhere are asked by name too: serve this one with remote_agent(…), or as type a2a"
+    "a URL is not an agent name; serve the remote agent with remote_agent(…), or as type: a2a"
     " in headrace.yaml"
 )
 _CHILDS_OWN = frozenset({"taskId", "contextId"})
@@ -81,7 +81,7 @@ def _name_of(asked: Any) -> str:  # noqa: ANN401  # any value that an agent pass
     """
     name = asked if isinstance(asked, str) else getattr(asked, "name", None)
     if not isinstance(name, str):
-        reason = "an agent is asked by its name, or as an Agent"
+        reason = "pass an agent's name or an Agent"
         raise DelegationRefused(repr(asked)[:_SHOWN], "bad_request", reason)
     if _URL.match(name):
         raise DelegationRefused(name[:_SHOWN], "agent_unknown", _BY_URL)
@@ -105,5 +105,7 @@ def _message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # any value th
     try:
         orjson.dumps(message)
     except TypeError as error:
-        raise DelegationRefused(agent, "bad_request", f"the message is no JSON: {error}") from None
+        raise DelegationRefused(
+            agent, "bad_request", f"the message must be JSON: {error}"
+        ) from None
     return message

@@ -49,7 +49,7 @@ class ChildNames:
         base = f"key:{key}" if key is not None else self._next(agent, fingerprint(message))
         if key == "" or len(base) > MAX_NAME:
             most = MAX_NAME - len("key:")
-            raise DelegationRefused(agent, "bad_request", f"a key has 1 to {most} characters")
+            raise DelegationRefused(agent, "bad_request", f"a key must have 1 to {most} characters")
         name, again = base, 0
         while (task := child_task_id(self._parent, self._run, agent, name)) in self._spent:
             again += 1
@@ -126,7 +126,7 @@ class Children:
         most = self._parent.most_children
         asked = self._known_children.known.keys() | self._claimed.keys()
         if task not in asked and len(asked) >= most:
-            why = f"one run may ask for {most} tasks"
+            why = f"one run may start at most {most} tasks"
             raise DelegationRefused(request.agent, "too_many", why)
 
     async def result(self, child: Child) -> Result:
@@ -237,7 +237,7 @@ class Children:
         try:
             await self._parent.state.cancel(child)
         except TaskUnknown:
-            _log.debug("there is no task %s to cancel", key.task)
+            _log.debug("task %s, which should be canceled, does not exist", key.task)
         except StateUnavailable as trouble:
             _log.warning("child task %s will be canceled by task state: %s", key.task, trouble)
 

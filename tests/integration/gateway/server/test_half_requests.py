@@ -74,7 +74,7 @@ def asking(agent: str = "assistant", how: str = "send", **headers: str) -> tuple
 @pytest.mark.parametrize("half", ["P", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: loc"])
 async def test_half_a_head_is_not_waited_for_for_ever(wire: Wire, half: str) -> None:
     wire.send(half)
-    assert await wire.refusal() == (408, "the request was not complete in time")
+    assert await wire.refusal() == (408, "the request was not received within the time limit")
 
 
 async def test_a_connection_on_which_nothing_is_asked_is_ended_without_a_word(wire: Wire) -> None:
@@ -251,7 +251,7 @@ async def test_half_a_message_over_a_websocket_is_not_waited_for_for_ever(
     socket.writer.write(half)
     kind, content = await frame_from(socket)
     assert (kind, int.from_bytes(content[:2])) == (CLOSE, 1008)
-    assert content[2:].decode() == "the message was not whole in time"
+    assert content[2:].decode() == "the message was not received within the time limit"
 
 
 async def test_a_message_of_too_many_frames_is_refused(

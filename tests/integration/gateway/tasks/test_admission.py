@@ -85,7 +85,9 @@ async def test_more_than_may_wait_are_refused_before_a_task_exists(
                 assert refusal.status == 429
                 assert refusal.code in (429, -32603)
                 assert refusal.reason == "TOO_MANY_WAITING"
-                assert "3 runs of all clients wait for agent assistant" in refusal.text
+                assert (
+                    "3 runs of all clients are already waiting for agent assistant" in refusal.text
+                )
                 assert 1 <= int(refusal.headers["Retry-After"]) <= 30
         assert await waiting(bus, "assistant") == 3
         assert (await Rest(http).call("ListTasks", {}))["totalSize"] == tasks

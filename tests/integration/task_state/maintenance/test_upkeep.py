@@ -431,7 +431,7 @@ async def test_a_task_that_waits_for_its_user_in_vain_ends_and_goes(
 
         await eventually(is_canceled, "it is canceled")
         status = (await fleet.get(log.key)).task["status"]
-        assert "nobody answered in time" in status["message"]["parts"][0]["text"]
+        assert "no user input arrived in time" in status["message"]["parts"][0]["text"]
 
 
 async def test_a_task_that_was_answered_does_not_expire(

@@ -82,4 +82,4 @@ async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothin
     assert (await fleet.get(victim.key, agent=victim.key.agent)).task == folded(victim)
     assert await webhooks.get(victim.key, encode_token("hook")) is not None
     assert await locate(fleet.bus, victim.key.task) == victim.key
-    assert "under the id of another agent's task" in caplog.text
+    assert "with the id of another agent's task" in caplog.text

@@ -236,7 +236,7 @@ async def test_a_fleet_of_older_entries_is_read_message_by_message(
     await rebuilt(fleet, [*old, ended()])
     assert len(await fleet.listed()) == len(old) + 1
     assert not await summaries(fleet, old)
-    assert "is followed from 0" in caplog.text
+    assert "following from sequence 0" in caplog.text
     gate.set()
 
 

@@ -111,7 +111,7 @@ async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_t
     assert [one.generation for one in receiver.came] == [1, 1, 1, 1, 2]
     found = await letters(fleet)
     assert [letter.task for letter in found] == [hooked.log.key.task] * 2
-    assert "it answered 500" in found[0].content.reason
+    assert "the receiver answered 500" in found[0].content.reason
     assert "tok" not in found[0].content.encode().decode()
     hooked.log.append([hooked.log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()

@@ -61,7 +61,7 @@ async def test_our_own_machine_is_not_called_by_any_name(
     strict: Hooked, receiver: Receiver, scheme: str, host: str
 ) -> None:
     reason = await refused(strict, f"{scheme}://{host}:{receiver.port}/hook")
-    assert "no address that may be reached" in reason
+    assert "no address that webhooks may use" in reason
     assert not receiver.came
 
 

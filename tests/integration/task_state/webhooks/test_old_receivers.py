@@ -155,7 +155,7 @@ async def test_what_0_3_can_not_say_becomes_a_dead_letter(
     await until_told(hooked)
     assert [task_of(one).status.state.value for one in receiver.came] == ["submitted"]
     [letter] = [letter async for letter in Letters(fleet.bus).find(Wanted(kind="push"))]
-    assert "does not fit A2A 0.3" in letter.content.reason
+    assert "can't be converted to A2A 0.3" in letter.content.reason
 
 
 @pytest.mark.parametrize("base", ["https://agents.example", 'http://x"\\y'])

@@ -162,7 +162,7 @@ async def test_tools_are_called_with_streamed_arguments_and_answered_to_the_mode
         ("add", '{"a": ', "Invalid JSON"),
         ("refuse", "{}", "not today"),
         ("break", "{}", "break failed (error "),
-        ("nothing", "{}", "there is no tool 'nothing'"),
+        ("nothing", "{}", "tool 'nothing' does not exist"),
     ],
 )
 async def test_what_goes_wrong_with_a_tool_is_its_answer(
@@ -260,7 +260,7 @@ async def test_a_call_that_nobody_answered_is_told_so_to_the_model(
         await task.ended()
     roles = [message["role"] for message in stub.requests[1]["messages"]]
     assert roles == ["user", "assistant", "tool", "user"]
-    assert stub.requests[1]["messages"][2]["content"] == "Error: it was not answered"
+    assert stub.requests[1]["messages"][2]["content"] == "Error: there was no answer"
 
 
 async def test_an_agui_clients_messages_are_the_conversation(desk: Desk, working: Working) -> None:

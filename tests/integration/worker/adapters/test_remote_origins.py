@@ -75,7 +75,7 @@ async def test_a_card_that_leads_elsewhere_alone_is_refused(
     ):
         done = await folded(await desk.start("outside", "x"))
     assert state(done) == "REJECTED"
-    assert "names interfaces at other origins only" in words(done)
+    assert "names only interfaces at other origins" in words(done)
     assert was_left_alone(elsewhere)
 
 

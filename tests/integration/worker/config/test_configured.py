@@ -111,13 +111,13 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
         ("{type: python}", "headrace.yaml:2: agents.repeater.target: Field required"),
         (
             "{type: python, target: 'no.such:thing'}",
-            "headrace.yaml:2: agents.repeater: there is no module no.such",
+            "headrace.yaml:2: agents.repeater: no module named no.such",
         ),
         (
             "{type: python, target: 'tests.support.exits_at_import:x'}",
             "headrace.yaml:2: agents.repeater: SystemExit: not to be imported",
         ),
-        (f"{ECHO}\n  repeater: {ECHO}", "headrace.yaml:3: agents.repeater: is there twice"),
+        (f"{ECHO}\n  repeater: {ECHO}", "headrace.yaml:3: agents.repeater: is declared twice"),
     ):
         file.says(repeater=wrong)
         await eventually(partial(has_written, worker, f"the old ones stay in use: {told}"))

@@ -231,7 +231,7 @@ async def test_a_child_ends_by_its_deadline(
     async with working(hasty, slow):
         entries = await (await desk.start("hasty")).ended()
         [key] = children(entries).values()
-    assert answer(entries) == "failed: It did not end before its deadline"
+    assert answer(entries) == "failed: The run did not end before its deadline"
     assert await state_of(desk, key) == FAILED
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 def run(target: str, _config: str = "") -> int:
     module = target.partition(":")[0]
     if find_spec(module) is None:
-        sys.stderr.write(f"there is no module {module}\n")
+        sys.stderr.write(f"no module named {module}\n")
         return os.EX_CONFIG
     if notes := os.environ.get("STAND_IN_STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

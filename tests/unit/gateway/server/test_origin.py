@@ -180,7 +180,9 @@ MALFORMED = (
 @pytest.mark.parametrize("listens_on", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - not listened on
 def test_a_host_that_is_none_is_refused(host: str, listens_on: str) -> None:
     origins = Origins(GatewaySettings(http_host=listens_on))
-    assert "is no name or address" in origins.refusal(Headers(raw=[(b"host", host.encode())]))
+    assert "is not a host name or address" in origins.refusal(
+        Headers(raw=[(b"host", host.encode())])
+    )
 
 
 @pytest.mark.parametrize("page", ["http://[::1", "//[", "null", "http://[v1.x]/"])

@@ -38,7 +38,7 @@ def test_applies_as_the_rfc_says(patch: Any, expected: Any) -> None:  # noqa: AN
     "patch",
     [
         "no list",
-        ["no operation"],
+        ["unknown operation"],
         [{"path": "/a"}],
         [{"op": "add", "path": "/c"}],
         [{"op": "add", "value": 1}],

@@ -170,7 +170,7 @@ async def test_what_an_agent_may_not_ask_for_is_refused_as_by_task_state() -> No
     async with TestFleet([manager]) as fleet:
         answer = await fleet.send("manager", "nails")
     assert answer.state == "failed"
-    assert "there is no agent 'nobody'" in answer.said
+    assert "agent 'nobody' does not exist" in answer.said
 
 
 async def test_earlier_tasks_of_a_conversation_are_known_to_the_next() -> None:
@@ -293,7 +293,7 @@ async def test_what_is_tried_again_later_is_tried_again_at_once() -> None:
 
 async def test_an_agent_that_is_not_there_is_named() -> None:
     async with TestFleet([shop]) as fleet:
-        with pytest.raises(AgentUnknown, match="there is no agent 'shoe'"):
+        with pytest.raises(AgentUnknown, match="agent 'shoe' does not exist"):
             await fleet.send("shoe", "nails")
 
 

@@ -122,7 +122,7 @@ async def test_a_hole_ends_it_after_what_came_before(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(numbered(1), numbered(2), numbered(4), numbered(5))
     assert [arrival.number for arrival in await consumer.take(600, 10**6)] == [1, 2]
-    with pytest.raises(ConsumerLost, match="message 3 did not come"):
+    with pytest.raises(ConsumerLost, match="expected message 3"):
         await consumer.take(600, 10**6)
 
 
@@ -180,7 +180,7 @@ async def test_silence_is_a_loss(bus: FakeServer, monkeypatch: pytest.MonkeyPatc
         while True:
             assert await consumer.take(600, 10**6) == []
 
-    with pytest.raises(ConsumerLost, match="silent"):
+    with pytest.raises(ConsumerLost, match="no heartbeats"):
         await take_for_ever()
 
 

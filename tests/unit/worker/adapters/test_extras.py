@@ -47,9 +47,7 @@ def test_a_door_names_the_extra_that_it_needs(door: str) -> None:
         timeout=240,
         check=True,
     )
-    assert told.stdout.strip() == (
-        f"{library} is not installed; pip install 'headrace[{extra}]' brings it"
-    )
+    assert told.stdout.strip() == (f"{library} is not installed: pip install 'headrace[{extra}]'")
 
 
 def test_every_door_is_known_by_its_extra() -> None:

@@ -45,7 +45,7 @@ def test_interfaces_elsewhere_are_not_used_with_what_was_given_for_the_agent(pla
         ("GRPC", "agent.test:50051"),
     ]
     assert kept(place, *elsewhere, own) == [own[1]]
-    with pytest.raises(AccessRefused, match="names interfaces at other origins only"):
+    with pytest.raises(AccessRefused, match="names only interfaces at other origins"):
         kept(place, *elsewhere)
 
 

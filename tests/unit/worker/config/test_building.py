@@ -95,18 +95,30 @@ def test_who_may_ask_stands_in_the_card() -> None:
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        (python("made_up_module:nobody"), "agents.a: made_up_module has no nobody"),
-        (python("no_such_module:x"), "agents.a: there is no module no_such_module"),
+        (
+            python("made_up_module:nobody"),
+            "agents.a: module made_up_module has no attribute nobody",
+        ),
+        (python("no_such_module:x"), "agents.a: no module named no_such_module"),
         (python("tests.support.exits_at_import:x"), "agents.a: SystemExit: not to be imported"),
-        (python("made_up_module:number"), "agents.a: made_up_module:number is neither an agent"),
+        (python("made_up_module:number"), "agents.a: made_up_module:number is not an agent"),
         (
             python("made_up_module:both"),
-            "agents.a.target: made_up_module:both is 2 agents, not one",
+            "agents.a.target: made_up_module:both must be one agent, not 2",
         ),
-        ({"type": "openai"}, "agents.a: needs llm, the name of one of llms: main, other"),
-        ({"llm": "man"}, "agents.a.llm: llms has no 'man'; did you mean 'main'? allowed: main"),
-        ({"llm": "main", "tools": ["y"]}, "agents.a.tools: tools has no 'y'; allowed: count"),
-        (python(security={"require": ["x"]}), "agents.a.security.require: schemes has no 'x'"),
+        ({"type": "openai"}, "agents.a: needs llm; declared: main, other"),
+        (
+            {"llm": "man"},
+            "agents.a.llm: 'man' is not declared under llms; did you mean 'main'? allowed: main",
+        ),
+        (
+            {"llm": "main", "tools": ["y"]},
+            "agents.a.tools: 'y' is not declared under tools; allowed: count",
+        ),
+        (
+            python(security={"require": ["x"]}),
+            "agents.a.security.require: 'x' is not declared under schemes",
+        ),
     ],
 )
 def test_what_can_not_be_made_is_told_by_field(section: dict[str, Any], expected: str) -> None:

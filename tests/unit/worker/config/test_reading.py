@@ -115,7 +115,7 @@ def with_code(field: str) -> str:
         ),
         (
             "agents:\n  a:\n    type: a2a\n    url: ${NOWHERE}\n",
-            "headrace.yaml:4: agents.a.url: the environment has no NOWHERE",
+            "headrace.yaml:4: agents.a.url: environment variable NOWHERE is not set",
         ),
         (
             "agents:\n  'no good': {type: python, target: 'a:b'}\n",
@@ -124,14 +124,14 @@ def with_code(field: str) -> str:
         ("agents:\n  a: [\n", "headrace.yaml:3: "),
         ("agents: &x\n  a: *x\n", "contains itself"),
         ("agents: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
-        (f"agents:\n  a: {CODE}\n  a: {CODE}\n", "headrace.yaml:3: agents.a: is there twice"),
+        (f"agents:\n  a: {CODE}\n  a: {CODE}\n", "headrace.yaml:3: agents.a: is declared twice"),
         ("agents:\n  a: {type: a2a, url: 'http://[::1'}\n", "headrace.yaml:2: agents.a.url: "),
         ("agents:\n  a: {type: a2a, url: 'http://h:99999'}\n", "agents.a.url: "),
-        ("agents:\n  a: {type: ag-ui, url: 'http://'}\n", "it needs a host"),
+        ("agents:\n  a: {type: ag-ui, url: 'http://'}\n", "with a host"),
         (f"agents:\n  a: {with_code('timeout: .inf')}\n", "headrace.yaml:2: agents.a.timeout: "),
         (f"agents:\n  a: {with_code('timeout: 1.0e+300')}\n", "agents.a.timeout: "),
         (f"agents:\n  a: {with_code('backoff: .nan')}\n", "agents.a.backoff: "),
-        (f"agents:\n  a: {with_code(HALF)}\n", "agents.a.description: has characters"),
+        (f"agents:\n  a: {with_code(HALF)}\n", "agents.a.description: contains characters"),
         (
             "agents:\n  a: {type: a2a, url: 'http://h', headers: {'a b': c}}\n",
             "headrace.yaml:2: agents.a.headers: ",
@@ -142,15 +142,15 @@ def with_code(field: str) -> str:
         ),
         (
             f"agents:\n  a: {with_code('security: {schemes: {x: {type: http}}}')}\n",
-            "http needs the scheme bearer",
+            "type http requires scheme: bearer",
         ),
         (
             f"agents:\n  a: {with_code('security: {schemes: {x: {type: apiKey}}}')}\n",
-            "apiKey needs the name of a header",
+            "type apiKey requires the name of a header",
         ),
         (
             f"agents:\n  a: {with_code('security: {schemes: {x: ' + COOKIE + '}}')}\n",
-            "Cookie can't be an API key's header",
+            "Cookie can't carry an API key",
         ),
     ],
 )
@@ -187,12 +187,12 @@ ALL_OF_THEM = [
     "9: agents.assistant.follow_ups: Input should be 'enqueue', 'interrupt', 'reject' or 'steer'",
     "10: agents.assistant.reasoning.efort: unknown field; did you mean 'effort'? allowed: ",
     "11: agents.nowhere.type: is missing; allowed: a2a and ag-ui, for an agent with a url",
-    "12: agents.partner.url: the environment has no NO_URL",
+    "12: agents.partner.url: environment variable NO_URL is not set",
     "12: agents.partner.credentials.tokn: unknown field; did you mean 'token'? allowed: ",
     "12: agents.partner.credentials.token: Field required",
-    "14: agents.twice: is there twice",
+    "14: agents.twice: is declared twice",
     "15: agents.artist.skills.0.inputModes: unknown field; did you mean 'input_modes'? allowed: ",
-    "16: agents.text: must be a section with fields of its own",
+    "16: agents.text: must be a mapping with fields",
 ]
 
 

@@ -204,7 +204,7 @@ def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
         Malformed: its parameters are not an object.
     """
     if not isinstance(parsed, dict):
-        raise InvalidRequestError("a request is one JSON object; batches are not served")
+        raise InvalidRequestError("a request must be one JSON object; batches are not supported")
     if parsed.get("jsonrpc") != "2.0":
         raise InvalidRequestError('jsonrpc must be "2.0"')
     if parsed.get("id") != request_id:

@@ -200,7 +200,7 @@ def _timed[Result](
 
     async def timed(services: Services, call: Call, params: object) -> Result:
         if call.operation != name:
-            raise LookupError(f"a call of {call.operation} can't carry out {name}")
+            raise LookupError(f"a call of {call.operation} can't run {name}")
         with seconds.time():
             return await operation(services, call, params)
 
@@ -212,7 +212,7 @@ def _offered(operation: ServerStreaming) -> ServerStreaming:
 
     async def streaming(services: Services, call: Call, params: object) -> TaskStream:
         if not call.card.streaming:
-            raise UnsupportedOperationError(f"agent {call.agent} offers no streams")
+            raise UnsupportedOperationError(f"agent {call.agent} does not support streaming")
         return await operation(services, call, params)
 
     return streaming

@@ -50,7 +50,7 @@ class SendMessageParams:
             rule = f"must not be longer than {LONGEST_CONTEXT} characters"
             raise Malformed([Violation("message.contextId", rule)])
         if message["role"] != "ROLE_USER":
-            rule = "must be ROLE_USER: it is the client that sends it to the agent"
+            rule = "must be ROLE_USER, because the client sends the message"
             raise Malformed([Violation("message.role", rule)])
         if links := [
             Violation(f"message.parts[{number}].url", LINKS_ARE_OURS)
@@ -63,7 +63,7 @@ class SendMessageParams:
             _drop_reserved(part)
         configuration = request.get("configuration", {})
         if "ifGenerationMatch" in configuration and "taskId" not in message:
-            rule = "is only for a message with a taskId"
+            rule = "is only allowed in a message with a taskId"
             raise Malformed([Violation("configuration.ifGenerationMatch", rule)])
         return cls(
             message=message,

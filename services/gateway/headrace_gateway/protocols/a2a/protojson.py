@@ -52,7 +52,7 @@ def int32(value: object) -> int:
     """Read an integer, which may be written as a string or with a zero fraction."""
     number = _whole(value)
     if number is None or number not in _INT32:
-        raise NotReadable("must be a whole number of 32 bits")
+        raise NotReadable("must be a 32-bit integer")
     return number
 
 
@@ -60,7 +60,7 @@ def generation(value: object) -> int:
     """Read a generation, or 0 for before the first; it may be written as a string."""
     number = _whole(value)
     if number is None or number not in _GENERATIONS:
-        raise NotReadable("must be a whole number that is not negative")
+        raise NotReadable("must be an integer of at least 0")
     return number
 
 
@@ -90,7 +90,7 @@ def timestamp(value: object) -> str:
     try:
         moment.FromJsonString(string(value))
     except (NotReadable, ValueError):
-        raise NotReadable("must be a time as in RFC 3339, like 2026-01-31T12:00:00Z") from None
+        raise NotReadable("must be an RFC 3339 timestamp, such as 2026-01-31T12:00:00Z") from None
     return moment.ToJsonString()
 
 
@@ -281,7 +281,7 @@ class _Walk:
             if field is None or (given is None and field.kind is not FreeForm.VALUE):
                 continue
             if (other := seen.get(field.oneof or field.name)) is not None:
-                self._complain(_join(path, field.name), f"must not stand beside {other[0].name}")
+                self._complain(_join(path, field.name), f"can't be combined with {other[0].name}")
             seen[field.oneof or field.name] = field, given
         return list(seen.values())
 

@@ -86,9 +86,9 @@ def _fault_of_url(url: str) -> str:
         return "must be an https or http URL with a host"
     where = urlsplit(url)
     if not _is_host(where.hostname or "", is_address="[" in where.netloc):
-        return "must have a name or an address for a host"
+        return "must have a host name or IP address"
     if "@" in where.netloc or where.fragment:
-        return "must hold neither a user nor a fragment; `authentication` is for credentials"
+        return "must not contain a user or a fragment; send credentials in `authentication`"
     return ""
 
 
@@ -105,7 +105,7 @@ def _is_host(host: str, *, is_address: bool) -> bool:
 def _fault_of(text: str | None, pattern: re.Pattern[str]) -> str:
     if text is None or (len(text) <= LONGEST_SECRET and pattern.fullmatch(text)):
         return ""
-    return f"must fit a header: printable ASCII, at most {LONGEST_SECRET} characters"
+    return f"must be printable ASCII of at most {LONGEST_SECRET} characters, to fit into a header"
 
 
 def _fault_of_id(name: str | None) -> str:
@@ -239,7 +239,9 @@ def check_push(services: Services, call: Call) -> None:
         PushNotificationNotSupportedError: they may not.
     """
     if not (services.settings.push_notifications and call.card.push_notifications):
-        raise PushNotificationNotSupportedError(f"agent {call.agent} sends no push notifications")
+        raise PushNotificationNotSupportedError(
+            f"agent {call.agent} does not support push notifications"
+        )
 
 
 async def _found(services: Services, call: Call, task: str) -> tuple[TaskKey, messages.TaskFound]:
@@ -256,7 +258,7 @@ def _page(asked: Json) -> tuple[int, int]:
     if size not in PAGE_SIZES:
         violations.append(Violation("pageSize", "must be from 1 to 100"))
     if not (token.isascii() and token.isdecimal() and len(token) < len("10000")):
-        violations.append(Violation("pageToken", "must be one of ours"))
+        violations.append(Violation("pageToken", "must be a token from a previous response"))
     if violations:
         raise Malformed(violations)
     return int(token), size

@@ -64,7 +64,7 @@ def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call
     if call.cursor:
         task, _, cursor = call.cursor.rpartition("/")
         if not task or not cursor:
-            rule = "must be the id of an event of this stream: a task and a cursor"
+            rule = "must be the id of an event of this stream (a task and a cursor)"
             raise Malformed([Violation("Last-Event-ID", rule)])
         return replace(call, cursor=cursor), {"id": task}
     key = call.idempotency_key or query.get(IDEMPOTENCY_KEY)
@@ -76,7 +76,7 @@ def _message(query: QueryParams) -> Json:
     """Return the message in the query: JSON as in a body, or its text."""
     said = query.get("message", "")
     if not said:
-        raise Malformed([Violation("message", "is required in the query: its text, or JSON")])
+        raise Malformed([Violation("message", "is required in the query, as text or JSON")])
     if said.lstrip().startswith("{"):
         return parse_object(said.encode())
     return {"parts": [{"text": said}], **{name: query[name] for name in _IDS if query.get(name)}}
@@ -174,7 +174,7 @@ class RestBinding:
             usual = self._versions.old_rest(operation, params) if is_old else HTTP
             wording = self._wording(request, usual)
             if operation not in wording.operations:
-                raise MethodNotFoundError(f"A2A {version} has no {operation}")
+                raise MethodNotFoundError(f"A2A {version} has no operation {operation}")
             params = wording.params(operation, params)
             return await answer(request, _RestRequest(call, wording, operation, params))
 

@@ -101,7 +101,7 @@ def check_version(
     version = requested_version(request) or looks_like
     if version not in served:
         raise VersionNotSupportedError(
-            f"A2A {version} is not served here, only {', '.join(served)}"
+            f"A2A {version} is not supported here; supported: {', '.join(served)}"
         )
     return version
 

@@ -150,4 +150,4 @@ def _turned(turn: Callable[[Any], Any], core: Message) -> Any:  # noqa: ANN401 -
 
 
 def _unsaid(trouble: Exception) -> InvalidAgentResponseError:
-    return InvalidAgentResponseError(f"the answer does not fit A2A 0.3: {trouble}"[:300])
+    return InvalidAgentResponseError(f"the response can't be converted to A2A 0.3: {trouble}"[:300])

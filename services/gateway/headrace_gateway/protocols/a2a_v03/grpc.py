@@ -101,7 +101,7 @@ def _complete(message: Any) -> None:  # noqa: ANN401 - as generated
 def _matched(pattern: Any, name: str) -> tuple[str, ...]:  # noqa: ANN401 - a compiled pattern
     found = pattern.match(name)
     if found is None:
-        raise InvalidParamsError(f"{name!r} names no such resource")
+        raise InvalidParamsError(f"{name!r} is not a valid resource name")
     groups: tuple[str, ...] = found.groups()
     return groups
 

@@ -152,7 +152,7 @@ def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], Base
     except ValidationError as invalid:
         raise Malformed(_violations(invalid)) from None
     except (ParseError, A2AError, ValueError, TypeError) as trouble:
-        raise Malformed(_unread(params, "", f"is not what 0.3 sends: {trouble}")) from None
+        raise Malformed(_unread(params, "", f"is not valid in A2A 0.3: {trouble}")) from None
     content: Json = model.model_dump(by_alias=True, exclude_none=True)
     return content
 
@@ -165,7 +165,7 @@ def _unread(params: Json, field: str, trouble: str) -> list[Violation]:
 
 def _violations(invalid: ValidationError) -> list[Violation]:
     return [
-        Violation(_path(error["loc"]), f"is at fault: {error['msg'].lower()}")
+        Violation(_path(error["loc"]), f"is invalid: {error['msg'].lower()}")
         for error in invalid.errors()[:20]
     ]
 

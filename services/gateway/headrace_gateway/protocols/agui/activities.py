@@ -44,7 +44,7 @@ class Activities:
         """
         content = part["data"]
         if not isinstance(content, dict):
-            raise ValueError("an activity's content is an object")  # noqa: TRY004 - patches raise ValueError too
+            raise ValueError("an activity's content must be an object")  # noqa: TRY004 - patches raise ValueError too
         self._show(self._id(name), _type(part), content)
 
     def delta(self, part: Json, name: str) -> None:
@@ -58,7 +58,7 @@ class Activities:
         """
         held = self._held(name)
         if held is None:
-            raise ValueError("no such activity")
+            raise ValueError("unknown activity")
         self._change(held, part["data"])
 
     def blank(self, activity: HeldActivity) -> HeldActivity:
@@ -85,7 +85,7 @@ class Activities:
     def _change(self, held: HeldActivity, patch: Any) -> None:  # noqa: ANN401 - checked by apply
         content = json_patch.apply(held.content, patch)
         if not isinstance(content, dict):
-            raise json_patch.PatchFailed("an activity's content is an object")
+            raise json_patch.PatchFailed("an activity's content must be an object")
         held.content = content
         if patch:
             self._output.emit(

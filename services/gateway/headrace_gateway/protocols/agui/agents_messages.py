@@ -73,9 +73,9 @@ def _validated(said: object) -> list[Json]:
     try:
         messages = _MESSAGES.validate_python(said)
     except ValidationError:
-        raise ValueError("the messages are not AG-UI messages") from None
+        raise ValueError("the messages are not valid AG-UI messages") from None
     if len({message.id for message in messages}) != len(messages):
-        raise ValueError("two messages have one id")
+        raise ValueError("two messages have the same id")
     content: list[Json] = _MESSAGES.dump_python(
         messages, mode="json", by_alias=True, exclude_unset=True, exclude_none=True
     )

@@ -71,7 +71,7 @@ class BlockMessages:
             TypeError: `text` is not a string.
         """
         if not isinstance(text, str):
-            raise TypeError("text is a string")
+            raise TypeError("text must be a string")
         item = self._output.open.get((self._voice.use, block)) or self.begin(block, title)
         if text:
             item.pieces.append(text)

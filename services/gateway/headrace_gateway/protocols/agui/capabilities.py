@@ -31,7 +31,7 @@ def capabilities(card: AgentCard) -> Json:
         try:
             checked = AgentCapabilities.model_validate({category: merged})
         except ValidationError as error:
-            _log.warning("capabilities of %s: %s is left out: %s", card.name, category, error)
+            _log.warning("capabilities of %s: skipping %s: %s", card.name, category, error)
             continue
         found |= checked.model_dump(mode="json", by_alias=True, exclude_none=True)
     return found

@@ -42,7 +42,7 @@ def encoding_for(request: Request) -> Encoding:
         return PROTO
     if not accepted or any(media_type in _RANGES for media_type in accepted):
         return SSE
-    raise NotAcceptable(f"accept: runs are streamed as {EVENT_STREAM} or {BINARY}")
+    raise NotAcceptable(f"accept: must allow {EVENT_STREAM} or {BINARY}")
 
 
 def _accepted(entry: str) -> str:

@@ -201,7 +201,7 @@ class RunEndpoint:
         name = request.path_params.get("agent", self._services.default_agent)
         card = self._services.directory.card(name)
         if card is None:
-            raise AgentUnknown(f"there is no agent {name!r}")
+            raise AgentUnknown(f"agent {name!r} does not exist")
         return json_response(capabilities(card), headers=_NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
@@ -215,7 +215,7 @@ class RunEndpoint:
         name = request.path_params["thread"]
         past = await past_of(RunThread(self._services, call, name))
         if not past.runs:
-            raise RunUnknown(f"there is no thread {name}")
+            raise RunUnknown(f"thread {name} does not exist")
         content: Json = {"threadId": name, "messages": past.messages, "state": past.state}
         return json_response({**content, "runs": past.run_list()}, headers=_NO_STORE)
 

@@ -57,5 +57,5 @@ def with_extras(forwarded_props: object, extras: frozenset[str]) -> object:
 
 def _object(value: object, name: str) -> Json:
     if not isinstance(value, dict):
-        raise InputInvalid(f"{name}: must be an object where the query asks for more")
+        raise InputInvalid(f"{name}: must be an object to use the query's extra fields")
     return value

@@ -93,7 +93,9 @@ class EventFold:
                 self._read(event, generation)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             # Python's error messages differ between versions; frames must be deterministic.
-            reason = str(error) if isinstance(error, ValueError) else "not of the shape it claims"
+            reason = (
+                str(error) if isinstance(error, ValueError) else "an event has an invalid shape"
+            )
             value = {"generation": generation, "reason": reason}
             self._output.emit("CUSTOM", name=UNREADABLE, value=value)
 
@@ -242,7 +244,7 @@ class Fold:
             self._events.attempts.save(entry.last_generation)
         if entry.ends_run and not self.over:
             # The final event was unreadable; without this, the client would wait forever.
-            self._events.lifecycle.broken("failed", "the run ended in a way that can't be read")
+            self._events.lifecycle.broken("failed", "the run's last event can't be read")
             self._over = True
 
 

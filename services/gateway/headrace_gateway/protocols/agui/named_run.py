@@ -52,7 +52,7 @@ def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
 def _named(said: dict[str, object]) -> NamedRun:
     thread, run = said.get("threadId"), said.get("runId") or None
     if not isinstance(thread, str):
-        raise InputInvalid("threadId: must be a string that is not empty")
+        raise InputInvalid("threadId: must be a non-empty string")
     if run is not None and not isinstance(run, str):
         raise InputInvalid("runId: must be a string")
     check_id("threadId", thread)

@@ -32,7 +32,7 @@ class Thoughts:
         """
         text = part["text"]
         if not isinstance(text, str):
-            raise TypeError("text is a string")
+            raise TypeError("text must be a string")
         if text:
             self._turn_to(block, parts.metadata_of(part, TITLE))
             self._output.emit("THINKING_TEXT_MESSAGE_CONTENT", delta=text)

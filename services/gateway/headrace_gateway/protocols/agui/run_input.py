@@ -41,7 +41,7 @@ def normalised(body: Json) -> tuple[Json, list[str]]:
     kept = [_message(m, f"messages.{at}", stripped) for at, m in enumerate(messages)]
     known = [message for message in kept if message is not None]
     if messages and not known:
-        raise InputInvalid(f"messages: AG-UI knows none of their roles: {', '.join(stripped)}")
+        raise InputInvalid(f"messages: unknown roles, all of them: {', '.join(stripped)}")
     return {**body, "messages": known}, stripped
 
 
@@ -59,7 +59,7 @@ def _message(message: Any, path: str, stripped: list[str]) -> Any:  # noqa: ANN4
     kept = [_part(part, f"{path}.content.{at}", stripped) for at, part in enumerate(content)]
     known = [part for part in kept if part is not None]
     if not known:
-        raise InputInvalid(f"{path}.content: must have a part that AG-UI knows")
+        raise InputInvalid(f"{path}.content: must have a part of a known AG-UI type")
     return {**message, "content": known}
 
 
@@ -247,7 +247,7 @@ def _check_each_once(resume: list[Json]) -> None:
     names = [entry["interruptId"] for entry in resume]
     for at, name in enumerate(names):
         if name in names[:at]:
-            raise InputInvalid(f"resume.{at}.interruptId: {name} is answered twice")
+            raise InputInvalid(f"resume.{at}.interruptId: {name} has two answers")
 
 
 def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:

@@ -52,7 +52,7 @@ class RunSession:
     async def take(self, text: str) -> None:
         """Queue an input."""
         if self._connection.jobs > MOST_WAITING:
-            self._connection.end(refused(f"{MOST_WAITING} inputs wait for their turn"))
+            self._connection.end(refused(f"{MOST_WAITING} inputs are waiting already, the maximum"))
             return
         body = text.encode()
         try:

@@ -81,7 +81,7 @@ class Subagents:
         """Return the child that `update` is about; a new one if it continues after an answer."""
         task, name = update["task"], update.get("agent") or "agent"
         if not isinstance(task, str) or not isinstance(name, str):
-            raise TypeError("a child's task and agent are strings")
+            raise TypeError("a child's task and agent must be strings")
         known = self._known.get(task)
         if known is None:
             known = self._known[task] = self._begin(task, name, parent)

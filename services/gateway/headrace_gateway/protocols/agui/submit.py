@@ -48,10 +48,10 @@ async def submit(services: Services, call: Call, asked: RunInput) -> Accepted:
     try:
         return await _submit(services, call, asked, request)
     except KeyReused as reused:
-        rule = "each run has an id of its own, and only the very same request may repeat it"
-        raise RunIdReused(f"runId: {asked.run} is another run of the thread; {rule}") from reused
+        rule = "each run needs a new id; only an identical request may repeat one"
+        raise RunIdReused(f"runId: {asked.run} is already a run of this thread; {rule}") from reused
     except TaskUnknown as unknown:
-        raise RunUnknown(f"run {asked.run} is past its retention") from unknown
+        raise RunUnknown(f"run {asked.run} is past its retention period") from unknown
 
 
 async def _submit(services: Services, call: Call, asked: RunInput, request: Keyed) -> Accepted:
@@ -148,7 +148,7 @@ async def answered(services: Services, call: Call, asked: RunInput) -> str | Non
         if one.interrupts == asked.resumes:
             return one.task
     is_open = sorted({name for one in waiting for name in one.interrupts})
-    raise ResumeMismatch(f"resume: must answer all interrupts of one task; open are {is_open}")
+    raise ResumeMismatch(f"resume: must answer all open interrupts of one task: {is_open}")
 
 
 async def _waiting(services: Services, call: Call, thread: str) -> list[WaitingTask]:

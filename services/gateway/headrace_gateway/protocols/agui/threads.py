@@ -62,7 +62,7 @@ class RunThread:
         """
         runs = await self.runs()
         if not runs:
-            raise RunUnknown(f"there is no thread {self._thread}")
+            raise RunUnknown(f"thread {self._thread} does not exist")
         return runs[-1]
 
     async def runs(self) -> list[ThreadRun]:

@@ -35,7 +35,7 @@ class ToolCalls:
             named = call._replace(id=self._known_as(call.id or message))
             self._whole(named, parts.encrypted_value(part))
         else:
-            raise ValueError("neither call nor result")
+            raise ValueError("neither a call nor a result")
 
     def _known_as(self, call: str) -> str:
         """Return the client's id of the agent's call.

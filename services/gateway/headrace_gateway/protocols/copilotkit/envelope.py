@@ -95,5 +95,5 @@ def _text(said: Json, name: str, path: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise InputInvalid(f"{path}{name}: must be a string that is not empty")
+        raise InputInvalid(f"{path}{name}: must be a non-empty string")
     return value

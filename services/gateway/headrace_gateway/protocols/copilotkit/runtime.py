@@ -152,7 +152,7 @@ class CopilotRuntime:
         stopped = await self._runs.stopped(request, thread, run)
         said: Json = {"stopped": stopped}
         if not stopped:
-            said["message"] = f"no run of thread {thread} goes on"
+            said["message"] = f"thread {thread} has no active run"
         return json_response(said, headers=_NO_STORE)
 
     async def one_for_all(self, request: Request) -> ASGIApp:
@@ -174,7 +174,7 @@ class CopilotRuntime:
             case "agent/stop":
                 return await self.stop(asked)
             case other:
-                raise InputInvalid(f"method: there is no {other}")
+                raise InputInvalid(f"method: unknown method {other}")
 
     async def _run_to_stop(self, request: Request) -> str | None:
         body = await read_body(request, self._services.body_limits)

@@ -73,7 +73,7 @@ class HectorFold:
             elif (message := event.get("message")) is not None:
                 self._answer(message)
         except (KeyError, TypeError, ValueError, AttributeError):
-            self._emit("error", code="unreadable", message="an event is not what it claims to be")
+            self._emit("error", code="unreadable", message="an event has an invalid shape")
 
     def _begin_message(self, task: str, context: str, name: str = "") -> None:
         self._message = name or f"msg-{task}.{self._generation}"

@@ -68,7 +68,7 @@ def event(event: Json) -> Json:
     try:
         return _event(event)
     except (KeyError, TypeError, ValueError, AttributeError):
-        reason = {"code": "INTERNAL", "message": "an event is not what it claims to be"}
+        reason = {"code": "INTERNAL", "message": "an event has an invalid shape"}
         return _event_of({}, "", []) | {"error": reason}
 
 

@@ -102,7 +102,7 @@ def _to(request: Request, name: object) -> Request:
     if name is None:
         return request
     if not isinstance(name, str):
-        raise Malformed([Violation("name", "must be an agent's name")])
+        raise Malformed([Violation("name", "must be the name of an agent")])
     scope = {**request.scope, "path_params": {**request.path_params, "agent": name}}
     return Request(scope, request.receive)
 

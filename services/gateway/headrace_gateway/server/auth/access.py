@@ -113,7 +113,8 @@ class RateLimits:
             if wait := bucket.wait():
                 whose = "your tenant" if key == caller.tenant else "you"
                 raise RateLimited(
-                    f"{whose} may send {per_minute} requests a minute", math.ceil(wait)
+                    f"{whose} may send {per_minute} requests per minute; try again later",
+                    math.ceil(wait),
                 )
         for key, per_minute in asked:
             self._bucket(key, per_minute, now).take(1, now)
@@ -180,7 +181,7 @@ class Access:
         if operation in _PUBLIC:
             return
         if not caller.may(agent, operation):
-            raise NotPermitted(f"your roles do not include {operation} of agent {agent!r}")
+            raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         self._rates.take(caller)
         if caller.operates(agent, operation):
             _audit.info(

@@ -103,7 +103,8 @@ class Callers:
                 return replace(caller, has_agents_key=True)
         if self._known.required:
             raise CredentialsMissing(
-                "credentials are required: a bearer token, X-API-Key, or what the agent's card says"
+                "credentials are required: a bearer token, X-API-Key or a scheme of the agent's "
+                "card"
             )
         return Caller()
 
@@ -125,7 +126,7 @@ class Callers:
                 return self._by(scheme, said)
         if not schemes.are_required and not self.of(headers, of_any_agent=True).identified:
             return Caller()
-        nobody = "; this gateway knows nobody: it has no HEADRACE_CREDENTIALS"
+        nobody = "; this gateway accepts no credentials: HEADRACE_CREDENTIALS is not set"
         raise CredentialsMissing(
             f"agent {card.name!r} requires authentication: {schemes.wanted}"
             f"{nobody if self._known is None else ''}"

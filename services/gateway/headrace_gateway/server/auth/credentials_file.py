@@ -56,7 +56,7 @@ class Role(Table):
         for one in operations:
             if one not in OPERATIONS and one not in _NAMES:
                 known = ", ".join((*OPERATIONS, *sorted(_NAMES)))
-                raise ValueError(f"there is no operation {one!r}; known: {known}")
+                raise ValueError(f"unknown operation {one!r}; known: {known}")
         return operations
 
     def grant(self) -> Grant:
@@ -145,11 +145,11 @@ class KnownCredentials(Table):
         names = [role.name for role in self.role]
         for number, name in enumerate(names):
             if name in names[:number]:
-                raise ValueError(f"role.{number}.name: {name!r} is named twice")
+                raise ValueError(f"role.{number}.name: {name!r} is declared twice")
         for number, one in enumerate(self.credential):
             for name in one.roles or ():
                 if name not in names:
-                    raise ValueError(f"credential.{number}.roles: there is no role {name!r}")
+                    raise ValueError(f"credential.{number}.roles: role {name!r} does not exist")
         return self
 
     def grants(self) -> Mapping[str, Grant]:

@@ -60,7 +60,7 @@ class WebTokens:
                 grants=self._granted(claims),
             )
         except (InvalidName, LookupError, TypeError):
-            raise CredentialsRefused("the token names no owner") from None
+            raise CredentialsRefused("the token does not name an owner") from None
 
     def _granted(self, claims: dict[str, Any]) -> tuple[Grant, ...] | None:
         """Return the token's permissions; None for everything, with its owner's own tasks."""
@@ -88,7 +88,7 @@ class WebTokens:
         except jwt.ExpiredSignatureError:
             raise CredentialsRefused("the token has expired") from None
         except (jwt.PyJWTError, ValueError, TypeError):
-            raise CredentialsRefused("the token is not valid here") from None
+            raise CredentialsRefused("the token is not valid for this gateway") from None
         return claims
 
     def _key(self, header: dict[str, Any]) -> PyJWK:

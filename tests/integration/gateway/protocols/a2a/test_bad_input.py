@@ -147,7 +147,7 @@ async def test_json_rpc_parameters_go_by_name(http: httpx.AsyncClient, params: o
         (
             message() | {"configuration": {"historyLength": "many"}},
             "configuration.historyLength",
-            "whole number",
+            "integer",
         ),
         (
             message() | {"configuration": {"returnImmediately": "yes"}},

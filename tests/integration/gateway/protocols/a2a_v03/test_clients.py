@@ -172,7 +172,7 @@ async def test_an_empty_version_is_0_3(
     assert empty_query.json() == old_query.json()
     where = f"{gateway.replace('http', 'ws', 1)}/stream?A2A-Version="
     async with websockets.connect(where) as socket:
-        with pytest.raises(websockets.ConnectionClosed, match=r"A2A 0\.3 is not served here"):
+        with pytest.raises(websockets.ConnectionClosed, match=r"A2A 0\.3 is not supported here"):
             await socket.recv()
     await _check_grpc(settings)
 

@@ -54,7 +54,7 @@ async def test_a_run_under_way_is_stopped_by_thread_and_run(
         other = (await http.post(stop, json={"runId": "other"})).json()
         assert other == {
             "stopped": False,
-            "message": f"no run of thread {body['threadId']} goes on",
+            "message": f"thread {body['threadId']} has no active run",
         }
         stopped = await http.post(stop, json={"runId": body["runId"]})
         assert stopped.json() == {"stopped": True}

@@ -182,15 +182,15 @@ WRONG: list[tuple[Json, str]] = [
         {"messages": [{"id": "1", "role": "activity", "activityType": "x", "content": "no"}]},
         "messages.0.content: Input should be a valid dictionary",
     ),
-    ({"messages": [{"id": "1", "role": "wizard", "content": "x"}]}, "messages: AG-UI knows none"),
+    ({"messages": [{"id": "1", "role": "wizard", "content": "x"}]}, "messages: unknown roles"),
     ({"messages": [{**USER, "content": []}]}, "messages.0.content: must have a part"),
     (
         {"messages": [{**USER, "content": [{"type": "smell", "source": {}}]}]},
-        "messages.0.content: must have a part that AG-UI knows",
+        "messages.0.content: must have a part of a known AG-UI type",
     ),
     (
         {"resume": [{"interruptId": "x", "status": "resolved"}] * 2},
-        "resume.1.interruptId: x is answered twice",
+        "resume.1.interruptId: x has two answers",
     ),
     ({"protocolVersion": 1}, "protocolVersion: Input should be a valid string"),
     ({"parentRunId": []}, "parentRunId: Input should be a valid string"),

@@ -111,5 +111,5 @@ def test_custom_and_raw_events_pass_through() -> None:
 def test_what_cannot_be_read_is_told_and_does_not_end_the_run() -> None:
     log = AguiLog.started().say({"metadata": {"agui_event_type": "state_snapshot"}})
     events = told(log.show(parts.text_part("still here", "b-1")))
-    assert events[0]["value"] == {"generation": 3, "reason": "not of the shape it claims"}
+    assert events[0]["value"] == {"generation": 3, "reason": "an event has an invalid shape"}
     assert events[2]["delta"] == "still here"

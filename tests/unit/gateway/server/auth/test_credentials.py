@@ -95,7 +95,7 @@ def test_without_credentials_it_depends_on_the_file(tmp_path: Path) -> None:
         ("[[credential]]\nowner = 'a'", "credential.0.sha256"),
         ("[[credential]]\nowner = 'a'\nsha256 = 'secret'", "credential.0.sha256"),
         (ANN.entry.replace(ANN.owner, ""), "credential.0.owner: .*must not be empty"),
-        (ANN.entry.replace(ANN.owner, "ä" * 100), "must fit 200 characters"),
+        (ANN.entry.replace(ANN.owner, "ä" * 100), "must have at most 200 characters"),
         (f"{JWT}\n{ANN.entry}".replace("ES256", "none"), "jwt.algorithms.0"),
         (JWT, "keys.json"),
         ("not = = toml", "line 1"),
@@ -296,9 +296,9 @@ def test_a_credential_with_no_roles_at_all_is_good_for_nothing(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("head", "person", "rule"),
     [
-        ("", with_roles("nobody"), "credential.0.roles: there is no role 'nobody'"),
-        (ROLES + ROLES, ANN, "role.2.name: 'helpdesk' is named twice"),
-        ('[[role]]\nname = "x"\noperations = ["reed"]', ANN, "there is no operation 'reed'"),
+        ("", with_roles("nobody"), "credential.0.roles: role 'nobody' does not exist"),
+        (ROLES + ROLES, ANN, "role.2.name: 'helpdesk' is declared twice"),
+        ('[[role]]\nname = "x"\noperations = ["reed"]', ANN, "unknown operation 'reed'"),
         ('[[role]]\nname = "x"\nagent = ["a"]', ANN, "role.0.agent"),
     ],
 )

@@ -43,7 +43,7 @@ async def refuse(context: Context, problem: Problem, *, named: bool = False) -> 
 
 def gone() -> asyncio.CancelledError:
     """Return the error that makes gRPC send nothing; it cannot send to a closed connection."""
-    return asyncio.CancelledError("the client has gone")
+    return asyncio.CancelledError("the client disconnected")
 
 
 def _details(problem: Problem) -> list[Any]:

@@ -93,7 +93,7 @@ def parsed(kind: type[Message], request: bytes) -> Message:
     try:
         return kind.FromString(request)
     except DecodeError:
-        raise InvalidRequestError(f"the request is no {kind.DESCRIPTOR.full_name}") from None
+        raise InvalidRequestError(f"the request is not a {kind.DESCRIPTOR.full_name}") from None
 
 
 def written(kind: type[Message], value: Json) -> bytes:
@@ -106,7 +106,9 @@ def written(kind: type[Message], value: Json) -> bytes:
         return ParseDict(value, kind(), ignore_unknown_fields=True).SerializeToString()
     except (ParseError, ValueError, TypeError, RecursionError) as trouble:
         reason = str(trouble)[:200]
-        raise InvalidAgentResponseError(f"the answer does not fit protobuf: {reason}") from None
+        raise InvalidAgentResponseError(
+            f"the response can't be encoded in protobuf: {reason}"
+        ) from None
 
 
 class CurrentForm:

@@ -113,7 +113,7 @@ class _Handlers(grpc.GenericRpcHandler):
 
 
 async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - signature of a handler
-    message = "the gateway is starting; it waits for NATS"
+    message = "the gateway is starting and waits for NATS; try again"
     await refuse(context, replace(problem_of(BusUnavailable(message)), message=message))
 
 

@@ -263,7 +263,7 @@ async def _received(requests: _Requests, held: HeldBody, largest: int) -> bytes:
         RequestNotWhole: it does not arrive, or not in time.
         TooManyBytes, TooManyBytesOfOwner: too many bytes are held already.
     """
-    refused: HeadraceError = RequestNotWhole("the request was not complete in time")
+    refused: HeadraceError = RequestNotWhole("the request was not received within the time limit")
 
     def count_as_largest() -> None:
         nonlocal refused

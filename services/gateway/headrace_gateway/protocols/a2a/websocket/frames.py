@@ -190,7 +190,9 @@ def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
         return Asked("SendStreamingMessage", variant.complete(frame), *_cursor_and_key(frame))
     kinds = [kind for kind in _KINDS if kind in frame]
     if len(kinds) != 1:
-        raise InvalidRequestError(f"a frame has one of {', '.join(_KINDS)}, or is JSON-RPC 2.0")
+        raise InvalidRequestError(
+            f"a frame must have one of {', '.join(_KINDS)} or be JSON-RPC 2.0"
+        )
     if kinds == ["unsubscribe"]:
         return Unsubscribe(orjson.dumps(frame["unsubscribe"]))
     if "id" not in frame:
@@ -207,7 +209,7 @@ def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
 
 def _rpc(frame: Json) -> Asked:
     if frame["jsonrpc"] != "2.0" or "id" not in frame:
-        raise InvalidRequestError('jsonrpc must be "2.0", and there must be an id')
+        raise InvalidRequestError('jsonrpc must be "2.0", and an id is required')
     method = _text(frame, "method")
     if not method:
         raise InvalidRequestError("method must be a string")

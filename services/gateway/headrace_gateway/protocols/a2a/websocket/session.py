@@ -133,10 +133,12 @@ class A2ASession:
 
     def _begin(self, envelope: SocketEnvelope, asked: Asked, size: int) -> None:
         if envelope.id in self._jobs:
-            raise InvalidRequestError("the id is in use on this connection")
+            raise InvalidRequestError("this id is in use on the connection")
         most = self._services.settings.socket_streams
         if self._connection.jobs >= most:
-            raise TooManyAtOnce(f"{most} subscriptions and calls are open on this connection")
+            raise TooManyAtOnce(
+                f"the connection already has {most} subscriptions and calls, the maximum"
+            )
         asked.held = self._services.body_limits.held.hold(self._calls.caller, size)
         job = self._connection.start(self._serve(envelope, asked))
         self._jobs[envelope.id] = job
@@ -149,7 +151,7 @@ class A2ASession:
     async def _unsubscribe(self, asked: Unsubscribe) -> None:
         job = self._jobs.get(asked.id)
         if job is None:
-            raise InvalidRequestError("nothing is open under that id")
+            raise InvalidRequestError("this connection has no subscription or call with that id")
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
         await self._connection.write([SocketEnvelope(asked.id).end()])
@@ -166,7 +168,7 @@ class A2ASession:
         operation = asked.operation
         check_version(self._socket, looks_like=shape_of_call(operation))
         if operation not in UNARY and operation not in STREAMING:
-            raise MethodNotFoundError(f"there is no method {operation!r}")
+            raise MethodNotFoundError(f"unknown method {operation!r}")
         call = self._calls.call(
             operation,
             task=asked.params.get("id"),

@@ -338,7 +338,7 @@ async def test_streams_and_waiting_calls_end_with_a_reason_when_it_stops(
             gateway.process.terminate()
             assert await read_out(stream) == grpc.StatusCode.UNAVAILABLE
             assert "restarting" in (await stream.details() or "")
-            with pytest.raises(grpc.aio.AioRpcError, match="goes on") as refused:
+            with pytest.raises(grpc.aio.AioRpcError, match="continues") as refused:
                 await blocked
             assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
             assert await asyncio.to_thread(gateway.ends) == 0
@@ -408,7 +408,7 @@ async def test_a_message_that_does_not_come_is_not_waited_for_for_ever(
     monkeypatch.setattr(service, "RECEIVE_SECONDS", 0.5)
     call = half_asked(channel)
     assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert await call.details() == "the request was not complete in time"
+    assert await call.details() == "the request was not received within the time limit"
 
 
 async def test_an_rpc_without_a_message_is_refused(channel: grpc.aio.Channel) -> None:
