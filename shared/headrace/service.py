@@ -86,11 +86,15 @@ async def _until_signal(serving: Serving) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(serving, stop)
+    await serve(serving, stop, settle)
 
 
-async def serve(serving: Serving, stop: asyncio.Event) -> None:
+async def serve(
+    serving: Serving, stop: asyncio.Event, on_started: Callable[[], None] | None = None
+) -> None:
     """Run a service until `stop` is set, which may happen while it starts.
+
+    `on_started` is called once it has started.
 
     Raises:
         Exception: Any error that keeps the service from starting.
@@ -104,7 +108,8 @@ async def serve(serving: Serving, stop: asyncio.Event) -> None:
         return
     try:
         starting.result()
-        settle()
+        if on_started:
+            on_started()
         await stopping
     finally:
         stopping.cancel()

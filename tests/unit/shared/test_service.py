@@ -1,0 +1,42 @@
+"""The life of a service, and what of it is the process'."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from headrace import service
+from headrace.service import Prepared, run, serve
+
+
+def test_a_process_settles_once_its_service_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def serving(stop: asyncio.Event) -> AsyncIterator[None]:
+        seen.append("starts")
+        asyncio.get_running_loop().call_later(0.05, stop.set)
+        yield
+        seen.append("stops")
+
+    monkeypatch.setattr(service, "settle", lambda: seen.append("settles"))
+    assert run(lambda: Prepared("WARNING", serving)) == 0
+    assert seen == ["starts", "settles", "stops"]
+
+
+async def test_a_service_in_a_process_of_others_leaves_the_garbage_collector_as_it_is() -> None:
+    stop = asyncio.Event()
+
+    @asynccontextmanager
+    async def serving(_: asyncio.Event) -> AsyncIterator[None]:
+        yield
+        assert stop.is_set()
+
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    running = asyncio.create_task(serve(serving, stop))
+    await asyncio.sleep(0.01)
+    stop.set()
+    await asyncio.wait_for(running, 60)
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, frozen)
