@@ -38,14 +38,12 @@ class OpenRequest:
             `storing`.
     """
 
-    __slots__ = ("_limit", "_open", "_outer", "_replaces", "_unsettled", "at_end", "is_given_up")
+    __slots__ = ("_limit", "_open", "_unsettled", "at_end", "is_given_up")
 
     def __init__(self, among: set["OpenRequest"]) -> None:
-        """Count as one of `among` in the block; within another request's block, replace that."""
+        """Count as one of `among` in the block."""
         self.is_given_up = False
         self._open = among
-        self._outer = _current.get()
-        self._replaces = self._outer in among
         self._limit = asyncio.timeout(None)
         self._unsettled: HeadraceError | None = None
         self.at_end: Callable[[], None] | None = None
@@ -53,8 +51,6 @@ class OpenRequest:
 
     async def __aenter__(self) -> Self:
         """Begin the request; nothing of it is stored yet."""
-        if self._replaces and self._outer is not None:
-            self._open.discard(self._outer)
         self._open.add(self)
         _current.set(self)
         await self._limit.__aenter__()
@@ -68,9 +64,7 @@ class OpenRequest:
     ) -> None:
         """End the request."""
         self._open.discard(self)
-        if self._replaces and self._outer is not None:
-            self._open.add(self._outer)
-        _current.set(self._outer)
+        _current.set(None)
         if self.at_end is not None:
             self.at_end()
         try:

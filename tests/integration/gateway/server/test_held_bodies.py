@@ -153,3 +153,23 @@ async def test_a_stream_that_has_begun_holds_no_body(
             await socket.send({"id": number, "send": AT_WORK})
             assert "event" in await socket.next(number)
     assert len(fleet.runs) == 10
+
+
+@pytest.mark.parametrize("body", ["rpc", "rest"])
+async def test_a_body_that_is_passed_on_to_another_binding_is_held_once(
+    settings: GatewaySettings, fleet: ScriptedFleet, body: str
+) -> None:
+    """Hector's ``/stream`` reads a body to see which binding it is for, which reads it again."""
+    assert fleet.working
+    sent = message("x" * PART)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": sent}
+    taken = {"http_port": ports.pick(), "grpc_port": ports.pick()}
+    sizes = {"max_body_bytes": LARGEST, "max_held_bytes_per_owner": LARGEST}
+    async with (
+        running(settings.model_copy(update=taken | sizes)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
+    ):
+        path = "/v1/agents/assistant/stream"
+        answer = await http.post(path, json=call if body == "rpc" else sent)
+        assert answer.status_code == 200, answer.text
+        assert "TASK_STATE_COMPLETED" in answer.text

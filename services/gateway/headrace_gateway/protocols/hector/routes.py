@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import orjson
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.model.events import Json
 from headrace_gateway.call import AGENT, caller_of
@@ -31,7 +31,7 @@ class HectorRoutes:
         answering: Callable[[Endpoint], Endpoint],
     ) -> None:
         """Forward to JSON-RPC or to REST's ``message:stream``; errors have REST's format."""
-        self._services, self._rpc, self._rest = services, rpc, rest
+        self._services, self._rpc, self._rest = services, rpc, answering(rest)
         self._answering = answering
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -50,9 +50,15 @@ class HectorRoutes:
         # Authenticate the caller before the body is read.
         caller_of(self._services, request)
         body = parse_object(await read_body(request, self._services.body_limits))
-        if "jsonrpc" in body:
-            return await self._rpc(_with_body(request, body))
-        return await self._rest(_with_body(request, completed(body)))
+        is_rpc = "jsonrpc" in body
+        forwarded = _with_body(request, body if is_rpc else completed(body))
+
+        async def forward(scope: Scope, receive: Receive, send: Send) -> None:
+            # This request has ended and holds its body no longer: the binding opens its own.
+            response = await (self._rpc if is_rpc else self._rest)(forwarded)
+            await response(scope, receive, send)
+
+        return forward
 
 
 def _with_body(request: Request, body: Json) -> Request:
