@@ -19,86 +19,6 @@ from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 from headrace_gateway.settings import GatewaySettings
 
-_KEEP_ALIVE = 75
-
-
-class HttpServer(uvicorn.Server):
-    """Uvicorn on uvloop's loop with httptools."""
-
-    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
-        """Serve `app`."""
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=HttpWire,
-                ws=SocketWire,
-                ws_max_size=settings.max_body_bytes,
-                ws_ping_interval=settings.keepalive,
-                # The ping of a slow client arrives late, after the unread bytes before it. A client
-                # that reads nothing is disconnected by the stall timeout, like every stream.
-                ws_ping_timeout=None,
-                ws_per_message_deflate=False,
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=_KEEP_ALIVE,
-                timeout_graceful_shutdown=int(GRACE),
-            )
-        )
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the process, which has more to stop than this server."""
-        yield
-
-
-_HEAD = b"HTTP/1.1 "
-
-
-class WholeHeads:
-    """A transport that holds a response's head until more is written, or the loop's turn ends.
-
-    Everything else is passed to the underlying transport.
-    """
-
-    __slots__ = ("_head", "_loop", "behind")
-
-    def __init__(self, behind: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        """Write to `behind`, the underlying transport, on `loop`."""
-        self.behind, self._loop = behind, loop
-        self._head = b""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the transport's
-        return getattr(self.behind, name)
-
-    def write(self, data: bytes) -> None:
-        """Write `data`; hold a head so that it is sent together with the next write."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(_HEAD):
-            # A body that begins with these bytes is delayed too, by less than a turn.
-            self._head = data
-            self._loop.call_soon(self._flush)
-            return
-        self.behind.write(data)
-
-    def close(self) -> None:
-        """Close the connection after everything is written."""
-        self._flush()
-        self.behind.close()
-
-    def is_closing(self) -> bool:
-        """Return whether the connection is closing."""
-        return self.behind.is_closing()
-
-    def _flush(self) -> None:
-        head, self._head = self._head, b""
-        if head and not self.behind.is_closing():
-            self.behind.write(head)
-
-
 HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request line and its headers."""
 
@@ -118,6 +38,75 @@ MOST_PIPELINED = 16
 MOST_FRAMES = 16 * 1024
 """Maximum frames of one WebSocket message; empty frames count, because they use memory too."""
 
+HOLD_BY = "headrace.hold_by"
+"""Key in a WebSocket scope's extensions: a function that sets what holds its messages."""
+
+_INCOMPLETE = "the message was not received within the time limit"
+
+_TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
+
+_TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
+
+_TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
+
+_TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
+
+_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+def _refusal(status: int, name: str, message: str) -> bytes:
+    body = orjson.dumps({"error": {"code": status, "status": name, "message": message}})
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+_HEAD = b"HTTP/1.1 "
+
+
+class HeadBuffer:
+    """A transport that holds a response's head until more is written, or the loop's turn ends.
+
+    Everything else is passed to the underlying transport.
+    """
+
+    __slots__ = ("_head", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        """Write to `transport` on `loop`."""
+        self._transport, self._loop = transport, loop
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the transport's
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write `data`; hold a head so that it is sent together with the next write."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(_HEAD):
+            # A body that begins with these bytes is delayed too, by less than a turn.
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection after everything is written."""
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closing."""
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, b""
+        if head and not self._transport.is_closing():
+            self._transport.write(head)
+
 
 class TooManyPipelined(Exception):
     """A client sends more requests than allowed without waiting for answers."""
@@ -132,7 +121,7 @@ class _Awaited(Enum):
     BODY = 2
 
 
-class HttpWire(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """Uvicorn's protocol on httptools, with its backlog in every request's scope.
 
     Uvicorn itself would store heads of any size, and wait forever for the rest of a request. A
@@ -155,7 +144,7 @@ class HttpWire(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # theirs
         """Begin a connection, and start the timer for its first request."""
         self._plain = transport
-        super().connection_made(cast("asyncio.Transport", WholeHeads(transport, self.loop)))
+        super().connection_made(cast("asyncio.Transport", HeadBuffer(transport, self.loop)))
         self._deadline = self.loop.time() + SECONDS
         self._look_again()
 
@@ -290,7 +279,7 @@ class HttpWire(HttpToolsProtocol):
         return self.cycle
 
 
-class SocketWire(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     """Uvicorn's protocol for WebSockets, with its backlog in the scope.
 
     Uvicorn itself would store an incomplete message forever, in any number of frames. It would also
@@ -305,18 +294,18 @@ class SocketWire(WebSocketsSansIOProtocol):
         self._pong: list[bytes] = []
         """The answer to the newest ping, while the client reads nothing."""
         self._held: HeldBody | None = None
-        self._part = self._whole = 0
+        self._partial = self._complete = 0
         """Bytes of the incomplete message, and of complete messages not yet received by the app."""
 
     def data_received(self, data: bytes) -> None:
         """Parse `data`, and start or stop the timer for the rest of a message."""
-        self._part += len(data)
+        self._partial += len(data)
         super().data_received(data)
-        is_part = bool(self.frames or self.conn.reader.buffer)
-        if not is_part:
-            self._part = 0
+        is_partial = bool(self.frames or self.conn.reader.buffer)
+        if not is_partial:
+            self._partial = 0
         self._hold()
-        if self.close_sent or not is_part:
+        if self.close_sent or not is_partial:
             self._stop_timer()
             return
         now = self.loop.time()
@@ -328,7 +317,7 @@ class SocketWire(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection."""
         self._stop_timer()
-        self._part = self._whole = 0
+        self._partial = self._complete = 0
         self._hold()
         super().connection_lost(exc)
 
@@ -340,13 +329,13 @@ class SocketWire(WebSocketsSansIOProtocol):
         """Return the next event."""
         event = await super().receive()
         if self.queue.empty():
-            self._whole = 0
+            self._complete = 0
             self._hold()
         return event
 
     def send_receive_event_to_app(self) -> None:
         """Pass a complete message to the app."""
-        self._whole, self._part = self._whole + self._part, 0
+        self._complete, self._partial = self._complete + self._partial, 0
         super().send_receive_event_to_app()
         self._last = self.loop.time() + BODY_SECONDS
 
@@ -377,9 +366,9 @@ class SocketWire(WebSocketsSansIOProtocol):
         """Update the held size; above a limit, close the connection if a message is incomplete."""
         if self._held is not None:
             try:
-                self._held.resize(self._part + self._whole)
+                self._held.resize(self._partial + self._complete)
             except (TooManyBytes, TooManyBytesOfOwner) as many:
-                if self._part:
+                if self._partial:
                     self._fail(CloseCode.TRY_AGAIN_LATER, str(many))
 
     def _on_time(self) -> None:
@@ -391,7 +380,7 @@ class SocketWire(WebSocketsSansIOProtocol):
             self._timer = self.loop.call_at(self._deadline, self._on_time)
             return
         self._timer = None
-        self._fail(CloseCode.POLICY_VIOLATION, _NOT_WHOLE)
+        self._fail(CloseCode.POLICY_VIOLATION, _INCOMPLETE)
 
     def _fail(self, code: CloseCode, reason: str) -> None:
         """Close the connection with a code and a reason."""
@@ -412,26 +401,36 @@ class SocketWire(WebSocketsSansIOProtocol):
         await super().run_asgi()
 
 
-HOLD_BY = "headrace.hold_by"
-"""Key in a WebSocket scope's extensions: a function that sets what holds its messages."""
-
-_NOT_WHOLE = "the message was not received within the time limit"
-
-_TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
-
-_TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
-
-_TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
-
-_TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
-
-_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+_KEEP_ALIVE = 75
 
 
-def _refusal(status: int, name: str, message: str) -> bytes:
-    body = orjson.dumps({"error": {"code": status, "status": name, "message": message}})
-    head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+class HttpServer(uvicorn.Server):
+    """Uvicorn on uvloop's loop with httptools."""
+
+    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+        """Serve `app`."""
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=HttpProtocol,
+                ws=WebSocketProtocol,
+                ws_max_size=settings.max_body_bytes,
+                ws_ping_interval=settings.keepalive,
+                # The ping of a slow client arrives late, after the unread bytes before it. A client
+                # that reads nothing is disconnected by the stall timeout, like every stream.
+                ws_ping_timeout=None,
+                ws_per_message_deflate=False,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=int(GRACE),
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process, which has more to stop than this server."""
+        yield

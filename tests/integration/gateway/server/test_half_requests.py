@@ -267,17 +267,17 @@ async def test_a_client_that_pings_and_takes_nothing_costs_no_memory(
     gateway: str, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fleet.working
-    served, received = list[http_protocol.SocketWire](), 0
-    data_received = http_protocol.SocketWire.data_received
+    served, received = list[http_protocol.WebSocketProtocol](), 0
+    data_received = http_protocol.WebSocketProtocol.data_received
 
-    def taken(wire: http_protocol.SocketWire, data: bytes) -> None:
+    def taken(wire: http_protocol.WebSocketProtocol, data: bytes) -> None:
         nonlocal received
         received += len(data)
         if wire not in served:
             served.append(wire)
         data_received(wire, data)
 
-    monkeypatch.setattr(http_protocol.SocketWire, "data_received", taken)
+    monkeypatch.setattr(http_protocol.WebSocketProtocol, "data_received", taken)
     place = urlsplit(gateway)
     client = stdlib_socket.socket()
     client.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_RCVBUF, 512 * 1024)
