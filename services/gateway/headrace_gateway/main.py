@@ -35,11 +35,12 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.subscription import Subscriptions
-from headrace_gateway.tasks.admission import Admission, AdmittedRuns
+from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency, SentRecords
+from headrace_gateway.tasks.inputs import InputWriter
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
@@ -143,8 +144,8 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
         rates = RateLimits(bus, settings)
         await rates.start()
         stack.push_async_callback(rates.stop)
-        runs = AdmittedRuns(bus, admission)
-        submissions = Submissions(bus, feeds, state, directory, runs, detached, settling)
+        inputs = InputWriter(bus, feeds, admission, settling)
+        submissions = Submissions(bus, feeds, state, directory, inputs=inputs, detached=detached)
         records = SentRecords(bus, settings.idempotency_seconds)
         yield Services(
             settings=settings,

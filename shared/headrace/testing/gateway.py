@@ -17,9 +17,9 @@ from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.admission import Admission, AdmittedRuns
+from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import WatchedFeed
-from headrace_gateway.tasks.inputs import FollowUp
+from headrace_gateway.tasks.inputs import FollowUp, InputWriter
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
 
@@ -40,9 +40,9 @@ class GatewayTasks:
         self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._detached)
         settling = Settling(bus, self._detached, settings.append_timeout)
         self._state = StateClient(bus, check_unknown=settling.check)
-        runs = AdmittedRuns(bus, Admission(bus, settings))
+        inputs = InputWriter(bus, self.feeds, Admission(bus, settings), settling)
         self._submissions = Submissions(
-            bus, self.feeds, self._state, directory, runs, self._detached, settling
+            bus, self.feeds, self._state, directory, inputs=inputs, detached=self._detached
         )
         self._stack = AsyncExitStack()
 
@@ -66,7 +66,7 @@ class GatewayTasks:
         await self._submissions.give_back(accepted)
 
     async def follow_up(self, key: TaskKey, message: Json) -> int:
-        """Append `message` to the task and return its generation (see `FollowUps.take_in`)."""
+        """Append `message` to the task and return its generation (see `Submissions.follow_up`)."""
         asked = FollowUp(key.task, message)
         accepted = await self._submissions.follow_up(self._caller, key.agent, asked)
         await self._submissions.give_back(accepted)

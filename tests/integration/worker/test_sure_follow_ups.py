@@ -17,9 +17,9 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.admission import Admission, AdmittedRuns
+from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.idempotency import Idempotency, Keyed, SentRecords
-from headrace_gateway.tasks.inputs import Accepted, FollowUp
+from headrace_gateway.tasks.inputs import Accepted, FollowUp, InputWriter
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
 from tests.integration.worker.conftest import Spawn, Working
@@ -53,9 +53,11 @@ class Gateway:
         feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
         settling = Settling(bus, detached, 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
-        runs = AdmittedRuns(bus, Admission(bus, settings))
+        inputs = InputWriter(bus, feeds, Admission(bus, settings), settling)
         state, directory = cast("StateClient", found), cast("Directory", found)
-        self.submissions = Submissions(bus, feeds, state, directory, runs, detached, settling)
+        self.submissions = Submissions(
+            bus, feeds, state, directory, inputs=inputs, detached=detached
+        )
         self.idempotency = Idempotency(bus, feeds, self.submissions, SentRecords(bus, 60), detached)
 
     async def send(self, task: Task, text: str, key: str) -> Accepted:

@@ -19,12 +19,9 @@ from typing import NamedTuple
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumers
-from headrace.log import Appended
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
-from headrace.tasks.background_runs import BackgroundRuns
-from headrace.tasks.begin import Input
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 
@@ -141,6 +138,20 @@ class Admission:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    @asynccontextmanager
+    async def admitted(self, key: TaskKey) -> AsyncIterator[Admitted]:
+        """Admit one more run, for a block that appends its input.
+
+        Raises:
+            TooManyWaiting: a bound is reached.
+        """
+        admitted = await self.admit(key)
+        try:
+            yield admitted
+        except BaseException:
+            admitted.settle()
+            raise
+
     async def admit(self, key: TaskKey) -> Admitted:
         """Count one more run of `key`'s tenant and agent as waiting.
 
@@ -232,31 +243,3 @@ class Admission:
         if not pace:
             return _UNKNOWN
         return min(max(math.ceil(self._waiting(scope) / 10 / pace), _SOONEST), _LATEST)
-
-
-class AdmittedRuns:
-    """Admits runs, and publishes their run requests."""
-
-    def __init__(self, bus: Bus, admission: Admission) -> None:
-        """Publish requests on `bus` for the runs that `admission` admits."""
-        self._requests, self._admission = BackgroundRuns(bus), admission
-
-    @asynccontextmanager
-    async def admitted(self, key: TaskKey) -> AsyncIterator[Admitted]:
-        """Admit one more run, for a block that appends its input.
-
-        Raises:
-            TooManyWaiting: a bound is reached.
-        """
-        admitted = await self._admission.admit(key)
-        try:
-            yield admitted
-        except BaseException:
-            admitted.settle()
-            raise
-
-    def request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
-        """Publish the run request of an appended input."""
-        request = asked.run_request(appended)
-        asking = self._requests.publish_soon(asked.key, asked.stamp.run, request, asked.priority)
-        asking.add_done_callback(lambda _: admitted.settle())

@@ -31,9 +31,9 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import may_be_repeated
-from headrace_gateway.tasks.inputs import ROUNDS, Accepted, FollowUp
+from headrace_gateway.tasks.inputs import Accepted, FollowUp
 from headrace_gateway.tasks.settle import Unsettled
-from headrace_gateway.tasks.submit import Submissions
+from headrace_gateway.tasks.submit import ROUNDS, Submissions
 
 _TIMEOUT = ELECTION
 _PAUSE = 0.05
@@ -213,7 +213,7 @@ class Idempotency:
 
         Raises:
             KeyReused, TaskUnknown: as `start`.
-            HeadraceError: as `FollowUps.take_in`.
+            HeadraceError: as `Submissions.follow_up`.
         """
         following = self._follow_up(request, asked)
         return await self._detached.run(_repeatable(following), self._submissions.give_back)
@@ -234,26 +234,19 @@ class Idempotency:
         kept = await self._records.find(request.name)
         if kept is not None:
             _check_same(kept, request)
-        found, refused = await self._look(request, asked)
+        found: TaskFound | HeadraceError
+        try:
+            found = await self._submissions.find(request.caller, request.agent, asked)
+        except (TaskEnded, GenerationMismatch) as refused:
+            found = refused  # Perhaps because of this message, if the log has it.
         # Read the log after the task: an entry that comes later fences this gateway's append.
         if kept is not None and (met := await self._met(request, kept.sent)) is not None:
             return met
-        if found is None:
-            raise refused or _gone(TaskKey(request.caller.tenant, request.agent, asked.task))
+        if isinstance(found, HeadraceError):
+            raise found
         if kept is None:
             await self._claim(request, found)
-        return await self._submissions.follow_ups.put(request.caller, found, asked, request.writer)
-
-    async def _look(
-        self, request: Keyed, asked: FollowUp
-    ) -> tuple[TaskFound | None, HeadraceError | None]:
-        """Return the task, or its refusal; a refusal is ignored if the log has the message."""
-        try:
-            return await self._submissions.follow_ups.look(
-                request.caller, request.agent, asked
-            ), None
-        except (TaskEnded, GenerationMismatch) as refused:
-            return None, refused
+        return await self._submissions.append(request.caller, found, asked, request.writer)
 
     async def _claim(self, request: Keyed, found: TaskFound) -> None:
         sent = Sent(

@@ -1,17 +1,18 @@
-"""Messages to existing tasks: appended as the next input, or queued while a run is active."""
+"""How inputs get into logs: as the beginning of a run, or queued while a run is active.
+
+Large files are offloaded first. An append without an answer is settled in the background.
+"""
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Container
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore, drop_links, offloaded_part, with_parts
 from headrace.links import Links
-from headrace.log import last_entry, replay
+from headrace.log import Appended, last_entry, replay
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import (
@@ -23,17 +24,17 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.events import Json
-from headrace.model.messages import Control, GetTask, Holding, RunRequest, TaskFound
-from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, TERMINAL, TaskKey
+from headrace.model.messages import Control, Holding, TaskFound
+from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
-from headrace.state_client import StateClient
-from headrace.tasks.continue_ import LogEnd, QueuedInput, next_input, queue_input
+from headrace.tasks.background_runs import BackgroundRuns
+from headrace.tasks.begin import Input
+from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION
 from headrace_gateway.feeds import Feed, Feeds
-from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
-from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.admission import AdmittedRuns
+from headrace_gateway.refusals import GenerationMismatch, TaskBusy
+from headrace_gateway.tasks.admission import Admission, Admitted
 from headrace_gateway.tasks.settle import Settling, Unsettled
 
 
@@ -52,11 +53,6 @@ class Accepted:
     """For a follow-up: the Task just before the input."""
     again: bool = False
     """Whether the input had been accepted before, under the same Idempotency-Key."""
-
-
-def new_writer() -> str:
-    """Return a writer id for one entry."""
-    return f"gateway-{secrets.token_hex(6)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +117,8 @@ class InputOffload:
             return one
 
         try:
-            said = await with_parts(message, stored)
-            yield said, await with_links(metadata, self._inline, put, link_of)
+            offloaded = await with_parts(message, stored)
+            yield offloaded, await with_links(metadata, self._inline, put, link_of)
         except BaseException as error:
             if not _may_be_in_a_log(error):
                 await drop_links(self._files, key, links)
@@ -248,112 +244,71 @@ def _answered(task: str, holding: Holding, size: int) -> int | None:
             return holding.generation
 
 
-def busy(task: str) -> TaskBusy:
-    """Return the error for a message that the task accepts only while it waits for input."""
-    return TaskBusy(f"task {task} is running; wait until it asks for input")
+type BuildInput = Callable[[Json, Json | None], Input]
+"""Returns the input with a Message and metadata whose files are offloaded."""
 
 
-def new_name() -> str:
-    """Return a new name for one message."""
-    return f"input-{secrets.token_hex(12)}"
+class InputWriter:
+    """Puts inputs into logs."""
 
+    def __init__(self, bus: Bus, feeds: Feeds, admission: Admission, settling: Settling) -> None:
+        """Append on `bus` the inputs of runs that `admission` admits."""
+        self._feeds, self._admission, self._settling = feeds, admission, settling
+        self._requests, self._queued = BackgroundRuns(bus), QueuedInputs(bus)
+        self._offload = InputOffload(bus, feeds.links)
 
-_TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
-"""Metadata that sets how a run is scheduled and traced, not what it does."""
-
-ROUNDS = 5
-"""Maximum number of tries to append an input while other writers append too."""
-
-
-class FollowUps:
-    """Accepts messages to existing tasks."""
-
-    def __init__(  # noqa: PLR0917  # one of each
+    async def begin_run(
         self,
-        bus: Bus,
-        feeds: Feeds,
-        state: StateClient,
-        directory: Directory,
-        runs: AdmittedRuns,
-        settling: Settling,
-    ) -> None:
-        """Use these services."""
-        self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
-        self._runs, self._settling = runs, settling
-        self._queued, self._offload = QueuedInputs(bus), InputOffload(bus, feeds.links)
-
-    async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
-        """Append the message to a task, and request a run if the task waits for input.
-
-        If a run is active, the message is queued for it; the agent's policy decides what happens
-        next.
+        key: TaskKey,
+        sender: FileOwner,
+        content: tuple[Json, Json | None],
+        build: BuildInput,
+        open_feed: Callable[[TaskKey], Awaitable[Feed]],
+    ) -> Accepted:
+        """Append the input that `build` returns for `content`, and request its run.
 
         Raises:
-            TaskUnknown: no such task of this caller and agent.
-            ContextMismatch: the task belongs to another context.
-            GenerationMismatch: the task is not at the generation that the message requires.
-            TaskEnded: the task is over.
-            TaskBusy: a run is active, and the agent accepts no messages meanwhile.
+            Fenced: another entry came first.
             TooManyWaiting: the limit of waiting runs is reached.
-            EventTooLarge, BusUnavailable, Unsettled: as `Submissions.start`.
-            StateUnavailable: the task can't be looked up.
-        """
-        name = new_name()
-        for _ in range(ROUNDS):
-            found = await self.look(caller, agent, asked)
-            with suppress(Fenced):
-                return await self.put(caller, found, asked, name)
-            # Another input came first, possibly through another gateway, or the run ended.
-        raise TaskBusy(f"task {asked.task} is busy with other messages")
-
-    async def look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
-        """Return the task as it is now, if it can accept the message.
-
-        Raises:
-            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
-                `take_in`.
-        """
-        found = await self._state.get(
-            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
-        )
-        if asked.context not in (None, found.task["contextId"]):
-            raise ContextMismatch(f"task {asked.task} belongs to another context")
-        # The append succeeds only right after the state found here, so this check still holds then.
-        if asked.if_generation not in (None, found.generation):
-            raise GenerationMismatch(asked.task, found.generation)
-        if found.state in TERMINAL:
-            raise TaskEnded(f"task {asked.task} is over and accepts no messages")
-        return found
-
-    async def put(self, caller: Caller, found: TaskFound, asked: FollowUp, name: str) -> Accepted:
-        """Append the message under `name`, right after the state in `found`.
-
-        Raises:
-            Fenced: another entry came first, or the run ended; read the task again.
-            TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `take_in`.
+            EventTooLarge: the input does not fit a bus message.
+            BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
+            Unsettled: it is unknown whether the log has stored it.
         """
         await self._settling.ready()
-        if found.state == INPUT_REQUIRED:
-            return await self._go_on(caller, found, asked, name)
-        return await self._queue(caller, found, asked, name)
-
-    async def _queue(
-        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted:
-        task, context = found.task["id"], found.task["contextId"]
-        card = self._directory.card(found.agent)
-        if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
-            raise busy(task)
-        key = TaskKey(caller.tenant, found.agent, task)
-        # The message joins a run that has begun, so that run's terms apply.
-        asked = asked.without(_TERMS)
-        belongs_to = FileOwner(caller.owner, context)
+        # Admission comes first, so that a refused input stores no file.
         async with (
-            self._offload.offloaded(key, belongs_to, asked.message, asked.metadata) as offloaded,
+            self._admission.admitted(key) as admitted,
+            self._offload.offloaded(key, sender, *content) as offloaded,
+            self._feeds.handed_on(await open_feed(key)) as feed,
+        ):
+            asked = build(*offloaded)
+            await self._settling.append(asked, partial(self._request, asked, admitted))
+        return Accepted(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
+
+    def _request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
+        request = asked.run_request(appended)
+        task = self._requests.publish_soon(asked.key, asked.stamp.run, request, asked.priority)
+        task.add_done_callback(lambda _: admitted.settle())
+
+    async def queue(
+        self, key: TaskKey, owner: str, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted:
+        """Queue an owner's message under `name` for the task's active run.
+
+        Raises:
+            Fenced: the run has ended; read the task again.
+            HeadraceError: as `QueuedInputs.add`.
+            Unsettled: it is unknown whether the log has stored it.
+        """
+        await self._settling.ready()
+        context = found.task["contextId"]
+        async with (
+            self._offload.offloaded(
+                key, FileOwner(owner, context), asked.message, asked.metadata
+            ) as (offloaded, metadata),
             self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
-            said, beside = offloaded
-            message = replace(asked, message=said, metadata=beside)
+            message = replace(asked, message=offloaded, metadata=metadata)
             generation = await self._settling.carry_out(
                 key,
                 context,
@@ -361,25 +316,5 @@ class FollowUps:
                 lambda _: None,
             )
             if generation is None:
-                raise Fenced(f"run of {task} ended before it read the message")
+                raise Fenced(f"run of {key.task} ended before it read the message")
         return Accepted(key, context, found.log, generation, feed, found)
-
-    async def _go_on(
-        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted:
-        task, context, run = found.task["id"], found.task["contextId"], found.generation + 1
-        key = TaskKey(caller.tenant, found.agent, task)
-        end = LogEnd(key, found.sequence, found.generation)
-        async with (
-            self._runs.admitted(key) as admitted,
-            self._offload.offloaded(
-                key, FileOwner(caller.owner, context), asked.message, asked.metadata
-            ) as (said, beside),
-            self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
-        ):
-            request = RunRequest(
-                log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent
-            )
-            following = next_input(self._bus, end, request, said, beside, writer=name)
-            await self._settling.append(following, partial(self._runs.request, following, admitted))
-        return Accepted(key, context, found.log, run, feed, found)

@@ -1,51 +1,71 @@
-"""Submissions: new tasks and follow-ups.
+"""Submissions: new tasks, and messages to existing tasks.
 
 An accepted submission is in the log before its caller gets an answer.
 """
 
 import random
+import secrets
 import uuid
 from collections.abc import Awaitable, Callable
-from functools import partial
+from contextlib import suppress
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
+from headrace.model import events
+from headrace.model.errors import Fenced
 from headrace.model.events import Json
-from headrace.model.task import SHARDS_PER_STREAM, TaskKey, mint_task_id
+from headrace.model.messages import GetTask, RunRequest, TaskFound
+from headrace.model.task import (
+    AUTH_REQUIRED,
+    INPUT_REQUIRED,
+    SHARDS_PER_STREAM,
+    TERMINAL,
+    TaskKey,
+    mint_task_id,
+)
 from headrace.state_client import StateClient
-from headrace.tasks.begin import first_input
+from headrace.tasks.begin import Input, first_input
+from headrace.tasks.continue_ import LogEnd, next_input
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.refusals import (
+    AgentUnknown,
+    ContextMismatch,
+    GenerationMismatch,
+    TaskBusy,
+    TaskEnded,
+)
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.admission import AdmittedRuns
-from headrace_gateway.tasks.inputs import Accepted, FollowUp, FollowUps, InputOffload, new_writer
-from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.inputs import Accepted, FollowUp, InputWriter
 
 type Prepare = Callable[[TaskKey], Awaitable[None]]
 """Called when a task has an id, before its log begins."""
+
+ROUNDS = 5
+"""Maximum number of tries to append an input while other writers append too."""
+
+_TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
+"""Metadata that sets how a run is scheduled and traced, not what it does."""
 
 
 class Submissions:
     """Accepts submissions: appends their inputs to logs and requests runs from workers."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # one of each
+    def __init__(
         self,
         bus: Bus,
         feeds: Feeds,
         state: StateClient,
         directory: Directory,
-        runs: AdmittedRuns,
+        *,
+        inputs: InputWriter,
         detached: Detached,
-        settling: Settling,
     ) -> None:
         """Use these services; submissions finish in `detached` if their client disconnects."""
-        self._bus, self._feeds, self._directory = bus, feeds, directory
+        self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
+        self._inputs, self._detached = inputs, detached
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._runs, self._offload = runs, InputOffload(bus, feeds.links)
-        self._detached, self._settling = detached, settling
-        self.follow_ups = FollowUps(bus, feeds, state, directory, runs, settling)
 
     async def start(
         self,
@@ -61,10 +81,7 @@ class Submissions:
 
         Raises:
             AgentUnknown: no such agent.
-            TooManyWaiting: the limit of waiting runs is reached.
-            EventTooLarge: the message does not fit a bus message.
-            BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
-            Unsettled: it is unknown whether the log has stored it.
+            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.begin_run`.
         """
         key, context = await self.place(caller, agent, context)
 
@@ -96,22 +113,17 @@ class Submissions:
             Fenced: the log has already begun.
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
-        await self._settling.ready()
-        writer = new_writer()
-        # Admission comes first, so that a refused submission stores no file.
-        async with (
-            self._runs.admitted(key) as admitted,
-            self._offload.offloaded(key, FileOwner(caller.owner, context), message, metadata) as (
-                said,
-                beside,
-            ),
-        ):
-            first = first_input(
-                self._bus, key, context, said, beside, owner=caller.owner, writer=writer
+
+        def build(message: Json, metadata: Json | None) -> Input:
+            writer = f"gateway-{secrets.token_hex(6)}"
+            return first_input(
+                self._bus, key, context, message, metadata, owner=caller.owner, writer=writer
             )
-            async with self._feeds.handed_on(await self._feeds.begin(key)) as feed:
-                await self._settling.append(first, partial(self._runs.request, first, admitted))
-        return Accepted(key, context, first.stamp.log, 1, feed)
+
+        sender = FileOwner(caller.owner, context)
+        return await self._inputs.begin_run(
+            key, sender, (message, metadata), build, self._feeds.begin
+        )
 
     async def give_back(self, accepted: Accepted) -> None:
         """Release the feed of an input whose client has disconnected."""
@@ -120,9 +132,81 @@ class Submissions:
     async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
         """Append the message to a task, and request a run if the task waits for input.
 
+        If a run is active, the message is queued for it; the agent's policy decides what happens
+        next.
+
         Raises:
-            HeadraceError: as `FollowUps.take_in`.
+            TaskUnknown: no such task of this caller and agent.
+            ContextMismatch: the task belongs to another context.
+            GenerationMismatch: the task is not at the generation that the message requires.
+            TaskEnded: the task is over.
+            TaskBusy: a run is active, and the agent accepts no messages meanwhile.
+            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
+            StateUnavailable: the task can't be looked up.
         """
-        return await self._detached.run(
-            self.follow_ups.take_in(caller, agent, asked), self.give_back
+        return await self._detached.run(self._follow_up(caller, agent, asked), self.give_back)
+
+    async def _follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
+        name = f"input-{secrets.token_hex(12)}"
+        for _ in range(ROUNDS):
+            found = await self.find(caller, agent, asked)
+            with suppress(Fenced):
+                return await self.append(caller, found, asked, name)
+            # Another input came first, possibly through another gateway, or the run ended.
+        raise TaskBusy(f"task {asked.task} is busy with other messages")
+
+    async def find(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
+        """Return the task of a follow-up as it is now, if it can accept the message.
+
+        Raises:
+            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
+                `follow_up`.
+        """
+        found = await self._state.get(
+            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
         )
+        if asked.context not in (None, found.task["contextId"]):
+            raise ContextMismatch(f"task {asked.task} belongs to another context")
+        # The append succeeds only right after the state found here, so this check still holds then.
+        if asked.if_generation not in (None, found.generation):
+            raise GenerationMismatch(asked.task, found.generation)
+        if found.state in TERMINAL:
+            raise TaskEnded(f"task {asked.task} is over and accepts no messages")
+        return found
+
+    async def append(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted:
+        """Append a follow-up under `name`, right after the state in `found`.
+
+        Raises:
+            Fenced: another entry came first, or the run ended; find the task again.
+            TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `follow_up`.
+        """
+        key = TaskKey(caller.tenant, found.agent, found.task["id"])
+        if found.state == INPUT_REQUIRED:
+            return await self._next_run(caller, key, found, asked, name)
+        card = self._directory.card(found.agent)
+        if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
+            raise TaskBusy(f"task {key.task} is running; wait until it asks for input")
+        # The message joins a run that has begun, so that run's terms apply.
+        return await self._inputs.queue(key, caller.owner, found, asked.without(_TERMS), name)
+
+    async def _next_run(
+        self, caller: Caller, key: TaskKey, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted:
+        request = RunRequest(
+            log=found.log,
+            context=found.task["contextId"],
+            owner=caller.owner,
+            traceparent=found.traceparent,
+        )
+
+        def build(message: Json, metadata: Json | None) -> Input:
+            end = LogEnd(key, found.sequence, found.generation)
+            return next_input(self._bus, end, request, message, metadata, writer=name)
+
+        sender, content = FileOwner(caller.owner, request.context), (asked.message, asked.metadata)
+        accepted = await self._inputs.begin_run(key, sender, content, build, self._feeds.acquire)
+        accepted.snapshot = found
+        return accepted
