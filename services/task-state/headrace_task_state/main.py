@@ -35,9 +35,8 @@ from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store, all_ranges
 from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.store import RedisStore
-from headrace_task_state.webhooks.composing import means
 from headrace_task_state.webhooks.duty import Pushing
-from headrace_task_state.webhooks.telling import Means
+from headrace_task_state.webhooks.sender import SenderResources, sender_resources
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ class TaskState:
             settings.retention, settings.waiting_retention, settings.tombstone_seconds
         )
         self._stack = AsyncExitStack()
-        self._push_means: Means
+        self._sender_resources: SenderResources
         self._answers_now = False
 
     @property
@@ -112,7 +111,9 @@ class TaskState:
         client = await broker.connect()
         await client.flush()
         _log.info("replica %s is ready", self._name)
-        self._push_means = await self._stack.enter_async_context(means(self._bus, self._settings))
+        self._sender_resources = await self._stack.enter_async_context(
+            sender_resources(self._bus, self._settings)
+        )
         await self._clock.compare()
         self._stack.callback(keep_running(self._clock.run, "clocks").cancel)
         replica = Replica(self._name, self._store.leases(self._name), self._ranges, self._duties)
@@ -164,7 +165,7 @@ class TaskState:
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)
-        pushing = Pushing(self._push_means, lease.range)
+        pushing = Pushing(self._sender_resources, lease.range)
         completion = Completion(self._bus, writer, self._settings.sweep_after, self._clock)
         retention = Retention(
             self._bus, writer, self._times, pushing.forget, completion.complete, self._clock

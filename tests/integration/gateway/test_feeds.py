@@ -30,7 +30,7 @@ from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.renderer import SharedRenderer
-from headrace_gateway.streaming.sse import LOG_LINES, EventStream
+from headrace_gateway.streaming.sse import LOG_LINES, HttpStream
 from headrace_gateway.streaming.subscription import Subscriptions
 from tests.support.servers import NatsProcess
 from tests.support.waiting import eventually
@@ -235,7 +235,7 @@ class Streaming:
     async def stream(self, log: Log, client: Client, after: int = 0) -> None:
         feed = await self.feeds.acquire(log.key)
         shared = Subscriptions(self.feeds, self.streams, OpenRequests(), self.settings)
-        stream = EventStream(shared, feed, after, SharedRenderer(LOG_LINES))
+        stream = HttpStream(shared, feed, after, SharedRenderer(LOG_LINES))
         await stream({"type": "http"}, client.receive, client.send)
 
 

@@ -6,9 +6,9 @@ import orjson
 
 from headrace.model.entry import Entry
 from headrace_gateway.streaming.renderer import Interruption, Messages, SharedRenderer
-from headrace_gateway.streaming.sse import Body
+from headrace_gateway.streaming.sse import BodyFormat
 
-BODY = Body({"content-type": "application/x-ndjson", "cache-control": "no-store"}, b"\n")
+BODY = BodyFormat({"content-type": "application/x-ndjson", "cache-control": "no-store"}, b"\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.open_requests import answering
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.sse import EventStream
+from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.tasks.ids import Cursor, mint_message_id, task_key
 from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
@@ -64,7 +64,7 @@ class _Endpoint:
         found = await services.cancelling.cancel(call.caller, call.agent, task)
         return json_response(found.task["status"])
 
-    def _stream(self, opened: TaskStream) -> EventStream:
+    def _stream(self, opened: TaskStream) -> HttpStream:
         opening = b""
         if opened.first is not None:
             cursor = str(Cursor(opened.log, opened.first.generation))
@@ -72,7 +72,7 @@ class _Endpoint:
             opening = line(cursor, event, recovered=opened.recovered)
         renderer = LineRenderer(LINES, opening=opening)
         shared = self._services.subscriptions
-        return EventStream(shared, opened.feed, opened.after, renderer, body=BODY)
+        return HttpStream(shared, opened.feed, opened.after, renderer, body=BODY)
 
 
 def _refused(_: Request, error: Exception) -> Response:

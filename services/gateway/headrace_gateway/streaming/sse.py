@@ -65,7 +65,7 @@ LOG_LINES = LogLines()
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyFormat:
     """A format of growing bodies."""
 
     headers: Mapping[str, str]
@@ -75,11 +75,11 @@ class Body:
     """Returns the reason of an early end outside of any protocol; None if the format has none."""
 
 
-EVENTS = Body(HEADERS, KEEPALIVE, farewell)
+EVENTS = BodyFormat(HEADERS, KEEPALIVE, farewell)
 """Server-sent events."""
 
 
-class EventStream:
+class HttpStream:
     """An ASGI application: a subscription over HTTP.
 
     What is needed only at the beginning is freed then, because thousands of streams may be idle.
@@ -107,7 +107,7 @@ class EventStream:
         renderer: Renderer,
         *,
         headers: Mapping[str, str] | None = None,
-        body: Body = EVENTS,
+        body: BodyFormat = EVENTS,
     ) -> None:
         """Follow `feed` from after generation `after`; takes over the caller's use of it.
 

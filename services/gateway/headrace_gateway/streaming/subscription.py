@@ -69,10 +69,10 @@ class Subscription:
         "_feed",
         "_gone",
         "_most",
-        "_quiet_since",
         "_reader",
         "_renderer",
         "_shared",
+        "_silent_since",
         "_task",
         "_transport",
         "_why",
@@ -93,7 +93,7 @@ class Subscription:
         self._why: Interruption | None = None
         self._task: asyncio.Task[object] | None = None
         self._gone = self._writing = self._cut = False
-        self._quiet_since = 0.0
+        self._silent_since = 0.0
         self._most = _LITTLE
 
     async def run(self) -> Interruption | None:
@@ -110,7 +110,7 @@ class Subscription:
     async def serve(self) -> Interruption | None:
         """Serve as `run` does, but the caller calls `tick` and `close`."""
         self._task = asyncio.current_task()
-        self._quiet_since = asyncio.get_running_loop().time()
+        self._silent_since = asyncio.get_running_loop().time()
         async with self._shared.feeds.held(self._feed):
             try:
                 await self._follow()
@@ -130,7 +130,7 @@ class Subscription:
         settings, slow = self._shared.settings, self._transport.slow
         if slow.seconds(now, writing=self._writing) > settings.stall_timeout:
             self.interrupt(Interruption(Cause.STALLED, TAKES_NOTHING))
-        elif not self._writing and now - self._quiet_since > settings.keepalive:
+        elif not self._writing and now - self._silent_since > settings.keepalive:
             self._reader.wake()
 
     def close(self, reason: str) -> None:
@@ -210,7 +210,7 @@ class Subscription:
             return
         await self._reader.wait()
         now = asyncio.get_running_loop().time()
-        if now - self._quiet_since > self._shared.settings.keepalive and self._why is None:
+        if now - self._silent_since > self._shared.settings.keepalive and self._why is None:
             await self._write(self._transport.keepalive)
 
     async def _write(self, messages: Messages) -> None:
@@ -219,7 +219,7 @@ class Subscription:
             self._writing = True
             await self._transport.write(messages)
             self._writing = False
-        self._quiet_since = asyncio.get_running_loop().time()
+        self._silent_since = asyncio.get_running_loop().time()
 
     async def _end(self, messages: Messages) -> None:
         if self._why is None:

@@ -68,8 +68,8 @@ class SentRecords:
         """Keep each record for `seconds`."""
         self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
 
-    async def claim(self, name: str, sent: Sent, *, behind: int = 0) -> StoredRecord:
-        """Create the record, or replace the one at sequence `behind`; return the stored record.
+    async def claim(self, name: str, sent: Sent, *, replacing: int = 0) -> StoredRecord:
+        """Create the record, or replace the one at sequence `replacing`; return the stored record.
 
         The result is another request's record if that request was first.
 
@@ -80,13 +80,13 @@ class SentRecords:
         deadline = loop.time() + _TIMEOUT
         while True:
             try:
-                return StoredRecord(sent, await self._put(name, sent, behind))
+                return StoredRecord(sent, await self._put(name, sent, replacing))
             except Moved as moved:
                 kept = await self.find(name)
-                if kept is not None and kept.sequence != behind:
+                if kept is not None and kept.sequence != replacing:
                     return kept
-                if kept is None and behind:
-                    behind = 0  # The record has expired meanwhile.
+                if kept is None and replacing:
+                    replacing = 0  # The record has expired meanwhile.
                 elif loop.time() > deadline:
                     raise BusUnavailable(str(moved)) from moved
             await asyncio.sleep(_PAUSE)
@@ -102,8 +102,8 @@ class SentRecords:
             return None
         return StoredRecord(Sent.decode(f"record {name}", found.data), found.sequence, found.age)
 
-    async def _put(self, name: str, sent: Sent, behind: int) -> int:
-        return await self._bucket.put(name, sent.encode(), behind, seconds=self._seconds)
+    async def _put(self, name: str, sent: Sent, replacing: int) -> int:
+        return await self._bucket.put(name, sent.encode(), replacing, seconds=self._seconds)
 
 
 def begins_within(tombstone_seconds: float) -> float:
@@ -181,8 +181,8 @@ class Idempotency:
             is_mine, sent = kept.sent.task == key.task, kept.sent
             key = TaskKey(key.tenant, key.agent, sent.task)
             for _ in range(ROUNDS):
-                if not is_mine and (met := await self._met(request, sent)) is not None:
-                    return met
+                if not is_mine and (accepted := await self._accepted(request, sent)) is not None:
+                    return accepted
                 if sent.run > 1:
                     raise TaskBusy(f"task {key.task} no longer waits for this input")
                 if not is_mine and kept.age > self._begins:
@@ -206,7 +206,7 @@ class Idempotency:
         if kept is None:
             return None
         _check_same(kept, request)
-        return await self._met(request, kept.sent)
+        return await self._accepted(request, kept.sent)
 
     async def follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
         """Append the message to its task, or return where it was appended before.
@@ -240,8 +240,8 @@ class Idempotency:
         except (TaskEnded, GenerationMismatch) as refused:
             found = refused  # Perhaps because of this message, if the log has it.
         # Read the log after the task: an entry that comes later fences this gateway's append.
-        if kept is not None and (met := await self._met(request, kept.sent)) is not None:
-            return met
+        if kept is not None and (accepted := await self._accepted(request, kept.sent)) is not None:
+            return accepted
         if isinstance(found, HeadraceError):
             raise found
         if kept is None:
@@ -269,14 +269,14 @@ class Idempotency:
         async with lock:
             yield
 
-    async def _met(self, request: Keyed, sent: Sent) -> Accepted | None:
+    async def _accepted(self, request: Keyed, sent: Sent) -> Accepted | None:
         """Return where the record's input was appended, or None if it was not."""
         key = TaskKey(request.caller.tenant, request.agent, sent.task)
         if sent.run == 1:
             first = await self._entry_after(key, 0)
-            return None if first is None else await self._begun(key, sent, first)
+            return None if first is None else await self._start_accepted(key, sent, first)
         entry = await self._input(key, sent, request)
-        return None if entry is None else await self._continued(key, sent, entry, request)
+        return None if entry is None else await self._input_accepted(key, sent, entry, request)
 
     async def _entry_after(self, key: TaskKey, sequence: int) -> Entry | None:
         while (stored := await next_stored(self._bus, key, sequence)) is not None:
@@ -287,7 +287,7 @@ class Idempotency:
             sequence = stored.sequence
         return None
 
-    async def _begun(self, key: TaskKey, sent: Sent, first: Entry) -> Accepted:
+    async def _start_accepted(self, key: TaskKey, sent: Sent, first: Entry) -> Accepted:
         if first.generation != 1:
             raise _gone(key)
         feed = await self._feeds.acquire(key)
@@ -304,16 +304,18 @@ class Idempotency:
             before = await find_generation(self._bus, key, sent.run, last)
             async for batch in replay(self._bus, key, before, last.sequence):
                 for entry in batch:
-                    if _place(entry, request) is not None:
+                    if _generation_in(entry, request) is not None:
                         return entry
         except LogLost:
             raise _gone(key) from None
         return None
 
-    async def _continued(self, key: TaskKey, sent: Sent, entry: Entry, request: Keyed) -> Accepted:
+    async def _input_accepted(
+        self, key: TaskKey, sent: Sent, entry: Entry, request: Keyed
+    ) -> Accepted:
         """Return the input in `entry`, with the Task as it was just before."""
         snapshot = await self._before(key, entry)
-        generation = _place(entry, request) or entry.generation
+        generation = _generation_in(entry, request) or entry.generation
         feed = await self._feeds.acquire(key)
         return Accepted(
             key, sent.context, entry.stamp.log, generation, feed, snapshot=snapshot, again=True
@@ -352,7 +354,7 @@ async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
         raise BusUnavailable(str(unsettled)) from unsettled
 
 
-def _place(entry: Entry, request: Keyed) -> int | None:
+def _generation_in(entry: Entry, request: Keyed) -> int | None:
     """Return the generation of the request's message in `entry`, as an input or queued."""
     if entry.stamp.writer == request.writer:
         return entry.generation

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 _LOG_TIMEOUT = 2.0
 """Seconds after which the leader is not queried again: callers give up soon."""
 
-REDIS_TIMEOUT = 0.5
+STORE_TIMEOUT = 0.5
 """Seconds after which a task is read from its log alone: the view only saves work."""
 
 
@@ -91,7 +91,7 @@ class Tasks:
     async def _seen(self, query: GetTask) -> LoggedTask | None:
         """Return the task in the view; None: the view has not all of it, or does not answer."""
         try:
-            async with asyncio.timeout(REDIS_TIMEOUT):
+            async with asyncio.timeout(STORE_TIMEOUT):
                 stored = await self._reader.task(query.tenant, query.task)
         except (StateUnavailable, TimeoutError) as trouble:
             _log.debug("task %s is read from its log: %s", query.task, trouble)

@@ -33,7 +33,7 @@ class WebhookDelivery:
     log: str
     generation: int
     """Generation of its last event."""
-    behind: int
+    resume_after: int
     """Stream sequence up to which every entry is sent completely once this delivery is."""
     events: list[Json]
     """The events in order; each but the first continues the one before."""
@@ -59,7 +59,7 @@ class WebhookDelivery:
             return False
         self.events += further.events
         self.size += further.size
-        self.generation, self.behind = further.generation, further.behind
+        self.generation, self.resume_after = further.generation, further.resume_after
         return True
 
 
@@ -70,23 +70,23 @@ class Grouping:
     delivery is repeated unchanged, however many entries have followed meanwhile.
     """
 
-    def __init__(self, told: WebhookProgress, goes_on: GoesOn) -> None:
-        """Continue after `told`."""
-        self._told, self._behind, self._goes_on = told, told.sequence, goes_on
+    def __init__(self, progress: WebhookProgress, goes_on: GoesOn) -> None:
+        """Continue after `progress`."""
+        self._progress, self._previous, self._goes_on = progress, progress.sequence, goes_on
         self._held: WebhookDelivery | None = None
 
     def take(self, entry: Entry) -> Iterator[WebhookDelivery]:
         """Take the next entry and yield the deliveries that it completes."""
         for generation, line in enumerate(entry.lines, entry.generation):
-            if generation <= self._told.generation:
+            if generation <= self._progress.generation:
                 continue
-            behind = entry.sequence if generation == entry.last_generation else self._behind
+            resume_after = entry.sequence if generation == entry.last_generation else self._previous
             event = orjson.loads(line)
-            one = WebhookDelivery(entry.stamp.log, generation, behind, [event], len(line))
-            if self._held is None or not self._held.take(one, self._told.until, self._goes_on):
+            one = WebhookDelivery(entry.stamp.log, generation, resume_after, [event], len(line))
+            if self._held is None or not self._held.take(one, self._progress.until, self._goes_on):
                 yield from self.rest()
                 self._held = one
-        self._behind = entry.sequence
+        self._previous = entry.sequence
         if entry.stamp.checkpoint is not None:
             # A later attempt may discard what follows it, but nothing before.
             yield from self.rest()
@@ -99,19 +99,19 @@ class Grouping:
 
 
 async def deliveries(
-    bus: Bus, key: TaskKey, told: WebhookProgress, goes_on: GoesOn
+    bus: Bus, key: TaskKey, progress: WebhookProgress, goes_on: GoesOn
 ) -> AsyncIterator[WebhookDelivery]:
-    """Yield the deliveries after `told`, up to the log's current head.
+    """Yield the deliveries after `progress`, up to the log's current head.
 
     Raises:
         LogLost: events that were not sent yet are gone.
         BusUnavailable: the log can't be read.
     """
     last = await last_entry(bus, key)
-    if last is None or last.last_generation <= told.generation:
+    if last is None or last.last_generation <= progress.generation:
         return
-    grouping = Grouping(told, goes_on)
-    async for batch in replay(bus, key, told.sequence, last.sequence, batch_bytes=_BATCH_BYTES):
+    grouping = Grouping(progress, goes_on)
+    async for batch in replay(bus, key, progress.sequence, last.sequence, batch_bytes=_BATCH_BYTES):
         for entry in batch:
             for delivery in grouping.take(entry):
                 yield delivery

@@ -13,7 +13,7 @@ from headrace.model.task import TaskKey
 from headrace_task_state.store import Range
 from headrace_task_state.webhooks.permits import Target
 from headrace_task_state.webhooks.queue import Queue, QueueLost
-from headrace_task_state.webhooks.telling import Means, WebhookSender
+from headrace_task_state.webhooks.sender import SenderResources, WebhookSender
 
 _log = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ class Pushing:
     queue before the range's position advances. So the change is delivered whatever process dies.
     """
 
-    def __init__(self, means: Means, place: Range) -> None:
+    def __init__(self, resources: SenderResources, place: Range) -> None:
         """Notify webhooks of the tasks in `place`."""
-        self._means, self._place = means, place
-        self._queue = Queue(means.bus, place.stream, self._receive)
+        self._resources, self._place = resources, place
+        self._queue = Queue(resources.bus, place.stream, self._receive)
         self._watched: dict[TaskKey, dict[str, Target | None]] = {}
         """By task and token: the webhook's target, once it has been read."""
         self._loaded = asyncio.Event()
@@ -65,7 +65,7 @@ class Pushing:
         if not self._watched:
             return
         wakes = [
-            self._means.webhooks.wake(key, token)
+            self._resources.webhooks.wake(key, token)
             for key in keys
             for token in self._watched.get(key, ())
         ]
@@ -80,11 +80,11 @@ class Pushing:
         """
         await self._loaded.wait()
         if key in self._watched:
-            await self._means.webhooks.delete_all(key)
+            await self._resources.webhooks.delete_all(key)
             del self._watched[key]
 
     async def _load(self) -> None:
-        for key, tokens in (await self._means.webhooks.tasks()).items():
+        for key, tokens in (await self._resources.webhooks.tasks()).items():
             if stream_of_shard(key.shard) == self._place.stream:
                 watched = self._watched.setdefault(key, {})
                 self._watched[key] = dict.fromkeys(tokens) | watched
@@ -127,8 +127,8 @@ class Pushing:
     async def _attend(self, msg: Msg) -> float | None:
         """Process a message; return after how many seconds to process it again."""
         try:
-            key, token = self._means.bus.subjects.key_of_push(msg.subject)
-            return await self._tell(key, token, msg)
+            key, token = self._resources.bus.subjects.key_of_push(msg.subject)
+            return await self._send(key, token, msg)
         except Moved:
             return _AFTER_MOVE
         except BusUnavailable as trouble:
@@ -141,15 +141,15 @@ class Pushing:
             _log.exception("%s", msg.subject)
             return _AFTER_ERROR
 
-    async def _tell(self, key: TaskKey, token: str, msg: Msg) -> float | None:
+    async def _send(self, key: TaskKey, token: str, msg: Msg) -> float | None:
         # Before the webhook's record is read, so that later changes are announced.
         targets = self._watched.setdefault(key, {})
         target = targets.setdefault(token, None)
-        if target is not None and (wait := self._means.permits.wait(target)):
+        if target is not None and (wait := self._resources.permits.wait(target)):
             # A waiting message costs no read.
             return wait
-        kept = await self._means.webhooks.get(key, token)
-        is_retry = msg.subject != self._means.bus.subjects.push(key, token)
+        kept = await self._resources.webhooks.get(key, token)
+        is_retry = msg.subject != self._resources.bus.subjects.push(key, token)
         if kept is None:
             if is_retry:
                 _log.warning(
@@ -160,10 +160,10 @@ class Pushing:
             self._unwatch(key, token)
             return None
         targets[token] = Target.of(key.tenant, kept.webhook)
-        telling = WebhookSender(self._means, key, token)
+        sender = WebhookSender(self._resources, key, token)
         if is_retry:
-            return await telling.tell_again(kept, msg)
-        return await telling.tell(kept)
+            return await sender.resend(kept, msg)
+        return await sender.send(kept)
 
     def _unwatch(self, key: TaskKey, token: str) -> None:
         targets = self._watched.get(key, {})

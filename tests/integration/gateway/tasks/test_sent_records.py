@@ -58,7 +58,7 @@ async def test_of_many_changes_at_once_one_is_kept_and_all_are_shown_it(buses: l
     first = await records[0].claim(name, sent("t", 2))
     kept = await asyncio.gather(
         *(
-            records[n % GATEWAYS].claim(name, sent("t", 10 + n), behind=first.sequence)
+            records[n % GATEWAYS].claim(name, sent("t", 10 + n), replacing=first.sequence)
             for n in range(12)
         )
     )
@@ -76,4 +76,4 @@ async def test_what_expired_is_forgotten_and_may_be_claimed_and_changed(buses: l
 
     await eventually(is_gone, "the record expired")
     another = sent()
-    assert (await records.claim(name, another, behind=first.sequence)).sent == another
+    assert (await records.claim(name, another, replacing=first.sequence)).sent == another

@@ -261,7 +261,7 @@ async def test_webhooks_go_with_their_task(open_fleet: Opening, receiver: Receiv
 async def test_a_webhook_whose_task_never_came_is_forgotten(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace_task_state.webhooks.telling._NEVER_A_TASK", 0.5)
+    monkeypatch.setattr("headrace_task_state.webhooks.sender._NEVER_A_TASK", 0.5)
     await fleet.start()
     await hooked.hook(receiver.url())
 

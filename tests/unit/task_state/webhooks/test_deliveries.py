@@ -1,4 +1,4 @@
-"""What a webhook is told says what the log says, in fewer pieces, and the same each time."""
+"""What a webhook is progress says what the log says, in fewer pieces, and the same each time."""
 
 import orjson
 from hypothesis import given, settings
@@ -22,10 +22,12 @@ from tests.support.task_states import folded, new_key
 
 
 def grouped(
-    log: LegalLog, told: WebhookProgress | None = None, goes_on: GoesOn = says_more
+    log: LegalLog, progress: WebhookProgress | None = None, goes_on: GoesOn = says_more
 ) -> list[WebhookDelivery]:
-    grouping = Grouping(told or WebhookProgress(generation=0), goes_on)
-    entries = [entry for entry in log.parsed() if entry.sequence > (told.sequence if told else 0)]
+    grouping = Grouping(progress or WebhookProgress(generation=0), goes_on)
+    entries = [
+        entry for entry in log.parsed() if entry.sequence > (progress.sequence if progress else 0)
+    ]
     found = [delivery for entry in entries for delivery in grouping.take(entry)]
     return [*found, *grouping.rest()]
 
@@ -63,8 +65,8 @@ def test_of_whole_tasks_one_is_told_for_each_state_and_every_event_is_in_one(
     log: LegalLog,
 ) -> None:
     deliveries = grouped(log, goes_on=works_on)
-    told = [event for one in deliveries for event in one.events]
-    assert told == [event for entry in log.parsed() for event in entry.parsed()]
+    progress = [event for one in deliveries for event in one.events]
+    assert progress == [event for entry in log.parsed() for event in entry.parsed()]
     assert [one.first for one in deliveries[1:]] == [one.generation + 1 for one in deliveries[:-1]]
     at_work = [works_on(one.events[0], one.events[-1]) for one in deliveries]
     assert all(len(one.events) == 1 for one, at in zip(deliveries, at_work, strict=True) if not at)
@@ -78,8 +80,8 @@ def test_going_on_anywhere_tells_the_rest_as_it_was(
     whole = grouped(log, goes_on=goes_on)
     done = data.draw(st.integers(0, len(whole) - 1))
     last = whole[done]
-    told = WebhookProgress(generation=last.generation, sequence=last.behind)
-    rest = grouped(log, told, goes_on)
+    progress = WebhookProgress(generation=last.generation, sequence=last.resume_after)
+    rest = grouped(log, progress, goes_on)
     assert [d.generation for d in rest] == [d.generation for d in whole[done + 1 :]]
 
 
@@ -92,13 +94,13 @@ def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
     early = LegalLog(log.key, messages=log.messages[:head])
     *_, before, under_way = [None, *grouped(early, goes_on=goes_on)]
     assert under_way is not None
-    told = WebhookProgress(
+    progress = WebhookProgress(
         generation=before.generation if before else 0,
-        sequence=before.behind if before else 0,
+        sequence=before.resume_after if before else 0,
         until=under_way.generation,
         attempts=1,
     )
-    again = grouped(log, told, goes_on)[0]
+    again = grouped(log, progress, goes_on)[0]
     assert (again.generation, again.events) == (under_way.generation, under_way.events)
 
 

@@ -12,7 +12,7 @@ from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
 from headrace_gateway.protocols.a2a.versions import OfTask, Wording
 from headrace_gateway.streaming.renderer import RECOVERED, Renderer, SharedRenderer
-from headrace_gateway.streaming.sse import HEADERS, EventStream, frame
+from headrace_gateway.streaming.sse import HEADERS, HttpStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.ids import Cursor
 from headrace_gateway.tasks.subscribe import TaskStream
@@ -50,7 +50,7 @@ def rest_stream(
     streaming: TaskStream,
     wording: Wording,
     manner: Manner = PLAIN,
-) -> EventStream:
+) -> HttpStream:
     """Return the stream of StreamResponses."""
     if not manner.of_task:
         return _stream(shared, call, streaming, wording, _Envelope(orjson.dumps), manner)
@@ -67,7 +67,7 @@ def rpc_stream(  # noqa: PLR0917 - as _stream
     wording: Wording,
     request_id: object,
     ending: bytes = b"",
-) -> EventStream:
+) -> HttpStream:
     """Return the stream of JSON-RPC responses whose results are StreamResponses."""
 
     def around(event: Json) -> bytes:
@@ -103,7 +103,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     wording: Wording,
     envelope: _Envelope,
     manner: Manner,
-) -> EventStream:
+) -> HttpStream:
     entry_renderer = entry_renderer_for(wording.entry_renderer, call, streaming)
     first = b""
     if streaming.first is not None:
@@ -117,7 +117,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     start = streaming.after
     if wording.renderer is not None:
         renderer, start = wording.renderer(renderer, start), run_begins(call, streaming)
-    return EventStream(shared, streaming.feed, start, renderer, headers=headers)
+    return HttpStream(shared, streaming.feed, start, renderer, headers=headers)
 
 
 def run_begins(call: Call, streaming: TaskStream) -> int:

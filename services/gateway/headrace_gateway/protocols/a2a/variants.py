@@ -27,7 +27,7 @@ from headrace_gateway.protocols.a2a.versions import (
 )
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import RECOVERED, Interruption, Messages, Renderer
-from headrace_gateway.streaming.sse import EventStream
+from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 
 SENDS = ("SendMessage", "SendStreamingMessage")
@@ -201,7 +201,7 @@ async def folded_stream(  # noqa: PLR0917 - as `open_folding`
     operation: str,
     params: Json,
     manner: Manner = PLAIN,
-) -> EventStream:
+) -> HttpStream:
     """Run the operation and return its stream of the variant's server-sent events.
 
     Raises:
@@ -215,4 +215,4 @@ async def folded_stream(  # noqa: PLR0917 - as `open_folding`
     log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
     renderer = variant.events.frames(log, start, cursor, manner.ending)
     headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
-    return EventStream(services.subscriptions, streaming.feed, start, renderer, headers=headers)
+    return HttpStream(services.subscriptions, streaming.feed, start, renderer, headers=headers)

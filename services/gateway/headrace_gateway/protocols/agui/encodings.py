@@ -8,7 +8,7 @@ from starlette.requests import Request
 from headrace_gateway.protocols.agui.binary import encoded
 from headrace_gateway.protocols.agui.errors import NotAcceptable
 from headrace_gateway.protocols.agui.frame import AguiFrame, sse
-from headrace_gateway.streaming.sse import EVENT_STREAM, EVENTS, HEADERS, Body
+from headrace_gateway.streaming.sse import EVENT_STREAM, EVENTS, HEADERS, BodyFormat
 
 
 class Encoding(NamedTuple):
@@ -16,7 +16,7 @@ class Encoding(NamedTuple):
 
     encode: Callable[[str, list[AguiFrame]], bytes]
     """Encodes frames, given the log id."""
-    body: Body
+    body: BodyFormat
 
 
 SSE = Encoding(sse, EVENTS)
@@ -24,7 +24,7 @@ SSE = Encoding(sse, EVENTS)
 BINARY = "application/vnd.ag-ui.event+proto"
 """Media type of the binary form; clients compare it exactly."""
 
-PROTO = Encoding(encoded, Body({**HEADERS, "content-type": BINARY}))
+PROTO = Encoding(encoded, BodyFormat({**HEADERS, "content-type": BINARY}))
 
 
 _RANGES = ("*/*", "text/*", EVENT_STREAM)

@@ -10,7 +10,7 @@ from headrace_gateway.protocols.agui.encodings import SSE, Encoding
 from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.run_frames import Opened, RunFrames
 from headrace_gateway.streaming.renderer import RECOVERED, Cause, Interruption, Messages, Renderer
-from headrace_gateway.streaming.sse import EventStream
+from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.streaming.subscription import Subscriptions
 
 LOG_LOST = "log_lost"
@@ -52,7 +52,7 @@ class RunRenderer(Renderer):
         return self._encode(self._frames.broken(code, reason))
 
 
-def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) -> EventStream:
+def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) -> HttpStream:
     """Return the stream of an opened run; takes over the caller's use of its feed."""
     log = opened.log
 
@@ -62,4 +62,4 @@ def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) 
     renderer = RunRenderer(opened.frames, encode)
     headers = {} if opened.recovered else {RECOVERED: "false"}
     before = opened.frames.number - 1
-    return EventStream(shared, opened.feed, before, renderer, headers=headers, body=encoding.body)
+    return HttpStream(shared, opened.feed, before, renderer, headers=headers, body=encoding.body)

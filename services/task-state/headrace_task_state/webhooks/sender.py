@@ -3,20 +3,24 @@
 import logging
 import random
 import time
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.model.errors import LogLost, UndecodableMessage
+from headrace.model.errors import InvalidName, LogLost, UndecodableMessage
 from headrace.model.task import TaskKey
+from headrace.signing import SigningKeys
 from headrace.webhooks import Kept, Webhook, WebhookProgress, Webhooks
+from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.attempt import Attempts, Failure, Notice, notice_id
 from headrace_task_state.webhooks.bodies import Snapshots, Unsayable, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.deliveries import deliveries
 from headrace_task_state.webhooks.letters import Undelivered, UndeliveredLetters
+from headrace_task_state.webhooks.network import Allowed
 from headrace_task_state.webhooks.permits import Permits, Target
 
 _log = logging.getLogger(__name__)
@@ -48,7 +52,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class SenderResources:
     """The dependencies of sending notifications."""
 
     bus: Bus
@@ -63,11 +67,11 @@ class Means:
 class WebhookSender:
     """Notifies one webhook of one task."""
 
-    def __init__(self, means: Means, key: TaskKey, token: str) -> None:
+    def __init__(self, resources: SenderResources, key: TaskKey, token: str) -> None:
         """Prepare to notify the webhook whose id is encoded in `token`."""
-        self._means, self._key, self._token = means, key, token
+        self._resources, self._key, self._token = resources, key, token
 
-    async def tell(self, kept: Kept) -> float | None:
+    async def send(self, kept: Kept) -> float | None:
         """Send what is unsent; return after how many seconds to continue; None: all is sent.
 
         Raises:
@@ -81,42 +85,42 @@ class WebhookSender:
             if wait:
                 return wait
             is_new = not webhook.progress.sequence
-            if is_new and await last_entry(self._means.bus, self._key) is None:
+            if is_new and await last_entry(self._resources.bus, self._key) is None:
                 return await self._without_task(webhook)
             try:
-                return await self._tell_all(kept)
+                return await self._send_unsent(kept)
             except LogLost as loss:
                 _log.info("webhook of task %s: %s", self._key.task, loss)
-                await self._means.webhooks.delete(self._key, self._token)
+                await self._resources.webhooks.delete(self._key, self._token)
                 return None
 
     def _permit(self, webhook: Webhook) -> AbstractContextManager[float]:
-        return self._means.permits.permit(Target.of(self._key.tenant, webhook))
+        return self._resources.permits.permit(Target.of(self._key.tenant, webhook))
 
     async def _without_task(self, webhook: Webhook) -> float | None:
         if time.time() - webhook.created < _NEVER_A_TASK:
             return _NO_TASK_YET
-        await self._means.webhooks.delete(self._key, self._token)
+        await self._resources.webhooks.delete(self._key, self._token)
         return None
 
-    async def _tell_all(self, kept: Kept) -> float | None:
-        told = kept.webhook.progress
+    async def _send_unsent(self, kept: Kept) -> float | None:
+        progress = kept.webhook.progress
         goes_on = grouping_of(kept.webhook)
-        async for delivery in deliveries(self._means.bus, self._key, told, goes_on):
-            attempt = told.attempts + 1
-            under_way = told.model_copy(
+        async for delivery in deliveries(self._resources.bus, self._key, progress, goes_on):
+            attempt = progress.attempts + 1
+            under_way = progress.model_copy(
                 update={"until": delivery.generation, "attempts": attempt, "due": 0.0}
             )
-            kept = await self._means.webhooks.tell(self._key, self._token, kept, under_way)
+            kept = await self._resources.webhooks.tell(self._key, self._token, kept, under_way)
             event = await event_of(
-                kept.webhook, self._key, self._token, delivery, self._means.snapshots
+                kept.webhook, self._key, self._token, delivery, self._resources.snapshots
             )
             undelivered = Undelivered(log=delivery.log, generation=delivery.generation, event=event)
             failure = await self._attempt(kept.webhook, undelivered, attempt)
             if failure is not None and not self._is_over(failure, under_way):
-                wait = self._means.backoff.wait(attempt, failure.wait)
+                wait = self._resources.backoff.wait(attempt, failure.wait)
                 later = under_way.model_copy(update={"due": time.time() + wait})
-                await self._means.webhooks.tell(self._key, self._token, kept, later)
+                await self._resources.webhooks.tell(self._key, self._token, kept, later)
                 _log.info(
                     "webhook of task %s: attempt %d failed: %s",
                     self._key.task,
@@ -127,36 +131,42 @@ class WebhookSender:
             if failure is not None:
                 await self._give_up(kept.webhook, undelivered, failure)
                 if failure.is_gone:
-                    await self._means.webhooks.delete(self._key, self._token)
+                    await self._resources.webhooks.delete(self._key, self._token)
                     return None
-            told = WebhookProgress(
+            progress = WebhookProgress(
                 generation=delivery.generation,
-                sequence=delivery.behind,
+                sequence=delivery.resume_after,
                 is_given_up=failure is not None,
             )
-        if told != kept.webhook.progress:
-            await self._means.webhooks.tell(self._key, self._token, kept, told)
+        if progress != kept.webhook.progress:
+            await self._resources.webhooks.tell(self._key, self._token, kept, progress)
         return None
 
     def _is_over(self, failure: Failure, progress: WebhookProgress) -> bool:
-        return failure.is_final or self._means.backoff.is_over(
+        return failure.is_final or self._resources.backoff.is_over(
             progress.attempts, is_given_up=progress.is_given_up
         )
 
-    async def _attempt(self, webhook: Webhook, told: Undelivered, number: int) -> Failure | None:
-        name = notice_id(told.log, told.generation, webhook.id)
+    async def _attempt(
+        self, webhook: Webhook, progress: Undelivered, number: int
+    ) -> Failure | None:
+        name = notice_id(progress.log, progress.generation, webhook.id)
         try:
-            body = body_of(webhook, told.event)
+            body = body_of(webhook, progress.event)
         except Unsayable as trouble:
             return Failure(str(trouble), is_final=True)
-        return await self._means.attempts.make(webhook, Notice(self._key.task, name, body, number))
+        return await self._resources.attempts.make(
+            webhook, Notice(self._key.task, name, body, number)
+        )
 
     async def _give_up(self, webhook: Webhook, undelivered: Undelivered, failure: Failure) -> None:
         _log.warning("webhook of task %s: all attempts failed: %s", self._key.task, failure.reason)
-        await self._means.letters.send(self._key, webhook, self._token, undelivered, failure.reason)
+        await self._resources.letters.send(
+            self._key, webhook, self._token, undelivered, failure.reason
+        )
 
-    async def tell_again(self, kept: Kept, msg: Msg) -> float | None:
-        """Send a notification that was given up and that an operator retries; returns as `tell`.
+    async def resend(self, kept: Kept, msg: Msg) -> float | None:
+        """Send a notification that was given up and that an operator retries; returns as `send`.
 
         Raises:
             BusUnavailable: NATS does not answer.
@@ -173,9 +183,44 @@ class WebhookSender:
             failure = await self._attempt(kept.webhook, again, attempt)
         if failure is None:
             return None
-        if failure.is_final or self._means.backoff.is_over(attempt, is_given_up=False):
-            await self._means.letters.send(
+        if failure.is_final or self._resources.backoff.is_over(attempt, is_given_up=False):
+            await self._resources.letters.send(
                 self._key, kept.webhook, self._token, again, failure.reason
             )
             return None
-        return self._means.backoff.wait(attempt, failure.wait)
+        return self._resources.backoff.wait(attempt, failure.wait)
+
+
+@asynccontextmanager
+async def sender_resources(bus: Bus, settings: TaskStateSettings) -> AsyncIterator[SenderResources]:
+    """Yield the dependencies of sending, on a connected bus.
+
+    Raises:
+        InvalidName: HEADRACE_PUSH_ALLOW names what is neither a host nor a network.
+        KeyUnreadable: a file of HEADRACE_SIGNING_KEYS holds no key.
+        BusUnavailable: the fleet's keys can't be read.
+    """
+    keys = SigningKeys(bus, settings.signing_keys)
+    allowed = _allowed(settings.push_allow)
+    attempts = Attempts(keys, allowed, settings.push_timeout)
+    try:
+        await keys.start()
+        yield SenderResources(
+            bus,
+            Webhooks(bus),
+            attempts,
+            Backoff(settings.push_attempts, settings.push_backoff, settings.push_backoff_max),
+            Permits(settings.push_per_owner, settings.push_per_host),
+            UndeliveredLetters(bus),
+            Snapshots(bus),
+        )
+    finally:
+        await keys.stop()
+        await attempts.close()
+
+
+def _allowed(items: list[str]) -> Allowed:
+    try:
+        return Allowed.parse(items)
+    except ValueError as error:
+        raise InvalidName("HEADRACE_PUSH_ALLOW", ",".join(items), f"is invalid: {error}") from None
