@@ -1,5 +1,6 @@
 """Import of the agents named by ``MODULE:ATTR``."""
 
+import inspect
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -53,4 +54,8 @@ def _agents(target: str, found: object) -> Agents:
         several = list(found)
         if several and all(isinstance(one, Agent) for one in several):
             return found if isinstance(found, Agents) else Agents(several)
-    raise Misdeclared(f"{target} is not an agent or a list of agents")
+    raise Misdeclared(f"{target} is not an agent or a list of agents{_remedy(found)}")
+
+
+def _remedy(found: object) -> str:
+    return "; declare the function with @agent" if inspect.isfunction(found) else ""

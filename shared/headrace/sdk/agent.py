@@ -12,7 +12,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.errors import InvalidName
@@ -23,6 +23,7 @@ from headrace.sdk.emit import Emission
 from headrace.sdk.ended import CleanUp
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.policy import FollowUps, Policy
+from headrace.sdk.source import declared_at
 
 type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields its output."""
@@ -115,7 +116,42 @@ class Agent:
         return cast("Returning", self.function)(ctx)
 
 
+@overload
+def agent(function: AgentFunction, /) -> Agent: ...
+
+
+@overload
+def agent(  # what a card says
+    *,
+    name: str = ...,
+    display_name: str = ...,
+    description: str = ...,
+    version: str = ...,
+    icon_url: str = ...,
+    documentation_url: str = ...,
+    provider: Provider | None = ...,
+    skills: Sequence[Skill | Json] = ...,
+    input_modes: Sequence[str] = ...,
+    output_modes: Sequence[str] = ...,
+    capabilities: Json | None = ...,
+    bare_message: bool = ...,
+    streaming: bool = ...,
+    push_notifications: bool = ...,
+    extensions: Sequence[Json] = ...,
+    extended_card: Json | None = ...,
+    concurrency: int | None = ...,
+    max_attempts: int = ...,
+    backoff: float = ...,
+    timeout: float | None = ...,
+    follow_ups: FollowUps = ...,
+    start_within: float | None = ...,
+    clean_up: CleanUp | None = ...,
+) -> Callable[[AgentFunction], Agent]: ...
+
+
 def agent(  # noqa: PLR0913  # what a card says
+    function: AgentFunction | None = None,
+    /,
     *,
     name: str = "",
     display_name: str = "",
@@ -140,10 +176,13 @@ def agent(  # noqa: PLR0913  # what a card says
     follow_ups: FollowUps = "enqueue",
     start_within: float | None = None,
     clean_up: CleanUp | None = None,
-) -> Callable[[AgentFunction], Agent]:
+) -> Agent | Callable[[AgentFunction], Agent]:
     """Declare an async generator function or a coroutine function as an agent.
 
+    ``@agent`` without parentheses takes every default.
+
     Args:
+        function: The function, for ``@agent`` without parentheses.
         name: The agent's id. Default: the function's name, with ``-`` for ``_``.
         display_name: Name shown to people. Default: `name`.
         description: Default: the first line of the function's docstring.
@@ -205,10 +244,17 @@ def agent(  # noqa: PLR0913  # what a card says
         )
         policy = Policy(max_attempts, backoff, timeout)
         declared = Agent(function, card, policy, concurrency, clean_up)
-        _check(declared)
+        try:
+            _check(declared)
+        except Misdeclared as error:
+            raise Misdeclared(f"{error}{declared_at(function)}") from None
         return declared
 
-    return declare
+    if function is None:
+        return declare
+    if not callable(function):
+        raise Misdeclared(f"agent({function!r}): write @agent(name={function!r})")
+    return declare(function)
 
 
 class Agents:
@@ -252,6 +298,7 @@ def _check(declared: Agent) -> None:
         raise Misdeclared(
             f"the function of agent {declared.name!r} must be declared with async def"
         )
+    _check_parameters(declared)
     if declared.concurrency is not None and declared.concurrency < 1:
         raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
     start_within = declared.card.start_within
@@ -259,6 +306,22 @@ def _check(declared: Agent) -> None:
         raise Misdeclared(f"the start_within of agent {declared.name!r} must be more than 0 s")
     _check_urls(declared.card)
     declared.policy.check(declared.name)
+
+
+def _check_parameters(declared: Agent) -> None:
+    """Check that the function takes the context.
+
+    Raises:
+        Misdeclared: It takes no argument, or more.
+    """
+    try:
+        inspect.signature(declared.function).bind(None)
+    except TypeError:
+        name = declared.function.__name__
+        raise Misdeclared(
+            f"the function of agent {declared.name!r} must take one argument, the RunContext: "
+            f"async def {name}(ctx)"
+        ) from None
 
 
 def _check_urls(card: AgentCard) -> None:

@@ -1,5 +1,6 @@
 """Output types of agents. A plain string is answer text, like `Text`."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -204,9 +205,17 @@ def check_texts(output: Output | Ending) -> None:
         MalformedOutput: a field is not a string, or agents may not emit this type.
     """
     if type(output) not in _TEXTS:
-        raise MalformedOutput(f"{type(output).__name__} is not allowed as output of an agent")
+        raise MalformedOutput(_not_allowed(output))
     for name in _TEXTS[type(output)]:
         value = getattr(output, name)
         if not isinstance(value, str):
             kind = type(output).__name__
             raise MalformedOutput(f"{kind}.{name} must be a string, not {type(value).__name__}")
+
+
+def _not_allowed(output: object) -> str:
+    kind = type(output).__name__
+    if inspect.isawaitable(output):
+        return f"{kind} is not allowed as output of an agent; an await is missing"
+    usual = "str, Thinking, ToolCall, ToolResult, File, Data, InputRequired, …"
+    return f"{kind} is not allowed as output of an agent; allowed: {usual}"

@@ -66,7 +66,7 @@ def check_one_run_at_a_time(entries: list[Entry]) -> None:
 
 
 def repeater(may_end: asyncio.Event, **declared: object) -> object:
-    @agent(name="repeater", **declared)  # type: ignore[arg-type]
+    @agent(name="repeater", **declared)  # type: ignore[call-overload, untyped-decorator]
     async def say_again(ctx: RunContext) -> AsyncIterator[Emission]:
         yield ctx.prompt
         await may_end.wait()

@@ -79,7 +79,7 @@ def _plain(_: RunContext) -> None: ...
 
 
 def _decorated(function: object, **how: object) -> Callable[[], Agent]:
-    return lambda: agent(**how)(function)  # type: ignore[arg-type]
+    return lambda: agent(**how)(function)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,15 @@ def _decorated(function: object, **how: object) -> Callable[[], Agent]:
 def test_what_cannot_work_is_said_at_once(declare: Callable[[], Agent], words: str) -> None:
     with pytest.raises(Misdeclared, match=words):
         declare()
+
+
+def test_an_agent_needs_no_parentheses() -> None:
+    @agent
+    async def my_shop(_: RunContext) -> AsyncIterator[Emission]:
+        """Sell."""
+        yield "x"
+
+    assert (my_shop.name, my_shop.card.description, my_shop.streams) == ("my-shop", "Sell.", True)
 
 
 def test_both_kinds_of_function_are_agents() -> None:

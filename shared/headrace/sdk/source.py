@@ -1,0 +1,37 @@
+"""Where an agent's code is, for error messages: ``shop.py:12``."""
+
+import inspect
+from pathlib import PurePath
+from types import CodeType, TracebackType
+
+
+def code_of(function: object) -> CodeType | None:
+    """Return the code of a function. None: it is not written in Python."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def declared_at(function: object) -> str:
+    """Return where a function is declared, in parentheses and with a space before; else nothing."""
+    code = code_of(function)
+    return "" if code is None else _place(code, code.co_firstlineno)
+
+
+def raised_at(function: object, trace: TracebackType | None) -> str:
+    """Return the line of `function` in `trace`, as `declared_at`; else where it is declared."""
+    code, line = code_of(function), 0
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return _place(code, line) if code is not None and line else declared_at(function)
+
+
+def stopped_at(function: object, line: int | None) -> str:
+    """Return the place of `line` in the file of `function`, as `declared_at`."""
+    code = code_of(function)
+    return declared_at(function) if code is None or line is None else _place(code, line)
+
+
+def _place(code: CodeType, line: int) -> str:
+    return f" ({PurePath(code.co_filename).name}:{line})"

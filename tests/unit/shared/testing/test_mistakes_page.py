@@ -1,0 +1,171 @@
+"""docs/mistakes.md: each mistake is made here, and the page has the message that came of it."""
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from headrace.sdk.errors import Misdeclared
+from headrace.testing import TestFleet
+from headrace_worker.loading import load
+from tests.architecture.tree import ROOT
+
+PAGE = ROOT / "docs" / "mistakes.md"
+
+_HEAD = """\
+# Mistakes, and what they say
+
+What is wrong with a declaration is said when its module is imported. What an agent emits wrongly
+fails its task, with the agent, the file and the line.
+
+| mistake | message | remedy |
+|---|---|---|
+"""
+
+_IMPORTS = "from headrace import Agents, File, InputRequired, agent, tool\n\n"
+
+
+class Mistake(NamedTuple):
+    """A module with a mistake in it, and how it is put right."""
+
+    what: str
+    code: str
+    message: str
+    remedy: str
+    runs: bool = False
+    """Whether it shows when the agent runs, not when it is declared."""
+
+
+MISTAKES = [
+    Mistake(
+        "a name without `name=`",
+        "@agent('shop')\nasync def shop(ctx):\n    yield 'hello'\n",
+        "agent('shop'): write @agent(name='shop')",
+        "options of `@agent` have names",
+    ),
+    Mistake(
+        "`def` instead of `async def`",
+        "@agent\ndef shop(ctx):\n    yield 'hello'\n",
+        "the function of agent 'shop' must be declared with async def (shop.py:3)",
+        "`async def`; a function that blocks goes into `asyncio.to_thread`",
+    ),
+    Mistake(
+        "a function without the context",
+        "@agent\nasync def shop():\n    yield 'hello'\n",
+        "the function of agent 'shop' must take one argument, the RunContext: async def shop(ctx)"
+        " (shop.py:3)",
+        "take `ctx`, even if it is not used",
+    ),
+    Mistake(
+        "a name with spaces",
+        "@agent(name='my shop')\nasync def shop(ctx):\n    yield 'hello'\n",
+        "agent 'my shop' must be 1 to 64 of [A-Za-z0-9_-], beginning with a letter or digit"
+        " (shop.py:3)",
+        "a `name` is an id; `display_name` is for people",
+    ),
+    Mistake(
+        "two agents with one name",
+        "@agent\nasync def shop(ctx):\n    yield 'hello'\n\n"
+        "@agent(name='shop')\nasync def other(ctx):\n    yield 'hello'\n\n"
+        "agents = Agents([shop, other])\n",
+        "two agents are named 'shop'; names must be unique",
+        "give one another `name`",
+    ),
+    Mistake(
+        "a function that is not declared",
+        "async def shop(ctx):\n    yield 'hello'\n",
+        "shop:shop is not an agent or a list of agents; declare the function with @agent",
+        "`@agent` above the function",
+    ),
+    Mistake(
+        "a package that is not installed",
+        "import not_there\n",
+        "shop imports not_there, which is not installed",
+        "install it where the worker runs",
+    ),
+    Mistake(
+        "a tool's parameter without a type",
+        "@tool\nasync def stock(of):\n    return 7\n",
+        "stock: parameter of needs a type annotation",
+        "`of: str`",
+    ),
+    Mistake(
+        "output of another type",
+        "@agent\nasync def shop(ctx):\n    yield 'There are '\n    yield 7\n",
+        "agent 'shop': int is not allowed as output of an agent; allowed: str, Thinking, ToolCall,"
+        " ToolResult, File, Data, InputRequired, … (shop.py:6)",
+        "`yield str(7)`, or `Data(7)` for structured results",
+        runs=True,
+    ),
+    Mistake(
+        "output of another type, returned",
+        "@agent\nasync def shop(ctx):\n    return 7\n",
+        "agent 'shop': int is not allowed as output of an agent; allowed: str, Thinking, ToolCall,"
+        " ToolResult, File, Data, InputRequired, … (shop.py:3)",
+        "as above",
+        runs=True,
+    ),
+    Mistake(
+        "a forgotten `await`",
+        "import asyncio\n\n@agent\nasync def shop(ctx):\n"
+        "    yield asyncio.ensure_future(stock())\n\n"
+        "async def stock():\n    return '7'\n",
+        "agent 'shop': Task is not allowed as output of an agent; an await is missing (shop.py:7)",
+        "`yield await stock()`",
+        runs=True,
+    ),
+    Mistake(
+        "output after the end",
+        "@agent\nasync def shop(ctx):\n    yield InputRequired('How many?')\n    yield 'Thanks.'\n",
+        "agent 'shop': str after the run's end (shop.py:6)",
+        "`return` after `InputRequired`, `Complete` and `Reject`; the answer is `ctx.prompt` of the"
+        " next run",
+        runs=True,
+    ),
+    Mistake(
+        "a file without content",
+        "@agent\nasync def shop(ctx):\n    yield File('list.txt')\n",
+        "agent 'shop': a file needs either content or a URL (shop.py:5)",
+        "`File('list.txt', b'…')` or `File('list.txt', url='https://…')`",
+        runs=True,
+    ),
+]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def rows() -> str:
+    """Return the page's table."""
+    return "".join(
+        f"| {one.what} | `{_cell(one.message)}` | {_cell(one.remedy)} |\n" for one in MISTAKES
+    )
+
+
+async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Make the mistake as a module ``shop``, and return the message."""
+    (folder / "shop.py").write_text(_IMPORTS + mistake.code)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    if not mistake.runs:
+        with pytest.raises(Misdeclared) as refused:
+            load("shop:shop")
+        return str(refused.value)
+    async with TestFleet(load("shop:shop")) as fleet:
+        said = (await fleet.send("shop", "nails")).said
+    found = re.fullmatch(r"The agent's output is malformed: (.*) \(error \w+\)", said)
+    return found[1] if found else said
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
+async def test_a_mistake_says_what_the_page_says(
+    mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await _made(mistake, tmp_path, monkeypatch) == mistake.message
+
+
+def test_the_page_has_every_mistake() -> None:
+    assert PAGE.read_text() == _HEAD + rows(), "write the page from _HEAD + rows() of this module"
