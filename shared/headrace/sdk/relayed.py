@@ -6,8 +6,11 @@ Existing metadata stays.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
+from headrace.model import parts
 from headrace.model.events import Json
+from headrace.model.task import FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +56,8 @@ class Outcome:
     message_metadata: Json = field(default_factory=dict)
     message_id: str = ""
     """Generated if empty."""
+
+    @classmethod
+    def because(cls, reason: str, state: str = FAILED) -> Self:
+        """Return an end whose message shows `reason` as an error."""
+        return cls(state, [parts.notice_part(reason, parts.ERROR)])

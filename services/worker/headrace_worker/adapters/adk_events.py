@@ -24,6 +24,7 @@ from headrace_worker.adapters.adk_session import (
 )
 from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.as_json import as_json
+from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import Verbatim
@@ -122,11 +123,9 @@ class ClientTool(BaseTool):
     """A tool of an AG-UI client: a call ends the run instead of being executed."""
 
     def __init__(self, tool: Json) -> None:
-        """Offer `tool`, an AG-UI Tool."""
-        super().__init__(
-            name=tool["name"], description=tool.get("description") or "", is_long_running=True
-        )
-        self._parameters = tool.get("parameters") or {"type": "object", "properties": {}}
+        """Offer `tool`, one of `client_tools`."""
+        super().__init__(name=tool["name"], description=tool["description"], is_long_running=True)
+        self._parameters = tool["parameters"]
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -164,8 +163,7 @@ class AdkEvents(BasePlugin):
         super().__init__("headrace")
         self._ctx, self._root, self._session = ctx, root, session
         self._thinking, self._has_plugins = thinking, has_plugins
-        sent = ctx.agui.get("tools") or ()
-        self.client_tools = [ClientTool(tool) for tool in sent]
+        self.client_tools = [ClientTool(tool) for tool in client_tools(ctx)]
         self.decisions: Mapping[str, Decision] = {}
         """Decisions on calls that waited for approval, by call id."""
         self.results: dict[str, Json] = {}

@@ -6,9 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Unpack
 
-from headrace.model import parts
 from headrace.model.events import Json
-from headrace.model.task import FAILED
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Ending, Reject
@@ -31,9 +29,10 @@ from headrace_worker.adapters.adk_session import (
     user_content,
     user_event,
 )
-from headrace_worker.adapters.answers import AnswerInvalid, asked_before
-from headrace_worker.adapters.approvals import ask
+from headrace_worker.adapters.answers import AnswerInvalid
+from headrace_worker.adapters.approvals import ask, ask_again, interrupts_before
 from headrace_worker.adapters.busy import is_busy
+from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
@@ -159,7 +158,7 @@ class _AdkRun:
 
     def __init__(self, ctx: RunContext, options: _AdkOptions) -> None:
         self._ctx, self._options = ctx, options
-        self._brought = {tool["name"] for tool in ctx.agui.get("tools") or ()}
+        self._brought = {tool["name"] for tool in client_tools(ctx)}
 
     async def run(self) -> None:
         """Execute the run."""
@@ -168,11 +167,10 @@ class _AdkRun:
         try:
             begun = await self._begin(known)
         except AnswerInvalid as error:
-            await ask(ctx, await self._asked(), wrong=f"{error}.")
+            await ask_again(ctx, error)
             return
         if begun is None:
-            # The results of the client's tools have arrived, without an answer to the interrupts.
-            await ask(ctx, await self._asked())
+            await ask_again(ctx)
             return
         user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.asked_by)
         has_plugins = bool(options.app.plugins)
@@ -251,15 +249,11 @@ class _AdkRun:
         await telling.speaker.end(suspended=bool(waiting))
         if any(each.name == CREDENTIAL for each in waiting):
             await self._ctx.emit(
-                _failed("a tool requests credentials, which this adapter does not support")
+                Outcome.because("a tool requests credentials, which this adapter does not support")
             )
         elif waiting:
             asked, pending = questions(waiting, self._brought, self._options.approve_within)
             await ask(self._ctx, asked, pending)
-
-    async def _asked(self) -> list[Json]:
-        """Return the interrupts that the message answers."""
-        return asked_before(await self._ctx.load_events(), self._ctx.run)
 
     async def _begin(self, known: Remembered) -> _Begun | None:
         """Return where the run starts; None if the interrupts must be repeated.
@@ -278,7 +272,7 @@ class _AdkRun:
         said = inputs.get(ctx.run, [])
         begun = _Begun(past, own, results)
         if waiting := waiting_calls(own):
-            asked = await self._asked()
+            asked = await interrupts_before(ctx)
             begun.answer = answer_of(said, waiting, asked, results)
             if begun.answer is None:
                 return None
@@ -404,7 +398,7 @@ def _ending_of(event: Event) -> Ending | None:
     reason = str(getattr(code, "value", code)).rpartition(".")[2]
     if reason in _REFUSALS:
         return Reject(f"The model did not answer: {event.error_message or reason}")
-    return _failed(f"the model gave no answer: {event.error_message or reason}")
+    return Outcome.because(f"the model gave no answer: {event.error_message or reason}")
 
 
 def _ending(error: Exception, model_error: Exception | None) -> Ending:
@@ -415,21 +409,17 @@ def _ending(error: Exception, model_error: Exception | None) -> Ending:
         Exception: `error` itself, if the agent raised it.
     """
     if isinstance(error, LlmCallsLimitExceededError):
-        return _failed("the agent reached its limit of model calls")
+        return Outcome.because("the agent reached its limit of model calls")
     if model_error is None or model_error not in {error, error.__cause__, error.__context__}:
         raise error
     status = getattr(model_error, "code", None) or getattr(model_error, "status_code", None)
     if isinstance(status, int):
         if is_busy(status):
             raise Retryable(f"the model's endpoint is busy: {status}") from error
-        return _failed(f"the model's endpoint refused the request: {status}")
+        return Outcome.because(f"the model's endpoint refused the request: {status}")
     if isinstance(model_error, httpx.HTTPError | OSError | UnknownApiResponseError):
         raise Retryable("the model's endpoint is unreachable or closed the connection") from error
     raise error
-
-
-def _failed(reason: str) -> Outcome:
-    return Outcome(FAILED, [parts.notice_part(reason, parts.ERROR)])
 
 
 def _resumable() -> ResumabilityConfig:

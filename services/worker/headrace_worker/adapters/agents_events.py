@@ -10,7 +10,7 @@ from headrace.sdk.signals import Usage
 from headrace_worker.adapters.agents_input import FORMAT, verbatim_of, words_of
 from headrace_worker.adapters.agents_replay import REPLAYED
 from headrace_worker.adapters.as_json import as_json
-from headrace_worker.adapters.call_ids import own_call_id
+from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import CallItem, Verbatim
@@ -50,8 +50,8 @@ class AgentsEvents(RunHooks[Any]):
             thinking: Whether to emit reasoning too.
         """
         self._ctx, self._thinking = ctx, thinking
-        self._used, self._answered = used, set(known)
-        self._ids: dict[str, str] = {}
+        self._answered = set(known)
+        self._ids = CallIds(ctx, used)
         self._streaming: dict[int, tuple[str, str]] = {}
         self._given = self._kept = 0
         self._stored = asyncio.Event()
@@ -113,7 +113,7 @@ class AgentsEvents(RunHooks[Any]):
                 self.refusal += data.delta
             case "response.output_item.added" if data.item.type == "function_call":
                 name = data.item.name
-                own = self._own(data.item.call_id)
+                own = self._ids.add(data.item.call_id)
                 self._streaming[data.output_index] = own, name
                 await self._ctx.emit(ToolArguments(own, "", name))
             case "response.function_call_arguments.delta":
@@ -136,7 +136,7 @@ class AgentsEvents(RunHooks[Any]):
             await self._usage(response)
             await keep_response(self._ctx, Verbatim(FORMAT, said))
         self.calls = {
-            item.call_id: CallItem.of_text(self._id(item.call_id), item.name, item.arguments)
+            item.call_id: CallItem.of_text(self._ids.of(item.call_id), item.name, item.arguments)
             for item in called
         }
         self._spoke = False
@@ -153,7 +153,7 @@ class AgentsEvents(RunHooks[Any]):
         self._streaming.clear()
         for item in called:
             if item.call_id not in self._ids:
-                own = self._own(item.call_id)
+                own = self._ids.add(item.call_id)
                 call = CallItem.of_text(own, item.name, item.arguments)
                 await self._ctx.emit(ToolCall(call.name, call.arguments, own))
 
@@ -181,7 +181,7 @@ class AgentsEvents(RunHooks[Any]):
         await self._ctx.emit(said)
 
     async def _result(self, call: str, content: object) -> None:
-        own = self._id(call)
+        own = self._ids.of(call)
         if own in self._answered:
             return
         self._answered.add(own)
@@ -190,14 +190,6 @@ class AgentsEvents(RunHooks[Any]):
             await keep_result(self._ctx, ToolResult(own, said))
         else:
             await keep_result(self._ctx, ToolResult(own, words), Verbatim(FORMAT, said))
-
-    def _own(self, theirs: str) -> str:
-        """Return the call's id in the log, where ids are unique."""
-        own = self._ids[theirs] = own_call_id(self._ctx, self._used, theirs)
-        return own
-
-    def _id(self, theirs: str) -> str:
-        return self._ids.get(theirs, theirs)
 
     def _mark(self) -> None:
         if self._kept >= self._given:

@@ -6,7 +6,7 @@ return results that are already in the log, and apply the user's decisions.
 """
 
 import copy
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import orjson
 
 from headrace.model.events import Json
 from headrace_worker.adapters.approvals import Decision
+from headrace_worker.adapters.client_tools import with_defaults
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import CallItem
 
@@ -42,22 +43,21 @@ class Replay:
     """Items of what the user said in addition to the decisions."""
 
 
-def client_tools(tools: Sequence[Json], taken: Collection[str]) -> list[FunctionTool]:
-    """Return an AG-UI client's tools, except those with names in `taken`.
+def pending_tools(tools: Sequence[Json]) -> list[FunctionTool]:
+    """Return an AG-UI client's tools.
 
     Each needs approval, so that a call ends the run instead of being executed.
     """
     return [
         FunctionTool(
             name=tool["name"],
-            description=tool.get("description") or "",
-            params_json_schema=tool.get("parameters") or {"type": "object", "properties": {}},
+            description=tool["description"],
+            params_json_schema=tool["parameters"],
             on_invoke_tool=_not_here,
             strict_json_schema=False,
             needs_approval=True,
         )
         for tool in tools
-        if tool["name"] not in taken
     ]
 
 
@@ -91,10 +91,10 @@ def replaying(
 ) -> Agent[Any]:
     """Return a copy of `agent`, with `tools`, that starts with the response of `replay`."""
     names = {getattr(tool, "name", "") for tool in tools} | handoff_names(agent)
-    gone = [{"name": call.name} for call in replay.calls if call.name not in names]
+    gone = [with_defaults({"name": call.name}) for call in replay.calls if call.name not in names]
     wrapped = [
         _answering(tool, replay) if isinstance(tool, FunctionTool) else tool
-        for tool in (*tools, *client_tools(gone, ()))
+        for tool in (*tools, *pending_tools(gone))
     ]
     model = _Replaying(_model_of(agent, config), replay)
     return agent.clone(

@@ -6,7 +6,6 @@ from typing import Any, Unpack
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace.model.task import FAILED
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Ending, Reject
@@ -22,20 +21,23 @@ from headrace_worker.adapters.agents_input import (
 )
 from headrace_worker.adapters.agents_replay import (
     Replay,
-    client_tools,
     handoff_names,
+    pending_tools,
     reachable,
     replaying,
 )
-from headrace_worker.adapters.answers import AnswerInvalid, asked_before
+from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import (
     Decision,
     ask,
+    ask_again,
     call_of,
     decisions_of,
+    interrupts_before,
     question,
 )
 from headrace_worker.adapters.as_json import as_json
+from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.declaring import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
@@ -135,7 +137,7 @@ async def _run(
     try:
         begun = await _begin(ctx, wrapped, turns)
     except AnswerInvalid as error:
-        await ask(ctx, asked_before(await ctx.load_events(), ctx.run), wrong=f"{error}.")
+        await ask_again(ctx, error)
         return
     if begun is None:
         return
@@ -181,11 +183,11 @@ def _ending(error: APIError | AgentsException) -> Ending:
     """
     match error:
         case APIError():
-            return _failed(refusal_of(error))
+            return Outcome.because(refusal_of(error))
         case ModelBehaviorError():
             raise Retryable("the model's answer could not be used") from error
         case MaxTurnsExceeded():
-            return _failed("the agent reached its limit of turns")
+            return Outcome.because("the agent reached its limit of turns")
         case ModelRefusalError():
             return Reject(error.refusal)
         case InputGuardrailTripwireTriggered() | OutputGuardrailTripwireTriggered():
@@ -250,7 +252,7 @@ async def _answer(
     ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
 ) -> _AgentsStart | None:
     """Resume open calls of an earlier run with the user's answers."""
-    asked = asked_before(await ctx.load_events(), ctx.run)
+    asked = await interrupts_before(ctx)
     named = {call_of(interrupt) for interrupt in asked}
     left = open_calls(turns)
     waiting = [call for call in left if call.id in named]
@@ -258,8 +260,7 @@ async def _answer(
         return _AgentsStart(agent, items_of(answered(turns)))
     said = [part for part in ctx.parts if parts.tool_result(part) is None]
     if not said:
-        # The results of the client's tools have arrived, without an answer to the approvals.
-        await ask(ctx, asked)
+        await ask_again(ctx)
         return None
     decided = decisions_of(said, asked)
     unasked = Decision(approved=False, reason="There was no answer.")
@@ -288,12 +289,12 @@ async def _prepared(
     config: RunConfig,
 ) -> tuple[SdkAgent[Any], set[str]]:
     """Return the agent that starts, and the names of the client's tools that it was given."""
-    sent = ctx.agui.get("tools") or ()
+    sent = client_tools(ctx)
     if begun.replay is None and not sent:
         return begun.agent, set()
     own = await begun.agent.get_all_tools(RunContextWrapper(given))
     taken = {tool.name for tool in own} | handoff_names(begun.agent)
-    brought = client_tools(sent, taken)
+    brought = pending_tools([tool for tool in sent if tool["name"] not in taken])
     names = {tool.name for tool in brought}
     if begun.replay is not None:
         return replaying(begun.agent, [*own, *brought], begun.replay, config), names
@@ -315,11 +316,7 @@ async def _interrupt(
             "a tool of an agent used as a tool needs approval, which is not supported; use a "
             "handoff to that agent"
         )
-        await ctx.emit(_failed(reason))
+        await ctx.emit(Outcome.because(reason))
         return
     asked = [question(call, within=within) for call in known if call.name not in brought]
     await ask(ctx, asked, [call.id for call in known if call.name in brought])
-
-
-def _failed(reason: str) -> Outcome:
-    return Outcome(FAILED, [parts.notice_part(reason, parts.ERROR)])

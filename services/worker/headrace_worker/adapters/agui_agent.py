@@ -14,8 +14,8 @@ from headrace.sdk.signals import State
 from headrace_worker.adapters.agui_events import ending_of
 from headrace_worker.adapters.agui_input import run_input
 from headrace_worker.adapters.agui_names import FINISHED, NamedEvents
-from headrace_worker.adapters.answers import AnswerInvalid, asked_before
-from headrace_worker.adapters.approvals import ask
+from headrace_worker.adapters.answers import AnswerInvalid
+from headrace_worker.adapters.approvals import ask_again
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.event_stream import Frames, field
@@ -74,7 +74,7 @@ def ag_ui_agent(
         try:
             asked = await run_input(ctx, memory)
         except AnswerInvalid as error:
-            await ask(ctx, asked_before(await ctx.load_events(), ctx.run), wrong=f"{error}.")
+            await ask_again(ctx, error)
             return
         if asked.get("state", {}) != ctx.state:
             # Later changes of the agent's state are relative to this state.

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
-from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED, REJECTED
 from headrace.sdk.context import RunContext
@@ -29,6 +28,7 @@ from headrace.sdk.signals import (
     Step,
     Usage,
 )
+from headrace_worker.adapters.client_tools import client_tools
 
 _SOURCE = "ag-ui"
 _SILENT = frozenset({"RUN_STARTED", "REASONING_END", "THINKING_START", "THINKING_END"})
@@ -52,7 +52,7 @@ class AguiEvents:
     def __init__(self, ctx: RunContext) -> None:
         """Emit events in the run of `ctx`."""
         self._ctx = ctx
-        self._frontend = {tool["name"] for tool in ctx.agui.get("tools") or ()}
+        self._frontend = {tool["name"] for tool in client_tools(ctx)}
         self._calls: dict[str, str] = {}
         self.open: set[str] = set()
         """Ids of the messages and calls that have not ended."""
@@ -192,7 +192,7 @@ class AguiEvents:
         reason = event.get("message") or "the AG-UI agent failed"
         await self._tell_usage(event)
         self._is_over = True
-        await self._ctx.emit(Outcome(state, [parts.notice_part(reason, parts.ERROR)]))
+        await self._ctx.emit(Outcome.because(reason, state))
 
     async def _finished(self, event: Json) -> None:
         for call in [call for call in self._calls if call in self.open]:

@@ -11,8 +11,8 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.tools import as_text
-from headrace_worker.adapters.answers import AnswerInvalid, answers_of, asked_before
-from headrace_worker.adapters.approvals import decision_of
+from headrace_worker.adapters.answers import AnswerInvalid, answers_of
+from headrace_worker.adapters.approvals import decision_of, interrupts_before
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import (
@@ -155,7 +155,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         LogLost: The log no longer exists.
         BusUnavailable: The bus does not answer.
     """
-    interrupts = asked_before(await ctx.load_events(), ctx.run) if ctx.run > 1 else []
+    interrupts = await interrupts_before(ctx) if ctx.run > 1 else []
     if ctx.run > 1 and memory == "none":
         # The agent's questions are needed to answer them.
         memory = "task"

@@ -16,6 +16,7 @@ from headrace.sdk.emit import InputRequired
 from headrace_worker.adapters.answers import (
     AnswerInvalid,
     answers_of,
+    asked_before,
     expiry,
     is_expired,
 )
@@ -83,6 +84,19 @@ async def ask(
     prompt = "\n".join(filter(None, [wrong, *(each.get("message") for each in asked)]))
     schema = asked[0].get("responseSchema") if len(asked) == 1 else None
     await ctx.emit(InputRequired(prompt, schema, asked, list(pending)))
+
+
+async def interrupts_before(ctx: RunContext) -> list[Json]:
+    """Return the interrupts of the run before, which this run's message answers."""
+    return asked_before(await ctx.load_events(), ctx.run)
+
+
+async def ask_again(ctx: RunContext, wrong: AnswerInvalid | None = None) -> None:
+    """End the run with the interrupts of the run before, because its message does not answer them.
+
+    That is so if an answer is `wrong`, and if only results of the client's tools have arrived.
+    """
+    await ask(ctx, await interrupts_before(ctx), wrong=f"{wrong}." if wrong else "")
 
 
 def decisions_of(said: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decision]:

@@ -3,11 +3,21 @@
 from headrace.sdk.context import RunContext
 
 
-def own_call_id(ctx: RunContext, used: set[str], theirs: str) -> str:
-    """Return the call's id in the log, and add it to `used`, the ids in the log.
+class CallIds(dict[str, str]):
+    """The ids of a run's calls in the log, by the model's own."""
 
-    It is the model's id, `theirs`, unless that is empty or used already.
-    """
-    own = theirs if theirs and theirs not in used else ctx.new_id("call")
-    used.add(own)
-    return own
+    def __init__(self, ctx: RunContext, used: set[str]) -> None:
+        """Start without calls; `used` are the ids in the log, to which new ones are added."""
+        super().__init__()
+        self._ctx, self._used = ctx, used
+
+    def add(self, theirs: str) -> str:
+        """Return the id of a new call: the model's, unless that is empty or used already."""
+        own = theirs if theirs and theirs not in self._used else self._ctx.new_id("call")
+        self._used.add(own)
+        self[theirs] = own
+        return own
+
+    def of(self, theirs: str) -> str:
+        """Return the id of a call."""
+        return self.get(theirs, theirs)

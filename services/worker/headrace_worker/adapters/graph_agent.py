@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from headrace.model import parts
 from headrace.model.task import CANCELED
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
@@ -241,8 +240,8 @@ async def _pass(thread: Thread, decision: Decision, state_keys: Sequence[str]) -
         _Settled: The user stopped the graph.
     """
     if not decision.approved:
-        reason = parts.notice_part(decision.reason or "The user stopped the run.", parts.ERROR)
-        raise _Settled(Outcome(CANCELED, [reason]))
+        reason = decision.reason or "The user stopped the run."
+        raise _Settled(Outcome.because(reason, CANCELED))
     if decision.arguments:
         if foreign := decision.arguments.keys() - set(state_keys):
             raise AnswerInvalid(

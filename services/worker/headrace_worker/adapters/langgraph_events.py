@@ -19,6 +19,7 @@ from headrace.sdk.emit import (
 from headrace.sdk.signals import Custom, State, Step, Usage
 from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.as_json import as_json
+from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import question
 from headrace_worker.adapters.langgraph_threads import Beginning
@@ -102,7 +103,7 @@ class LangGraphEvents:
 
     def _pending(self) -> list[str]:
         """Return open calls of the client's tools at the end of the graph."""
-        offered = {tool["name"] for tool in self._ctx.agui.get("tools") or ()}
+        offered = {tool["name"] for tool in client_tools(self._ctx)}
         said = self._values.get("messages") if isinstance(self._values, dict) else None
         if not offered or not isinstance(said, list):
             return []

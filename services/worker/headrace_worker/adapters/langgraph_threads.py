@@ -13,7 +13,8 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TERMINAL
 from headrace.sdk.context import RunContext
-from headrace_worker.adapters.answers import AnswerInvalid, asked_before
+from headrace_worker.adapters.answers import AnswerInvalid
+from headrace_worker.adapters.approvals import interrupts_before
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import breakpoint_question, is_breakpoint
 from headrace_worker.checkpoint import decode
@@ -108,7 +109,7 @@ class Thread:
             begun.earlier = await self._noted(memory, saved)
         begun.values = state.values
         if ctx.run > 1 and not begun.goes_on:
-            asked = {each["id"]: each for each in asked_before(await ctx.load_events(), ctx.run)}
+            asked = {each["id"]: each for each in await interrupts_before(ctx)}
             begun.waiting = [each for each in state.interrupts if each.id in asked]
             begun.asked = [asked[each.id] for each in begun.waiting]
             stop = [each for each in asked.values() if is_breakpoint(each, _id(state))]

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
-from headrace.model.task import FAILED
 from headrace.sdk.calling import Answer
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired, Reject, Status, ToolResult
@@ -16,6 +14,7 @@ from headrace.sdk.errors import Retryable
 from headrace.sdk.relayed import Outcome
 from headrace.sdk.tools import Tool, as_text
 from headrace_worker.adapters.busy import is_busy, seconds_of
+from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
 from headrace_worker.adapters.openai_stream import FORMAT, Answering
@@ -37,19 +36,7 @@ def messages_of(instruction: str, turns: Iterable[Turn]) -> list[Json]:
 
 def function_of(tool: Tool) -> Json:
     """Return a tool in the format of a request."""
-    return offered(tool.name, tool.description, tool.parameters)
-
-
-def frontend_function(tool: Json) -> Json:
-    """Return an AG-UI client's tool in the format of a request."""
-    return offered(tool["name"], tool.get("description") or "", tool.get("parameters"))
-
-
-def offered(name: str, description: str, parameters: Json | None) -> Json:
-    """Return a function in the format of a request."""
-    schema = parameters or {"type": "object", "properties": {}}
-    function = {"name": name, "description": description, "parameters": schema}
-    return {"type": "function", "function": function}
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
 def _message(turn: Turn) -> Json:
@@ -110,8 +97,8 @@ class ChatRun:
     def __init__(self, ctx: RunContext, endpoint: ModelEndpoint, tools: Mapping[str, Tool]) -> None:
         """Run in `ctx`; the model may call `tools` and those of the run's client."""
         self._ctx, self._endpoint, self._tools = ctx, endpoint, tools
-        sent = ctx.agui.get("tools") or []
-        self._frontend = {tool["name"]: tool for tool in sent if tool["name"] not in tools}
+        sent = {tool["name"]: tool for tool in client_tools(ctx)}
+        self._client_tools = {name: tool for name, tool in sent.items() if name not in tools}
         self._used: set[str] = set()
 
     async def answer(self, instruction: str, turns: Sequence[Turn]) -> None:
@@ -129,7 +116,7 @@ class ChatRun:
         while not await self._work(said, left):
             if responses >= self._endpoint.max_turns:
                 most = self._endpoint.max_turns
-                await self._fail(f"the model reached the limit of {most} turns")
+                await self._ctx.emit(Outcome.because(f"the model reached the limit of {most} turns"))
                 return
             response = await self._ask(messages_of(asked, answered(said)))
             if response is None or not response.calls:
@@ -158,7 +145,7 @@ class ChatRun:
         except ValueError as error:
             raise Retryable("the model's endpoint sent invalid JSON") from error
         except APIError as error:
-            await self._fail(refusal_of(error))
+            await ctx.emit(Outcome.because(refusal_of(error)))
             ctx.log.warning("the model's endpoint: %s", error)
             return None
         if said.refusal or said.finish == "content_filter":
@@ -169,8 +156,8 @@ class ChatRun:
         return said.turn()
 
     def _request(self, messages: list[Json]) -> Any:  # noqa: ANN401  # the client's own types
-        offered = [*map(function_of, self._tools.values())]
-        offered += map(frontend_function, self._frontend.values())
+        functions = [*map(function_of, self._tools.values()), *self._client_tools.values()]
+        offered = [{"type": "function", "function": function} for function in functions]
         tools = {"tools": offered} if offered else {}
         usage = {"stream": True, "stream_options": {"include_usage": True}}
         model = {"model": self._endpoint.model, "messages": messages}
@@ -196,21 +183,18 @@ class ChatRun:
 
     def _is_pending(self, call: CallItem) -> bool:
         """Return whether the client executes the call; cut-off arguments are not sent to it."""
-        return call.name in self._frontend and call.is_json
+        return call.name in self._client_tools and call.is_json
 
     async def _call(self, call: CallItem) -> ToolResultPart:
         tool = self._tools.get(call.name)
         if tool is not None:
             answer = await tool.answer(self._ctx, call.arguments_json)
-        elif call.name in self._frontend:
+        elif call.name in self._client_tools:
             answer = Answer(error="the arguments are not JSON: they were cut off")
         else:
             answer = Answer(error=f"tool {call.name!r} does not exist")
         await keep_result(self._ctx, ToolResult(call.id, answer.content, answer.error))
         return ToolResultPart(call.id, answer.content, answer.error, bool(answer.error))
-
-    async def _fail(self, reason: str) -> None:
-        await self._ctx.emit(Outcome(FAILED, [parts.notice_part(reason, parts.ERROR)]))
 
 
 def refusal_of(error: APIError) -> str:

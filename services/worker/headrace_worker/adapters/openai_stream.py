@@ -9,7 +9,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Thinking, ToolArguments
 from headrace.sdk.errors import Retryable
 from headrace.sdk.signals import Usage
-from headrace_worker.adapters.call_ids import own_call_id
+from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import CallItem, Item, TextItem, Turn, Verbatim
 from headrace_worker.memory import keep_response
@@ -110,7 +110,8 @@ class Answering:
             provider: The provider's name, for usage.
             thinking: Whether to emit reasoning.
         """
-        self._ctx, self._used, self._provider, self._thinking = ctx, used, provider, thinking
+        self._ctx, self._provider, self._thinking = ctx, provider, thinking
+        self._ids = CallIds(ctx, used)
         self._open: dict[int | None, StreamedCall] = {}
         self._texts: list[str] = []
         self._fields = Fields()
@@ -191,7 +192,7 @@ class Answering:
             await self._ctx.emit(ToolArguments(call.id, said, call.name))
 
     def _begun(self, theirs: str) -> StreamedCall:
-        self.calls.append(StreamedCall(own_call_id(self._ctx, self._used, theirs), theirs))
+        self.calls.append(StreamedCall(self._ids.add(theirs), theirs))
         return self.calls[-1]
 
     async def _say_usage(self) -> None:

@@ -11,14 +11,16 @@ from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Reject
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters.answers import AnswerInvalid, asked_before
+from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import (
     Decision,
-    ask,
+    ask_again,
     call_of,
     decisions_of,
+    interrupts_before,
 )
 from headrace_worker.adapters.busy import is_busy
+from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import PydanticEvents, ReplayedResponses
@@ -102,7 +104,7 @@ def pydantic_ai_agent(
         try:
             begun = await _begin(ctx, turns, is_text=wrapped.output_type is str)
         except AnswerInvalid as error:
-            await ask(ctx, asked_before(await ctx.load_events(), ctx.run), wrong=f"{error}.")
+            await ask_again(ctx, error)
             return
         if begun is None:
             return
@@ -196,12 +198,11 @@ def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
 
 async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _PydanticStart | None:
     """Resume open calls of an earlier run with the user's answers."""
-    asked = asked_before(await ctx.load_events(), ctx.run)
+    asked = await interrupts_before(ctx)
     named = {call_of(interrupt) for interrupt in asked}
     waiting = [call for call in past.open if call.tool_call_id in named]
     if waiting and not said:
-        # The results of the client's tools have arrived, without an answer to the approvals.
-        await ask(ctx, asked)
+        await ask_again(ctx)
         return None
     for call in past.open:
         if call.tool_call_id not in named:
@@ -264,9 +265,9 @@ def _frontend(ctx: RunContext, wrapped: PydanticAgent[Any, Any]) -> Any:  # noqa
     offered = [
         ToolDefinition(
             name=tool["name"],
-            description=tool.get("description"),
-            parameters_json_schema=tool.get("parameters") or {"type": "object", "properties": {}},
+            description=tool["description"],
+            parameters_json_schema=tool["parameters"],
         )
-        for tool in ctx.agui.get("tools") or ()
+        for tool in client_tools(ctx)
     ]
     return {**output, "toolsets": [_ClientTools(wrapped, offered)]} if offered else output

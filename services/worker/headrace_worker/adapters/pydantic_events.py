@@ -14,7 +14,7 @@ from headrace.sdk.signals import Custom, Usage
 from headrace_worker.adapters.agui_events import AguiEvents
 from headrace_worker.adapters.approvals import ask, question
 from headrace_worker.adapters.as_json import as_json
-from headrace_worker.adapters.call_ids import own_call_id
+from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_messages import (
     FORMAT,
@@ -125,7 +125,7 @@ class PydanticEvents:
         """
         self._ctx, self._thinking, self._within = ctx, thinking, approve_within
         self._used, self._known = used, known
-        self._ids: dict[str, str] = {}
+        self._ids = CallIds(ctx, used)
         self._streaming: dict[int, str] = {}
         self._responses: list[ModelResponse] = []
         self._spent = RequestUsage()
@@ -174,7 +174,7 @@ class PydanticEvents:
             case ThinkingPart():
                 await self._think(part.content)
             case ToolCallPart() if part.tool_name not in self.outputs:
-                own = self._streaming[index] = self._own(part.tool_call_id)
+                own = self._streaming[index] = self._ids.add(part.tool_call_id)
                 await self._ctx.emit(ToolArguments(own, _text_of(part.args), part.tool_name))
 
     async def _delta(self, index: int, delta: Any) -> None:  # noqa: ANN401  # a piece of a part
@@ -191,7 +191,7 @@ class PydanticEvents:
             case TextPart():
                 await self._ctx.emit(Text("", end=True))
             case NativeToolCallPart():
-                own = self._own(part.tool_call_id)
+                own = self._ids.add(part.tool_call_id)
                 await self._ctx.emit(ToolCall(part.tool_name, part.args_as_dict(), own))
             case NativeToolReturnPart():
                 await self._ctx.emit(_result(self._ids.get(part.tool_call_id, ""), part))
@@ -219,16 +219,11 @@ class PydanticEvents:
         if said and self._thinking:
             await self._ctx.emit(Thinking(said))
 
-    def _own(self, theirs: str) -> str:
-        """Return the call's id in the log, where ids are unique."""
-        own = self._ids[theirs] = own_call_id(self._ctx, self._used, theirs)
-        return own
-
     async def _call(self, part: ToolCallPart) -> None:
         """Emit a call that did not stream."""
         known = part.tool_call_id in self._ids or part.tool_call_id in self._used
         if not known and part.tool_name not in self.outputs:
-            own = self._own(part.tool_call_id)
+            own = self._ids.add(part.tool_call_id)
             await self._ctx.emit(ToolCall(part.tool_name, part.args_as_dict(), own))
 
     async def _result(self, event: FunctionToolResultEvent) -> None:
@@ -237,7 +232,7 @@ class PydanticEvents:
             return
         for said in _events_of(part.metadata or part.content):
             await self._agui.take(said)
-        own, verbatim = self._id(part.tool_call_id), None
+        own, verbatim = self._ids.of(part.tool_call_id), None
         if isinstance(part, ToolReturnPart) and (
             part.files or event.content or part.outcome not in {"success", "failed"}
         ):
@@ -251,9 +246,6 @@ class PydanticEvents:
             await self._agui.take(events[0])
         else:
             await self._ctx.emit(Custom(event.name, as_json(payload)))
-
-    def _id(self, theirs: str) -> str:
-        return self._ids.get(theirs, theirs)
 
     async def _finish(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
         # The total includes agents that its tools ran with this run's usage.
@@ -292,13 +284,13 @@ class PydanticEvents:
             await self._call(part)
         asked = [
             question(
-                CallItem(self._id(part.tool_call_id), part.tool_name, part.args_as_dict()),
+                CallItem(self._ids.of(part.tool_call_id), part.tool_name, part.args_as_dict()),
                 as_json(output.metadata.get(part.tool_call_id)),
                 self._within,
             )
             for part in output.approvals
         ]
-        pending = [self._id(part.tool_call_id) for part in output.calls]
+        pending = [self._ids.of(part.tool_call_id) for part in output.calls]
         await ask(self._ctx, asked, pending)
 
 
