@@ -18,7 +18,7 @@ from headrace.model.task import (
     REJECTED,
     WORKING,
 )
-from headrace_worker.delegation.child import Relay
+from headrace_worker.delegation.relay import Relay
 
 type Said = Callable[[], list[Json]]
 """Draws the parts of something that is said."""

@@ -42,7 +42,7 @@ def artifact_of(update: Json) -> Artifact:
     )
 
 
-def said_of(status: Json, metadata: Json) -> RelayedMessage | None:
+def message_of(status: Json, metadata: Json) -> RelayedMessage | None:
     """Return what a WORKING status adds to the log, or None if it adds nothing."""
     message = status.get("message", {})
     if not message.get("parts") and not metadata:

@@ -4,7 +4,6 @@ ADK has one event for all results of a round. A plugin therefore saves each resu
 available, and answers calls whose results are already in the log.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +13,13 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import State, Usage
+from headrace_worker.adapters.adk_arguments import ArgumentsText
 from headrace_worker.adapters.adk_questions import CONFIRMATION, FRAMEWORKS
 from headrace_worker.adapters.adk_session import (
     FORMAT,
     as_kept,
     as_response,
-    beside_responses,
+    other_events,
     said_in,
 )
 from headrace_worker.adapters.approvals import Decision
@@ -29,80 +29,6 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import Verbatim
 from headrace_worker.memory import keep_response
-
-with needs("google-adk"):
-    from google.genai import types
-
-_KEY = re.compile(r"\$\.([A-Za-z_]\w*)")
-"""JSON path of a top-level argument."""
-
-
-class ArgumentsText:
-    """Assembles the JSON text of one streaming call's arguments.
-
-    Strings, numbers and booleans are emitted as they arrive. After a piece of an object or a list,
-    the rest is emitted at the end, when the complete arguments are known.
-    """
-
-    def __init__(self) -> None:
-        """Start without arguments."""
-        self._told: Json = {}
-        self._open = ""
-        self._waits = False
-
-    def add(self, piece: types.PartialArg) -> str:
-        """Return the text that a piece adds; empty if it must wait for the complete arguments."""
-        found = _KEY.fullmatch(piece.json_path or "")
-        key = found[1] if found else ""
-        if piece.string_value is not None and key and key == self._open and not self._waits:
-            self._told[key] += piece.string_value
-            return _inside(piece.string_value)
-        value = _value(piece)
-        self._waits |= not key or key in self._told or value is None
-        if self._waits:
-            return ""
-        begins = self._next(key)
-        self._told[key] = value
-        if not isinstance(value, str):
-            return begins + _json(value)
-        self._open = key
-        return f'{begins}"{_inside(value)}'
-
-    def rest(self, arguments: Json) -> str:
-        """Return the text that is still missing from the complete `arguments`."""
-        text = ""
-        if self._open:
-            whole, told = arguments.get(self._open), self._told[self._open]
-            if isinstance(whole, str) and whole.startswith(told):
-                text = _inside(whole[len(told) :])
-        for key, value in arguments.items():
-            if key not in self._told:
-                text += self._next(key) + _json(value)
-                self._told[key] = value
-        ends = '"' if self._open else ""
-        return f"{text}{ends}}}" if self._told else "{}"
-
-    def _next(self, key: str) -> str:
-        ends, self._open = '"' if self._open else "", ""
-        return f"{ends}{',' if self._told else '{'}{_json(key)}:"
-
-
-def _value(piece: types.PartialArg) -> Any:  # noqa: ANN401  # any JSON
-    """Return the piece's plain value, or None if it has none."""
-    number = piece.number_value
-    if number is not None:
-        return int(number) if number.is_integer() else number
-    return piece.string_value if piece.bool_value is None else piece.bool_value
-
-
-def _json(value: Any) -> str:  # noqa: ANN401  # any JSON
-    return orjson.dumps(value).decode()
-
-
-def _inside(said: str) -> str:
-    """Return text as it appears between the quotes of a JSON string."""
-    return _json(said)[1:-1]
-
 
 with needs("google-adk"):
     from google.adk.agents import BaseAgent, LlmAgent
@@ -174,7 +100,7 @@ class AdkEvents(BasePlugin):
         """Ids of all calls of the conversation."""
         self.state: Json = {}
         """The session's state as last emitted."""
-        self.beside: types.Content | None = None
+        self.extra: types.Content | None = None
         """What the user said in addition to an answer."""
         self.model_error: Exception | None = None
         self.events: list[Event] = []
@@ -197,9 +123,9 @@ class AdkEvents(BasePlugin):
             return
         known, told = llm_request.tools_dict, llm_request.contents
         llm_request.append_tools([each for each in self.client_tools if each.name not in known])
-        if self.beside is not None and all(c.parts != self.beside.parts for c in told):
+        if self.extra is not None and all(c.parts != self.extra.parts for c in told):
             # ADK leaves out content between a call and its response.
-            told.append(self.beside)
+            told.append(self.extra)
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
@@ -468,7 +394,7 @@ class AdkEvents(BasePlugin):
 
     async def _as_kept(self, *events: Event) -> Json:
         kept = as_kept(events, self._ctx.run, self.results)
-        return await beside_responses(self._ctx, kept)
+        return await other_events(self._ctx, kept)
 
     def _is_progress(self, event: Event) -> bool:
         """Return whether the event reports the progress of an agent that runs others."""

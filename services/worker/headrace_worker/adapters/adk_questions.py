@@ -53,7 +53,7 @@ class UserDecision:
     that contains approvals."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     """Decisions on the tools that wait for approval, by call id."""
-    beside: Sequence[Json] = ()
+    extra: Sequence[Json] = ()
     """A2A Parts that the user sent in addition to the answers."""
 
 
@@ -77,18 +77,18 @@ def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
 
 
 def questions(
-    waiting: Sequence[Waiting], brought: Collection[str], within: float | None
+    waiting: Sequence[Waiting], from_client: Collection[str], within: float | None
 ) -> tuple[list[Json], list[str]]:
-    """Return the interrupts to emit, and the ids of calls to tools that the client `brought`."""
-    asked = [_asked(each, within) for each in waiting if each.name not in brought]
-    return asked, [each.call.id for each in waiting if each.name in brought]
+    """Return the interrupts to emit, and the ids of calls to client tools (`from_client`)."""
+    asked = [_asked(each, within) for each in waiting if each.name not in from_client]
+    return asked, [each.call.id for each in waiting if each.name in from_client]
 
 
 def answer_of(
     said: Sequence[Json],
     waiting: Sequence[Waiting],
     asked: Sequence[Json],
-    brought: Mapping[str, Json],
+    from_client: Mapping[str, Json],
 ) -> UserDecision | None:
     """Return the message's answers to the calls that wait; None if no interrupt is answered.
 
@@ -96,7 +96,7 @@ def answer_of(
         said: The message's A2A Parts.
         waiting: The calls that wait.
         asked: The interrupts among them.
-        brought: Results of the client's tools, by call id.
+        from_client: Results of the client's tools, by call id.
 
     Raises:
         AnswerInvalid: An answer matches none of the requested schemas.
@@ -114,18 +114,18 @@ def answer_of(
         if each.name == CONFIRMATION:
             decided = decisions.get(call) or Decision(approved=False, reason=_UNANSWERED)
             response = _confirmation(decided, answers.get(call))
-        elif call in brought:
-            response = brought[call]
+        elif call in from_client:
+            response = from_client[call]
         else:
             response = _result(call, answers, schemas.get(call))
         answering = types.FunctionResponse(id=each.id, name=each.name, response=response)
         part = types.Part(function_response=answering)
         (approving if each.name == CONFIRMATION else responses).append(part)
-    beside = other_parts(words) if asked else words
+    extra = other_parts(words) if asked else words
     results = types.Content(role="user", parts=responses) if responses else None
     if not approving:
-        return UserDecision(results or types.Content(role="user"), None, decisions, beside)
-    return UserDecision(types.Content(role="user", parts=approving), results, decisions, beside)
+        return UserDecision(results or types.Content(role="user"), None, decisions, extra)
+    return UserDecision(types.Content(role="user", parts=approving), results, decisions, extra)
 
 
 def _waiting(name: str, call: types.FunctionCall) -> Waiting:

@@ -135,7 +135,7 @@ class _AdkOptions:
 
 
 @dataclass(slots=True)
-class _Begun:
+class _AdkStart:
     """Where a run starts: with a message, or after the last event of an invocation."""
 
     past: list[Event]
@@ -165,51 +165,51 @@ class _AdkRun:
         ctx, options = self._ctx, self._options
         known = await remembered(ctx, options.memory, FORMAT)
         try:
-            begun = await self._begin(known)
+            start = await self._begin(known)
         except AnswerInvalid as error:
             await ask_again(ctx, error)
             return
-        if begun is None:
+        if start is None:
             await ask_again(ctx)
             return
         user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.asked_by)
         has_plugins = bool(options.app.plugins)
-        telling = AdkEvents(
+        emitter = AdkEvents(
             ctx, options.root, session, thinking=options.show_thinking, has_plugins=has_plugins
         )
-        telling.state = _state(ctx, known)
-        telling.results = begun.results
-        telling.used = {call.id for turn in known.turns for call in turn.calls}
-        telling.calls = _calls(begun.own)
-        telling.events = begun.own
-        if begun.answer is not None:
-            telling.decisions = begun.answer.decisions
-            if begun.answer.beside:
-                telling.beside = user_content(begun.answer.beside)
-        if begun.first:
-            await telling.take_first(begun.first)
-        if not begun.is_over:
+        emitter.state = _state(ctx, known)
+        emitter.results = start.results
+        emitter.used = {call.id for turn in known.turns for call in turn.calls}
+        emitter.calls = _calls(start.own)
+        emitter.events = start.own
+        if start.answer is not None:
+            emitter.decisions = start.answer.decisions
+            if start.answer.extra:
+                emitter.extra = user_content(start.answer.extra)
+        if start.first:
+            await emitter.take_first(start.first)
+        if not start.is_over:
             sessions = InMemorySessionService()
             made = await sessions.create_session(
-                app_name=options.app.name, user_id=user, session_id=session, state=telling.state
+                app_name=options.app.name, user_id=user, session_id=session, state=emitter.state
             )
-            for event in (*begun.past, *begun.own):
+            for event in (*start.past, *start.own):
                 await sessions.append_event(made, event)
-            if not await self._drive(telling, sessions, begun, (user, session)):
+            if not await self._drive(emitter, sessions, start, (user, session)):
                 return
-        await self._end(telling)
+        await self._end(emitter)
 
     async def _drive(
         self,
-        telling: AdkEvents,
+        emitter: AdkEvents,
         sessions: InMemorySessionService,
-        begun: _Begun,
+        start: _AdkStart,
         place: tuple[str, str],
     ) -> bool:
         """Run the agent; return whether the run still has to be ended."""
         ctx, options = self._ctx, self._options
         update = {
-            "plugins": [telling, *options.app.plugins],
+            "plugins": [emitter, *options.app.plugins],
             "resumability_config": options.resumable,
         }
         runner = Runner(
@@ -222,8 +222,8 @@ class _AdkRun:
         events = runner.run_async(
             user_id=user,
             session_id=session,
-            invocation_id=begun.invocation,
-            new_message=begun.message,
+            invocation_id=start.invocation,
+            new_message=start.message,
             run_config=options.config,
             yield_user_message=True,
         )
@@ -231,22 +231,22 @@ class _AdkRun:
         try:
             async with aclosing(events):
                 async for event in events:
-                    await telling.take(event)
+                    await emitter.take(event)
                     # The runner raises an error after the event that reports it.
                     ending = _ending_of(event) or ending
         except Exception as error:  # noqa: BLE001  # `_ending` re-raises the agent's own errors
-            ending = _ending(error, telling.model_error)
+            ending = _ending(error, emitter.model_error)
             ctx.log.warning("the agent %s: %s", options.root.name, error)
         if ending is not None:
             await ctx.emit(ending)
         else:
-            await telling.end()
+            await emitter.end()
         return ending is None
 
-    async def _end(self, telling: AdkEvents) -> None:
+    async def _end(self, emitter: AdkEvents) -> None:
         """End the run, with interrupts for the calls that wait for the user, if any."""
-        waiting = waiting_calls(telling.events)
-        await telling.speaker.end(suspended=bool(waiting))
+        waiting = waiting_calls(emitter.events)
+        await emitter.speaker.end(suspended=bool(waiting))
         if any(each.name == CREDENTIAL for each in waiting):
             await self._ctx.emit(
                 Outcome.because("a tool requests credentials, which this adapter does not support")
@@ -255,7 +255,7 @@ class _AdkRun:
             asked, pending = questions(waiting, self._brought, self._options.approve_within)
             await ask(self._ctx, asked, pending)
 
-    async def _begin(self, known: Remembered) -> _Begun | None:
+    async def _begin(self, known: Remembered) -> _AdkStart | None:
         """Return where the run starts; None if the interrupts must be repeated.
 
         Raises:
@@ -270,40 +270,40 @@ class _AdkRun:
         own = _own_events(ctx, inputs, kept)
         past = past_events(_past(ctx, known.turns, own_turns), self._options.root.name)
         said = inputs.get(ctx.run, [])
-        begun = _Begun(past, own, results)
+        start = _AdkStart(past, own, results)
         if waiting := waiting_calls(own):
             asked = await interrupts_before(ctx)
-            begun.answer = answer_of(said, waiting, asked, results)
-            if begun.answer is None:
+            start.answer = answer_of(said, waiting, asked, results)
+            if start.answer is None:
                 return None
         mine = [event for run, event in kept if run == ctx.run]
-        if begun.answer is not None and not _answers(mine, begun.answer.content):
-            begun.own += mine
-            begun.message = begun.answer.content
+        if start.answer is not None and not _answers(mine, start.answer.content):
+            start.own += mine
+            start.message = start.answer.content
             if not mine:
-                begun.first = _first(begun.answer, own[-1].invocation_id, _invocation(ctx, ctx.run))
+                start.first = _first(start.answer, own[-1].invocation_id, _invocation(ctx, ctx.run))
         elif mine:
-            self._go_on(begun, mine, said)
+            self._go_on(start, mine, said)
         else:
-            begun.message = user_content(said)
-        return begun
+            start.message = user_content(said)
+        return start
 
-    def _go_on(self, begun: _Begun, mine: list[Event], said: Sequence[Json]) -> None:
+    def _go_on(self, start: _AdkStart, mine: list[Event], said: Sequence[Json]) -> None:
         """Continue after the events that an earlier attempt saved for this run."""
-        if begun.answer is None:
-            begun.own.append(user_event(said, mine[0].invocation_id))
-        begun.own += mine
-        begun.invocation = mine[-1].invocation_id
-        begun.is_over = bool(waiting_calls(begun.own))
+        if start.answer is None:
+            start.own.append(user_event(said, mine[0].invocation_id))
+        start.own += mine
+        start.invocation = mine[-1].invocation_id
+        start.is_over = bool(waiting_calls(start.own))
         root, last = self._options.root, mine[-1]
         is_answer = bool(last.content) and last.is_final_response()
-        if begun.is_over or not is_answer or last.author == "user":
+        if start.is_over or not is_answer or last.author == "user":
             return
         # This was the agent's final answer; ADK would call its model again.
-        begun.is_over = isinstance(root, LlmAgent)
+        start.is_over = isinstance(root, LlmAgent)
         update = {"id": Event.new_id(), "content": None}
         ends = last.model_copy(update={**update, "actions": EventActions(end_of_agent=True)})
-        begun.own.append(ends)
+        start.own.append(ends)
 
 
 async def _inputs(ctx: RunContext, own: Sequence[Turn]) -> dict[int, list[Json]]:
@@ -334,8 +334,8 @@ def _first(answer: UserDecision, asking: str, invocation: str) -> list[Event]:
     events = list[Event]()
     if answer.results is not None:
         events.append(Event(author="user", invocation_id=asking, content=answer.results))
-    if answer.beside:
-        events.append(user_event(answer.beside, invocation))
+    if answer.extra:
+        events.append(user_event(answer.extra, invocation))
     return events
 
 

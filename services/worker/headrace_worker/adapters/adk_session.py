@@ -41,7 +41,7 @@ def as_kept(events: Sequence[Event], run: int, recorded: Collection[str]) -> Jso
     return {"run": run, "events": [_as_kept(event, recorded) for event in events]}
 
 
-async def beside_responses(ctx: RunContext, kept: Json) -> Json:
+async def other_events(ctx: RunContext, kept: Json) -> Json:
     """Return checkpoint data for events that are not a model's response."""
     return {FORMAT: await stored(ctx, kept)}
 

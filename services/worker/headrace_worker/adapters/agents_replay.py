@@ -39,7 +39,7 @@ class Replay:
     """Results in the log, by call id."""
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     """The user's decisions, by call id."""
-    beside: Sequence[Json] = ()
+    extra: Sequence[Json] = ()
     """Items of what the user said in addition to the decisions."""
 
 
@@ -128,7 +128,7 @@ class _Replaying(Model):
 
     def _with_words(self, told: Any) -> Any:  # noqa: ANN401  # the library's
         """Insert what the user said with the decisions after the results of these."""
-        if not self._replay.beside or isinstance(told, str):
+        if not self._replay.extra or isinstance(told, str):
             return told
         mine = {call.id for call in self._replay.calls}
         results = [
@@ -137,7 +137,7 @@ class _Replaying(Model):
             if item.get("type") == "function_call_output" and item.get("call_id") in mine
         ]
         behind = results[-1] + 1 if results else len(told)
-        return [*told[:behind], *self._replay.beside, *told[behind:]]
+        return [*told[:behind], *self._replay.extra, *told[behind:]]
 
 
 def _completed(items: Sequence[Json]) -> ResponseCompletedEvent:

@@ -135,41 +135,41 @@ async def _run(
     """Execute one run; its tools get `given` as context."""
     turns = await conversation(ctx, options.memory, FORMAT)
     try:
-        begun = await _begin(ctx, wrapped, turns)
+        start = await _begin(ctx, wrapped, turns)
     except AnswerInvalid as error:
         await ask_again(ctx, error)
         return
-    if begun is None:
+    if start is None:
         return
     used = {call.id for turn in turns for call in turn.calls}
-    known = begun.replay.results if begun.replay else {}
-    telling = AgentsEvents(ctx, wrapped.name, used, known, thinking=options.show_thinking)
-    starting, brought = await _prepared(ctx, begun, given, options.config)
+    known = start.replay.results if start.replay else {}
+    emitter = AgentsEvents(ctx, wrapped.name, used, known, thinking=options.show_thinking)
+    starting, from_client = await _prepared(ctx, start, given, options.config)
     result = Runner.run_streamed(
         starting,
-        begun.items,
+        start.items,
         context=given,
-        max_turns=options.max_turns + (begun.replay is not None),
-        hooks=telling,
+        max_turns=options.max_turns + (start.replay is not None),
+        hooks=emitter,
         run_config=options.config,
     )
     try:
         async for event in result.stream_events():
-            await telling.take(event)
+            await emitter.take(event)
     except (APIError, AgentsException) as error:
         ctx.log.warning("the agent %s: %s", wrapped.name, error)
         await ctx.emit(_ending(error))
         return
     finally:
         result.cancel()
-    await telling.end(suspended=bool(result.interruptions))
-    if telling.refusal:
-        await ctx.emit(Reject(telling.refusal))
+    await emitter.end(suspended=bool(result.interruptions))
+    if emitter.refusal:
+        await ctx.emit(Reject(emitter.refusal))
     elif result.interruptions:
-        await _interrupt(ctx, result.interruptions, telling, brought, options.approve_within)
+        await _interrupt(ctx, result.interruptions, emitter, from_client, options.approve_within)
     elif not isinstance(output := result.final_output, str | None):
         await ctx.emit(Data(as_json(output), "output"))
-    elif output and telling.calls:
+    elif output and emitter.calls:
         # The agent's `tool_use_behavior` makes a tool's result the answer.
         await ctx.emit(output)
 
@@ -217,9 +217,9 @@ class _Last:
         self, agent: SdkAgent[Any], decisions: dict[str, Decision], said: Sequence[Json] = ()
     ) -> _AgentsStart:
         """Return a start that replays this response."""
-        beside = items_of([Turn("user", parts=said)]) if said else []
+        extra = items_of([Turn("user", parts=said)]) if said else []
         items, calls = response_items(self.turn), self.turn.calls
-        replay = Replay(items, calls, self.results, decisions, beside)
+        replay = Replay(items, calls, self.results, decisions, extra)
         return _AgentsStart(agent, items_of(answered(self.before)), replay)
 
 
@@ -284,32 +284,32 @@ def _last(turns: Sequence[Turn]) -> _Last | None:
 
 async def _prepared(
     ctx: RunContext,
-    begun: _AgentsStart,
+    start: _AgentsStart,
     given: Any,  # noqa: ANN401  # whatever the agent takes
     config: RunConfig,
 ) -> tuple[SdkAgent[Any], set[str]]:
     """Return the agent that starts, and the names of the client's tools that it was given."""
     sent = client_tools(ctx)
-    if begun.replay is None and not sent:
-        return begun.agent, set()
-    own = await begun.agent.get_all_tools(RunContextWrapper(given))
-    taken = {tool.name for tool in own} | handoff_names(begun.agent)
-    brought = pending_tools([tool for tool in sent if tool["name"] not in taken])
-    names = {tool.name for tool in brought}
-    if begun.replay is not None:
-        return replaying(begun.agent, [*own, *brought], begun.replay, config), names
-    return begun.agent.clone(tools=[*begun.agent.tools, *brought]), names
+    if start.replay is None and not sent:
+        return start.agent, set()
+    own = await start.agent.get_all_tools(RunContextWrapper(given))
+    taken = {tool.name for tool in own} | handoff_names(start.agent)
+    from_client = pending_tools([tool for tool in sent if tool["name"] not in taken])
+    names = {tool.name for tool in from_client}
+    if start.replay is not None:
+        return replaying(start.agent, [*own, *from_client], start.replay, config), names
+    return start.agent.clone(tools=[*start.agent.tools, *from_client]), names
 
 
 async def _interrupt(
     ctx: RunContext,
     interruptions: Sequence[Any],
-    telling: AgentsEvents,
-    brought: set[str],
+    emitter: AgentsEvents,
+    from_client: set[str],
     within: float | None,
 ) -> None:
     """End the run with the calls that wait for the user or for the client's tools."""
-    calls = [telling.calls.get(getattr(each.raw_item, "call_id", "")) for each in interruptions]
+    calls = [emitter.calls.get(getattr(each.raw_item, "call_id", "")) for each in interruptions]
     known = [call for call in calls if call is not None]
     if len(known) < len(calls):
         reason = (
@@ -318,5 +318,5 @@ async def _interrupt(
         )
         await ctx.emit(Outcome.because(reason))
         return
-    asked = [question(call, within=within) for call in known if call.name not in brought]
-    await ask(ctx, asked, [call.id for call in known if call.name in brought])
+    asked = [question(call, within=within) for call in known if call.name not in from_client]
+    await ask(ctx, asked, [call.id for call in known if call.name in from_client])

@@ -40,8 +40,8 @@ def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
             case "tool":
                 messages.answer(turn)
             case "user" if turn.answers:
-                if beside := other_parts(turn.parts):
-                    messages.add(turn, {"role": "user", "content": _content(beside)})
+                if extra := other_parts(turn.parts):
+                    messages.add(turn, {"role": "user", "content": _content(extra)})
             case "user":
                 messages.add(turn, {"role": "user", "content": _content(turn.parts)})
             case _:

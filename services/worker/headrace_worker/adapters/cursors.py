@@ -27,7 +27,7 @@ class EventIds:
         self.came = last
         """Id of the last event that the client received."""
 
-    def told(self) -> None:
+    def emitted(self) -> None:
         """Record that the last event received has been emitted."""
         self.last = self.came
 

@@ -15,7 +15,7 @@ from headrace.sdk.emit import Emission, Message
 from headrace.sdk.ended import EndedTask
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Outcome
-from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, parsed, said_of
+from headrace_worker.adapters.a2a_json import artifact_of, json_of, message_of, outcome_of, parsed
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
@@ -127,8 +127,8 @@ class LogQueue(EventQueue):
             await self._end(outcome_of(status, metadata))
         elif state == AUTH_REQUIRED:
             await self._ask(status.get("message", {}))
-        elif (said := said_of(status, metadata)) is not None:
-            await self._say(said)
+        elif (relayed := message_of(status, metadata)) is not None:
+            await self._say(relayed)
         else:
             await self.close()
 

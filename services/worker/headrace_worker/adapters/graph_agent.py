@@ -124,33 +124,33 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
     settings: Any = dict(options.config)
     settings["configurable"] = {**settings.get("configurable", {}), RUN: ctx}
     thread: Thread | None = None
-    begun = Beginning()
+    start = Beginning()
     if graph.checkpointer:
         thread = Thread(ctx, graph, settings)
-        begun, settings = await thread.begin(options.memory), thread.settings
-    telling = LangGraphEvents(ctx, options.answer_from, options.output, options.state_keys)
+        start, settings = await thread.begin(options.memory), thread.settings
+    emitter = LangGraphEvents(ctx, options.answer_from, options.output, options.state_keys)
     if thread is not None:
-        await telling.catch_up(begun)
-        telling.stops = begun.stops
-    if not begun.is_over:
+        await emitter.catch_up(start)
+        emitter.stops = start.stops
+    if not start.is_over:
         try:
-            given = await _given(ctx, graph, begun, thread, options)
+            given = await _given(ctx, graph, start, thread, options)
         except AnswerInvalid as error:
-            await ask(ctx, begun.asked, wrong=f"{error}.")
+            await ask(ctx, start.asked, wrong=f"{error}.")
             return
-        await _stream(graph, given, settings, telling, thread)
+        await _stream(graph, given, settings, emitter, thread)
     ends = None if options.answer_within is None else expiry(options.answer_within)
     stop = None
-    if telling.stops and thread is not None:
+    if emitter.stops and thread is not None:
         stop = await thread.question(ends)
-    await telling.end(begun.asked, stop, ends)
+    await emitter.end(start.asked, stop, ends)
 
 
 async def _stream(
     graph: Pregel[Any, Any, Any, Any],
     given: Any,  # noqa: ANN401  # a graph's input
     settings: Any,  # noqa: ANN401  # a RunnableConfig
-    telling: LangGraphEvents,
+    emitter: LangGraphEvents,
     thread: Thread | None,
 ) -> None:
     """Run the graph and emit its events.
@@ -169,7 +169,7 @@ async def _stream(
     )
     async for place, mode, told in _retryable(stream):
         if mode != "checkpoints":
-            await telling.take(place, mode, told)
+            await emitter.take(place, mode, told)
         elif thread is not None and not place:
             await thread.reached(told)
 
@@ -205,7 +205,7 @@ def _is_passing(error: BaseException | None) -> bool:
 async def _given(
     ctx: RunContext,
     graph: Pregel[Any, Any, Any, Any],
-    begun: Beginning,
+    start: Beginning,
     thread: Thread | None,
     options: _GraphOptions,
 ) -> Any:  # noqa: ANN401  # a graph's input
@@ -215,20 +215,20 @@ async def _given(
         AnswerInvalid: The user's answer does not match the requested schema.
         _Settled: The user stopped the graph, or answered too late.
     """
-    if begun.goes_on:
+    if start.goes_on:
         return None
-    if thread is not None and begun.asked:
-        answers = answers_of(ctx.parts, [each["id"] for each in begun.asked])
-        if not begun.waiting:
-            await _pass(thread, decided(answers, begun.asked[0]), options.state_keys)
+    if thread is not None and start.asked:
+        answers = answers_of(ctx.parts, [each["id"] for each in start.asked])
+        if not start.waiting:
+            await _pass(thread, decided(answers, start.asked[0]), options.state_keys)
             return None
         try:
-            return Command(resume=resuming(answers, begun.asked, begun.waiting))
+            return Command(resume=resuming(answers, start.asked, start.waiting))
         except TimeoutError as error:
             raise _Settled(Reject(str(error))) from error
     if options.input_of is not None:
         return options.input_of(ctx)
-    earlier = begun if thread is not None else None
+    earlier = start if thread is not None else None
     return await input_for(ctx, graph, earlier, options.memory, options.state_keys)
 
 

@@ -73,12 +73,12 @@ class LangGraphEvents:
                 self._catches_up &= "result" not in told
                 await self._ctx.emit(Step(told["name"], finished="result" in told))
 
-    async def catch_up(self, begun: Beginning) -> None:
+    async def catch_up(self, start: Beginning) -> None:
         """Emit what earlier attempts produced but did not emit."""
-        self._values, self._catches_up = begun.values, begun.goes_on
-        for node, update in begun.missed:
+        self._values, self._catches_up = start.values, start.goes_on
+        for node, update in start.missed:
             await self._update_of(node, update)
-        if begun.goes_on:
+        if start.goes_on:
             await self._share()
 
     async def end(self, before: Sequence[Json], stop: Json | None, ends: str | None) -> None:

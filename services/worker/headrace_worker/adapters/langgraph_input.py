@@ -78,7 +78,7 @@ with needs("langgraph"):
 async def input_for(
     ctx: RunContext,
     graph: Pregel[Any, Any, Any, Any],
-    begun: Beginning | None,
+    start: Beginning | None,
     memory: Memory,
     state_keys: Sequence[str],
 ) -> Json:
@@ -91,19 +91,19 @@ async def input_for(
         Retryable: The conversation or a file can't be read now.
         BusUnavailable: The bus does not answer.
     """
-    if begun is None:
+    if start is None:
         turns = answered(await conversation(ctx, memory))
     else:
         own = user_turn(ctx.message, ctx.task, ctx.run)
-        turns = [*answered(begun.earlier), *own]
+        turns = [*answered(start.earlier), *own]
         for turn in turns:
             turn.parts = await with_content(ctx, turn.parts)
     given: Json = {"messages": messages_of(turns)}
-    known = begun.values if begun is not None and isinstance(begun.values, dict) else {}
+    known = start.values if start is not None and isinstance(start.values, dict) else {}
     given |= _shared(ctx, graph, known, state_keys)
     tools, context = ctx.agui.get("tools") or [], ctx.agui.get("context") or []
-    brought = {"tools": tools, "ag-ui": {"tools": tools, "context": context}}
-    return given | {key: value for key, value in brought.items() if key in graph.channels}
+    from_client = {"tools": tools, "ag-ui": {"tools": tools, "context": context}}
+    return given | {key: value for key, value in from_client.items() if key in graph.channels}
 
 
 def _shared(

@@ -6,7 +6,7 @@ thread. Messages of other tasks that the copy does not contain are added before 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headrace.model.entry import Entry
@@ -32,7 +32,7 @@ _KEY = "langgraph"
 _AHEAD = 8
 """Maximum number of checkpoints that a graph can be ahead of the log, with a margin."""
 _MOST = 100
-"""Maximum number of tasks in `_Mark.beside`; a checkpoint has no room for more."""
+"""Maximum number of tasks in `_Mark.extra`; a checkpoint has no room for more."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Mark:
     """The checkpoint up to which the log is complete."""
     after: str | None = None
     """The task whose state the thread started with."""
-    beside: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
     """The tasks whose messages were added before the input."""
 
 
@@ -91,30 +91,30 @@ class Thread:
             RunOver: The run has ended.
         """
         ctx, saved = self._ctx, _mark_of(self._ctx.checkpoint_data)
-        begun = Beginning()
+        start = Beginning()
         if saved is None:
             if ctx.run == 1:
-                begun.earlier = await self._carry_over(memory)
+                start.earlier = await self._carry_over(memory)
             state = await self._state()
             self._mark.base = self._mark.at = _id(state)
             await self._save()
         else:
             self._mark, state = saved, await self._state()
-            begun.goes_on = _id(state) != saved.base
-        if begun.goes_on:
-            begun.stops = await self._stops(state)
-            begun.is_over = begun.stops or not state.next
-            begun.missed = await self._missed()
+            start.goes_on = _id(state) != saved.base
+        if start.goes_on:
+            start.stops = await self._stops(state)
+            start.is_over = start.stops or not state.next
+            start.missed = await self._missed()
         elif saved is not None and ctx.run == 1:
-            begun.earlier = await self._noted(memory, saved)
-        begun.values = state.values
-        if ctx.run > 1 and not begun.goes_on:
+            start.earlier = await self._noted(memory, saved)
+        start.values = state.values
+        if ctx.run > 1 and not start.goes_on:
             asked = {each["id"]: each for each in await interrupts_before(ctx)}
-            begun.waiting = [each for each in state.interrupts if each.id in asked]
-            begun.asked = [asked[each.id] for each in begun.waiting]
+            start.waiting = [each for each in state.interrupts if each.id in asked]
+            start.asked = [asked[each.id] for each in start.waiting]
             stop = [each for each in asked.values() if is_breakpoint(each, _id(state))]
-            begun.asked += stop[:1]
-        return begun
+            start.asked += stop[:1]
+        return start
 
     async def question(self, ends: str | None) -> Json:
         """Return the interrupt for the static breakpoint at which the graph has stopped."""
@@ -159,18 +159,18 @@ class Thread:
                 self._mark.after = _task(log)
                 break
         held = _held_by(self._mark.after, over)
-        beside = [log for log in over.values() if _task(log) not in held]
-        self._mark.beside = [_task(log) for log in beside[-_MOST:]]
+        extra = [log for log in over.values() if _task(log) not in held]
+        self._mark.extra = [_task(log) for log in extra[-_MOST:]]
         if self._mark.after is None and not over and ctx.agui.get("messages"):
             return (await conversation(ctx, memory))[:-1]
-        return await turns_of_logs(beside)
+        return await turns_of_logs(extra)
 
     async def _noted(self, memory: Memory, saved: _Mark) -> list[Turn]:
         """Return the turns that an earlier attempt had to add before the input."""
-        logs = await logs_before(self._ctx) if saved.beside else []
-        if not saved.beside and saved.base is None and self._ctx.agui.get("messages"):
+        logs = await logs_before(self._ctx) if saved.extra else []
+        if not saved.extra and saved.base is None and self._ctx.agui.get("messages"):
             return (await conversation(self._ctx, memory))[:-1]
-        return await turns_of_logs([log for log in logs if _task(log) in saved.beside])
+        return await turns_of_logs([log for log in logs if _task(log) in saved.extra])
 
     async def _copy(self, task: str) -> bool:
         """Copy the last checkpoint of another task, if it has one; return whether it does."""
@@ -221,10 +221,7 @@ class Thread:
         return await self._graph.aget_state(self.settings)
 
     async def _save(self) -> None:
-        mark = self._mark
-        await self._ctx.checkpoint(
-            {_KEY: {"base": mark.base, "at": mark.at, "after": mark.after, "beside": mark.beside}}
-        )
+        await self._ctx.checkpoint({_KEY: asdict(self._mark)})
 
     @property
     def _saver(self) -> BaseCheckpointSaver[Any]:
@@ -276,7 +273,7 @@ def _held_by(task: str | None, logs: Mapping[str, Sequence[Entry]]) -> set[str]:
     while task is not None:
         held.add(task)
         mark = _first_mark(logs[task])
-        held.update(mark.beside)
+        held.update(mark.extra)
         if mark.after is not None and mark.after not in logs:
             # Its log is gone: assume that the state has everything before it.
             held.update(order[: order.index(task)])

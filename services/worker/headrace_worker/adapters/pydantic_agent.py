@@ -102,33 +102,33 @@ def pydantic_ai_agent(
     async def run(ctx: RunContext) -> None:
         turns = await conversation(ctx, memory, FORMAT)
         try:
-            begun = await _begin(ctx, turns, is_text=wrapped.output_type is str)
+            start = await _begin(ctx, turns, is_text=wrapped.output_type is str)
         except AnswerInvalid as error:
             await ask_again(ctx, error)
             return
-        if begun is None:
+        if start is None:
             return
         used = {call.id for turn in turns for call in turn.calls}
-        replayed = begun.past if begun.replays else Past()
+        replayed = start.past if start.replays else Past()
         known = replayed.results
-        telling = PydanticEvents(
+        emitter = PydanticEvents(
             ctx, used, known, thinking=show_thinking, approve_within=approve_within
         )
         depends = _with_state(deps(ctx) if callable(deps) else deps, ctx)
         asked: Any = {
             "deps": depends,
-            "message_history": begun.past.messages,
-            "deferred_tool_results": begun.deferred,
+            "message_history": start.past.messages,
+            "deferred_tool_results": start.deferred,
             "capabilities": [
                 ReinjectSystemPrompt(),
-                ReplayedResponses(telling, replayed),
+                ReplayedResponses(emitter, replayed),
             ],
             **_frontend(ctx, wrapped),
         }
         try:
-            async with wrapped.run_stream_events(begun.prompt, **asked) as events:
+            async with wrapped.run_stream_events(start.prompt, **asked) as events:
                 async for event in events:
-                    await telling.take(event)
+                    await emitter.take(event)
         except ModelAPIError as error:
             if _is_busy(error):
                 raise Retryable("the model is busy or unreachable") from error
@@ -213,8 +213,8 @@ async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Pydanti
     decided = decisions_of(said, asked)
     past.put_results()
     approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
-    beside = content_of(other_parts(said))
-    return _PydanticStart(past, beside or None, DeferredToolResults(approvals=approvals))
+    extra = content_of(other_parts(said))
+    return _PydanticStart(past, extra or None, DeferredToolResults(approvals=approvals))
 
 
 def _approval(decided: Decision) -> ToolApproved | ToolDenied:
@@ -253,8 +253,8 @@ class _ClientTools(ExternalToolset[Any]):
     async def get_tools(self, ctx: Any) -> Any:  # noqa: ANN401  # the library's
         own = [await toolset.get_tools(ctx) for toolset in self._wrapped.toolsets]
         taken = {name for tools in own for name in tools}
-        brought = await super().get_tools(ctx)
-        return {name: tool for name, tool in brought.items() if name not in taken}
+        from_client = await super().get_tools(ctx)
+        return {name: tool for name, tool in from_client.items() if name not in taken}
 
 
 def _frontend(ctx: RunContext, wrapped: PydanticAgent[Any, Any]) -> Any:  # noqa: ANN401  # keywords

@@ -57,14 +57,14 @@ _FAILED = frozenset({"failed", "retried", "denied", "interrupted"})
 class ReplayedResponses(AbstractCapability[Any]):
     """Passes responses on unchanged, and returns the results that are already in the log."""
 
-    telling: "PydanticEvents"
+    emitter: "PydanticEvents"
     past: Past
     """The conversation, with the results of calls that an earlier attempt executed."""
 
     async def prepare_output_tools(self, ctx: Any, tool_defs: Any) -> Any:  # noqa: ANN401  # the library's
         """Record which tools stand for structured answers."""
         del ctx
-        self.telling.outputs |= {tool.name for tool in tool_defs}
+        self.emitter.outputs |= {tool.name for tool in tool_defs}
         return tool_defs
 
     async def after_model_request(
@@ -76,7 +76,7 @@ class ReplayedResponses(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Pass a response on."""
         del ctx, request_context
-        self.telling.responded(response)
+        self.emitter.responded(response)
         return response
 
     async def wrap_tool_execute(
@@ -92,12 +92,12 @@ class ReplayedResponses(AbstractCapability[Any]):
         del ctx, tool_def
         done = self.past.results.get(call.tool_call_id)
         if done is None:
-            await self.telling.stored()
+            await self.emitter.stored()
             return await handler(args)
         if done.outcome in _FAILED:
             raise ToolFailed(str(done.content))
-        if (beside := self.past.beside.get(call.tool_call_id)) is not None:
-            return ToolReturn(done.content, content=beside.content)
+        if (extra := self.past.extra.get(call.tool_call_id)) is not None:
+            return ToolReturn(done.content, content=extra.content)
         return done.content
 
 
@@ -236,8 +236,8 @@ class PydanticEvents:
         if isinstance(part, ToolReturnPart) and (
             part.files or event.content or part.outcome not in {"success", "failed"}
         ):
-            beside = [event.content] if isinstance(event.content, str) else event.content or ()
-            verbatim = Verbatim(FORMAT, verbatim_of_result(part, beside, own))
+            extra = [event.content] if isinstance(event.content, str) else event.content or ()
+            verbatim = Verbatim(FORMAT, verbatim_of_result(part, extra, own))
         await keep_result(self._ctx, _result(own, part), verbatim)
 
     async def _custom(self, event: CustomEvent) -> None:
@@ -249,14 +249,14 @@ class PydanticEvents:
 
     async def _finish(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
         # The total includes agents that its tools ran with this run's usage.
-        used, told = result.usage, self._spent
-        beside = RequestUsage(
-            input_tokens=used.input_tokens - told.input_tokens,
-            output_tokens=used.output_tokens - told.output_tokens,
-            cache_read_tokens=used.cache_read_tokens - told.cache_read_tokens,
-            cache_write_tokens=used.cache_write_tokens - told.cache_write_tokens,
+        used, spent = result.usage, self._spent
+        extra = RequestUsage(
+            input_tokens=used.input_tokens - spent.input_tokens,
+            output_tokens=used.output_tokens - spent.output_tokens,
+            cache_read_tokens=used.cache_read_tokens - spent.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens - spent.cache_write_tokens,
         )
-        await self._tell_usage(result.response, beside)
+        await self._tell_usage(result.response, extra)
         output = result.output
         if isinstance(output, DeferredToolRequests):
             await self._defer(output)

@@ -49,7 +49,7 @@ class Past:
     """The last response; its results are only in `results`."""
     results: dict[str, ToolReturnPart] = field(default_factory=dict)
     """The last response's results, by call id."""
-    beside: dict[str, UserPromptPart] = field(default_factory=dict)
+    extra: dict[str, UserPromptPart] = field(default_factory=dict)
     """Content for the model in addition to a result, such as images, by call id."""
     _logged: set[str] = field(default_factory=set)
     """Ids of the calls in the log; other calls are pydantic-ai's own, for structured answers."""
@@ -75,8 +75,8 @@ class Past:
             self.refuse(call)
         closing = [self.results[call.tool_call_id] for call in self.calls]
         if closing:
-            self._request([*closing, *self.beside.values()])
-        self.last, self.results, self.beside = None, {}, {}
+            self._request([*closing, *self.extra.values()])
+        self.last, self.results, self.extra = None, {}, {}
 
     def refuse(self, call: ToolCallPart) -> None:
         """Answer a call that will get no other answer."""
@@ -90,7 +90,7 @@ class Past:
     def put_results(self) -> None:
         """Add the known results after the last response; its other calls stay open."""
         if self.results:
-            self._request([*self.results.values(), *self.beside.values()])
+            self._request([*self.results.values(), *self.extra.values()])
 
     @property
     def calls(self) -> Sequence[ToolCallPart]:
@@ -116,7 +116,7 @@ class Past:
             if isinstance(part, ToolReturnPart):
                 self.results[result.id] = part
             elif isinstance(part, UserPromptPart):
-                self.beside[result.id] = part
+                self.extra[result.id] = part
 
     def _request(self, said: Sequence[ModelRequestPart]) -> None:
         """Add to the last request: results and the user's message form one request."""
@@ -139,12 +139,12 @@ def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: A
     return kept
 
 
-def verbatim_of_result(result: ToolReturnPart, beside: Sequence[UserContent], own: str) -> Any:  # noqa: ANN401  # any JSON
+def verbatim_of_result(result: ToolReturnPart, extra: Sequence[UserContent], own: str) -> Any:  # noqa: ANN401  # any JSON
     """Return, as JSON, a tool's result and the content that goes with it; `own` is its id."""
     # Metadata is for the application only, and may have any type.
     told: list[ModelRequestPart] = [replace(result, tool_call_id=own, metadata=None)]
-    if beside:
-        told.append(UserPromptPart(beside))
+    if extra:
+        told.append(UserPromptPart(extra))
     [kept] = ModelMessagesTypeAdapter.dump_python([ModelRequest(told)], mode="json")
     return kept
 

@@ -15,12 +15,12 @@ from headrace_worker.adapters.credentials import AccessRefused, Credentials
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
+from headrace_worker.adapters.remote_events import remote_of
 from headrace_worker.adapters.remote_run import (
     UNAUTHORIZED,
     RemoteRun,
     Timeouts,
     raise_if_passing,
-    remote_of,
     status_of,
 )
 

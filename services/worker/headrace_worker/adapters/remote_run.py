@@ -1,64 +1,40 @@
 """One run that an outside agent executes.
 
 The run sends its message once, follows the outside task to its end, and is cancelled together with
-it. The log records which outside task belongs to a task. The task's metadata show it to clients
-too, but clients and outside agents can also write there. So only the event counts in which an
-attempt of this fleet recorded it.
-
-Each of the outside agent's events is emitted once, even if it arrives repeatedly. A stream that
-breaks off is reopened and starts with the task's current state: only what is new is emitted.
+it.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model import parts
-from headrace.model.delegation import CHILD
 from headrace.model.events import Json
-from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, WORKING
+from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Reject
-from headrace.sdk.errors import MalformedOutput, Retryable
-from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
-from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, parsed, said_of
+from headrace.sdk.errors import Retryable
+from headrace.sdk.relayed import RelayedMessage
+from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import AccessRefused
 from headrace_worker.adapters.cursors import FOLLOWED, LAST_EVENT_ID, EventIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.adapters.remote_client import Remote
+from headrace_worker.adapters.remote_events import (
+    REMOTE_CONTEXT,
+    REMOTE_TASK,
+    EmittedContent,
+    RemoteEvents,
+    remote_of,
+)
 from headrace_worker.earlier import asking_agent
 from headrace_worker.memory import with_content
-from headrace_worker.relayed import foreign, hinted
-
-REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
-"""Metadata keys of a task for the ids of the outside task and its context."""
-
-
-def remote_of(told: Iterable[tuple[int, Json]]) -> tuple[str, str]:
-    """Return the ids of the outside task and its context; empty if unknown.
-
-    Clients' metadata are in events of other states. The outside agent's own values for these keys
-    are removed (`without_names`).
-    """
-    found = ("", "")
-    for _, event in told:
-        update = event.get("statusUpdate", {})
-        metadata = update.get("metadata") or {}
-        at_work = update.get("status", {}).get("state") == WORKING and CHILD not in metadata
-        if at_work and (task := metadata.get(REMOTE_TASK)):
-            found = (str(task), str(metadata.get(REMOTE_CONTEXT, "")))
-    return found
-
-
-def without_names(metadata: Json) -> Json:
-    """Return an outside agent's metadata without the keys for outside tasks."""
-    return {k: v for k, v in metadata.items() if k not in {REMOTE_TASK, REMOTE_CONTEXT}}
+from headrace_worker.relayed import hinted
 
 
 class Asking:
@@ -88,7 +64,7 @@ class Asking:
         answer, self._answer = self._answer, None
         return answer
 
-    async def beside[T](self, events: AsyncIterator[T]) -> AsyncIterator[T]:
+    async def until_answered[T](self, events: AsyncIterator[T]) -> AsyncIterator[T]:
         """Yield `events` until they end or the user has answered.
 
         Raises:
@@ -126,175 +102,6 @@ class Asking:
 
 async def _next[T](events: AsyncIterator[T]) -> T:
     return await anext(events)
-
-
-_USER = "ROLE_USER"
-
-
-class Told:
-    """What this task's log has of the outside task."""
-
-    def __init__(self, task: Json | None = None) -> None:
-        """Start with `task`, this fleet's task after earlier runs."""
-        task = task or {}
-        self.artifacts = {
-            artifact["artifactId"]: _content(artifact.get("parts", []))
-            for artifact in task.get("artifacts", [])
-        }
-        self.messages = {
-            message["messageId"]: _content(message.get("parts", []))
-            for message in task.get("history", [])
-        }
-        if last := task.get("status", {}).get("message", {}).get("messageId"):
-            self.messages[last] = _content(task["status"]["message"].get("parts", []))
-
-
-class RemoteEvents:
-    """Emits the events of one run."""
-
-    def __init__(self, ctx: RunContext, told: Told) -> None:
-        """Emit events in the run of `ctx`, whose log has `told` so far."""
-        self._ctx, self._told = ctx, told
-        self.task = self.context = ""
-        """Ids of the outside task and its context, once known."""
-        self.asks: Json | None = None
-        """The message with which the outside agent asks for credentials; None if it does not."""
-        self.is_over = False
-        self.joined = False
-        """Whether a stream was reopened without a cursor. Events may then repeat what its first
-        snapshot contained; `mend` corrects that from the complete task."""
-
-    async def mend(self, task: Json) -> None:
-        """Emit the artifacts of the finished outside task that differ from this task's."""
-        _check_links({"task": task})
-        for artifact in task.get("artifacts", []):
-            await self._whole(artifact)
-
-    async def take(self, event: Json) -> None:
-        """Emit an event, a StreamResponse.
-
-        Raises:
-            MalformedOutput: The event violates A2A, or links to a file of this fleet.
-        """
-        _check_links(event)
-        if "task" in event:
-            await self._snapshot(event["task"])
-        elif "message" in event:
-            message = event["message"]
-            await self._end(Outcome("TASK_STATE_COMPLETED", message.get("parts", [])))
-        elif "artifactUpdate" in event:
-            self.asks = None
-            await self._chunk(event["artifactUpdate"])
-        elif "statusUpdate" in event:
-            update = event["statusUpdate"]
-            self._note(update.get("taskId", ""), update.get("contextId", ""))
-            await self._status(
-                update.get("status", {}), without_names(foreign(update.get("metadata", {})))
-            )
-
-    async def _snapshot(self, task: Json) -> None:
-        self._note(task.get("id", ""), task.get("contextId", ""))
-        for message in task.get("history", []):
-            if message.get("role") != _USER:
-                await self._message(message, {}, whole=True)
-        for artifact in task.get("artifacts", []):
-            await self._whole(artifact)
-        await self._status(task.get("status", {}), {}, whole=True)
-
-    def _note(self, task: str, context: str) -> None:
-        self.task, self.context = task or self.task, context or self.context
-
-    async def _chunk(self, update: Json) -> None:
-        chunk = artifact_of(update)
-        known = self._told.artifacts.get(chunk.id)
-        if chunk.append and known is None:
-            update = {**update, "append": False}
-            chunk = artifact_of(update)
-        before = (known or "") if chunk.append else ""
-        self._told.artifacts[chunk.id] = before + _content(chunk.parts)
-        await self._ctx.emit(chunk)
-
-    async def _whole(self, artifact: Json) -> None:
-        chunk = artifact_of({"artifact": artifact, "lastChunk": True})
-        content, known = _content(chunk.parts), self._told.artifacts.get(chunk.id)
-        self._told.artifacts[chunk.id] = content
-        if known == content:
-            return
-        if known and _is_text(chunk.parts) and content.startswith(known):
-            rest = {**chunk.parts[-1], "text": content[len(known) :]}
-            chunk = Artifact(chunk.id, [rest], append=True)
-        await self._ctx.emit(chunk)
-
-    async def _status(self, status: Json, metadata: Json, *, whole: bool = False) -> None:
-        state = status.get("state", "")
-        message = status.get("message", {})
-        if state in RUN_ENDED:
-            if not self._is_past(status):
-                await self._end(outcome_of(status, metadata))
-        elif message.get("role") == _USER:
-            return
-        elif state == AUTH_REQUIRED:
-            self.asks = message
-        else:
-            if not whole or message:
-                self.asks = None
-            if message.get("messageId"):
-                await self._message(message, metadata, whole=whole)
-            elif (said := said_of(status, metadata)) is not None:
-                await self._ctx.emit(said)
-
-    def _is_past(self, status: Json) -> bool:
-        """Return whether a question is the one that this run's message answers."""
-        asked = status.get("message", {}).get("messageId")
-        return status.get("state") == "TASK_STATE_INPUT_REQUIRED" and asked in self._told.messages
-
-    async def _message(self, message: Json, metadata: Json, *, whole: bool) -> None:
-        name, said = message.get("messageId", ""), message.get("parts", [])
-        content, known = _content(said), self._told.messages.get(name)
-        if self.joined and known == content:
-            return
-        if whole and known is not None:
-            if not _is_text(said) or not content.startswith(known) or content == known:
-                return
-            said = [{**said[-1], "text": content[len(known) :]}]
-            self._told.messages[name] = content
-        else:
-            self._told.messages[name] = (known or "") + content
-        await self._ctx.emit(RelayedMessage(said, name, metadata))
-
-    async def _end(self, said: Outcome) -> None:
-        self.is_over = True
-        await self._ctx.emit(said)
-
-
-def _check_links(event: Json) -> None:
-    """Refuse links to this fleet's files, which only the fleet's own agents may send."""
-    task = event.get("task", {})
-    for holder in (
-        event.get("message", {}),
-        event.get("artifactUpdate", {}).get("artifact", {}),
-        event.get("statusUpdate", {}).get("status", {}).get("message", {}),
-        task.get("status", {}).get("message", {}),
-        *task.get("artifacts", []),
-        *task.get("history", []),
-    ):
-        for number, part in enumerate(holder.get("parts", [])):
-            if is_link(part.get("url")):
-                raise MalformedOutput(f"parts[{number}].url {LINKS_ARE_OURS}")
-
-
-def _is_text(said: object) -> bool:
-    return isinstance(said, list) and bool(said) and all("text" in part for part in said)
-
-
-def _content(said: object) -> str:
-    """Return parts for comparison: text, and other parts without their metadata."""
-    if not isinstance(said, list):
-        return ""
-    return "".join(
-        part["text"] if "text" in part else repr({k: v for k, v in part.items() if k != "metadata"})
-        for part in said
-    )
 
 
 with needs("a2a"):
@@ -337,7 +144,7 @@ class RemoteRun:
         """Run the input of `ctx` on `remote`."""
         self._ctx, self._remote, self._timeouts = ctx, remote, timeouts
         self._cursor = EventIds()
-        self._relay = RemoteEvents(ctx, Told())
+        self._relay = RemoteEvents(ctx, EmittedContent())
         self._asking = Asking(ctx, timeouts.credentials)
         self._known = ""
         self._renewed = False
@@ -375,10 +182,10 @@ class RemoteRun:
 
     async def _begin(self) -> None:
         ctx, held = self._ctx, self._ctx.checkpoint_data
-        goes_on = isinstance(held, dict) and bool(held.get(REMOTE_TASK))
-        ours = await ctx.load_task() if ctx.run > 1 or goes_on else {}
-        self._relay = RemoteEvents(ctx, Told(ours))
-        if goes_on:
+        continues = isinstance(held, dict) and bool(held.get(REMOTE_TASK))
+        ours = await ctx.load_task() if ctx.run > 1 or continues else {}
+        self._relay = RemoteEvents(ctx, EmittedContent(ours))
+        if continues:
             self._known = self._relay.task = held[REMOTE_TASK]
             self._cursor.last = self._cursor.came = held.get("cursor", "")
             await self._follow(self._again)
@@ -386,8 +193,8 @@ class RemoteRun:
         log = await ctx.load_events() if ctx.run > 1 else []
         task, context = remote_of(log)
         if not context:
-            begun = log[0][1].get("task", {}) if log else {"metadata": ctx.metadata}
-            context = outside_context(ctx, asking_agent(begun))
+            first_task = log[0][1].get("task", {}) if log else {"metadata": ctx.metadata}
+            context = outside_context(ctx, asking_agent(first_task))
         await self._follow(partial(self._send, ctx.message, task, context, str(ctx.run)))
 
     async def _send(
@@ -437,17 +244,17 @@ class RemoteRun:
         yield StreamResponse(task=await self._remote.get(task))
 
     async def _follow(self, opening: Opening) -> None:
-        stream, heard, tries, came = opening(), time.monotonic(), 0, False
+        stream, last_event, tries, came = opening(), time.monotonic(), 0, False
         while True:
             opened = time.monotonic()
             try:
                 async with aclosing(stream) as events:  # type: ignore[type-var]  # it is a generator
-                    async for event in self._asking.beside(events):
-                        heard, tries, came = time.monotonic(), 0, True
+                    async for event in self._asking.until_answered(events):
+                        last_event, tries, came = time.monotonic(), 0, True
                         if await self._take(event):
                             return
             except (A2AError, httpx.HTTPError) as error:
-                self._weigh(error, heard)
+                self._check_retry(error, last_event)
             if (answer := self._asking.answer()) is not None:
                 opening, tries, came = self._answering(answer), 0, False
             else:
@@ -462,7 +269,7 @@ class RemoteRun:
         relay, number = self._relay, f"{self._ctx.run}-{answer.get('messageId', '')}"
         return partial(self._send, answer, relay.task, relay.context, number)
 
-    def _weigh(self, error: Exception, heard: float) -> None:
+    def _check_retry(self, error: Exception, last_event: float) -> None:
         """Return if a retry makes sense, else raise an error.
 
         Raises:
@@ -475,19 +282,19 @@ class RemoteRun:
             return
         if not is_passing(error):
             raise error
-        if not self._known or time.monotonic() - heard > self._timeouts.reconnecting:
+        if not self._known or time.monotonic() - last_event > self._timeouts.reconnecting:
             raise Retryable("the remote agent is busy or unreachable") from error
 
     async def _take(self, event: StreamResponse) -> bool:
-        relay, told = self._relay, json_of(event)
+        relay, event_json = self._relay, json_of(event)
         if (
             relay.joined
-            and told.get("statusUpdate", {}).get("status", {}).get("state") in RUN_ENDED
+            and event_json.get("statusUpdate", {}).get("status", {}).get("state") in RUN_ENDED
         ):
             with suppress(A2AError, httpx.HTTPError):
                 await relay.mend(json_of(await self._remote.get(relay.task)))
-        await relay.take(told)
-        self._cursor.told()
+        await relay.take(event_json)
+        self._cursor.emitted()
         if relay.task and not self._known and not relay.is_over:
             await self._remember()
         if relay.asks is not None:

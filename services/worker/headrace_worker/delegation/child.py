@@ -1,8 +1,4 @@
-"""One child task of an attempt: started, followed to the end of its run, and relayed.
-
-Relayed events go into the parent's log as WORKING statuses, so the parent's artifacts contain only
-its own results. They contain the child's output, but not its state or its messages as a whole.
-"""
+"""One child task of an attempt: started, followed to the end of its run, and relayed."""
 
 import asyncio
 import logging
@@ -10,8 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from headrace.log import Follower, last_entry
-from headrace.model import events, parts
-from headrace.model.delegation import CHILD
 from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.errors import (
     InvalidName,
@@ -22,24 +16,10 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.events import (
-    ATTEMPT,
-    DISCARDED_AFTER,
-    HANDED_BACK,
-    QUEUED,
-    RETRACTED,
-    TAKEN,
-    Draft,
     Json,
 )
 from headrace.model.fold import TaskFold
 from headrace.model.messages import StartTask, TaskStarted, TellChild
-from headrace.model.parts import (
-    BLOCK_ID,
-    MESSAGES_SNAPSHOT,
-    STATE_DELTA,
-    STATE_SNAPSHOT,
-    SUBAGENT_RUN_ID,
-)
 from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,
@@ -49,7 +29,6 @@ from headrace.model.task import (
     REJECTED,
     SUBMITTED,
     TERMINAL,
-    WORKING,
     TaskKey,
 )
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, RunOver
@@ -57,6 +36,7 @@ from headrace.sdk.results import Result
 from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.known_children import Known
 from headrace_worker.delegation.parent import Parent
+from headrace_worker.delegation.relay import Relay
 
 SETTLE = 0.2
 """Seconds that a child must wait before its user is asked: in a replayed log, the wait may be
@@ -202,90 +182,6 @@ def _query(parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> St
         priority=parent.priority,
         traceparent=parent.traceparent,
     )
-
-
-_ITS_OWN = frozenset({STATE_SNAPSHOT, STATE_DELTA, MESSAGES_SNAPSHOT})
-
-
-class Relay:
-    """Renderer of one child's events for its parent's log."""
-
-    def __init__(self, parent: tuple[str, str], child: str, *, all_events: bool) -> None:
-        """Relay the task `child` to `parent` (task and context): all events, or only its end."""
-        self._parent, self._child, self._all_events = parent, child, all_events
-        self._attempt = 1
-
-    def asked(self, agent: str, name: str) -> Draft:
-        """Return the event that records which agent was asked."""
-        return self._marked({"generation": 0, "agent": agent, "name": name})
-
-    def given_up(self, generation: int) -> Draft:
-        """Return the event that records that the parent no longer waits for the child."""
-        return self._marked({"generation": generation, "givenUp": True})
-
-    def draft(self, event: Json, generation: int) -> Draft | None:
-        """Return the child's event for the parent's log, or None if nothing is relayed.
-
-        Must be called for each event in order, including events that were relayed before.
-        """
-        if (update := event.get("artifactUpdate")) is not None:
-            return self._artifact(update, generation)
-        if (update := event.get("statusUpdate")) is not None:
-            return self._status(update, generation)
-        if (message := event.get("message")) is not None:
-            return self._message(message, {"generation": generation, "state": COMPLETED})
-        return None
-
-    def _artifact(self, update: Json, generation: int) -> Draft | None:
-        artifact = update.get("artifact", {})
-        if not self._all_events or (update.get("metadata") or {}).get(RETRACTED):
-            return None
-        message = {"messageId": artifact.get("artifactId", ""), "parts": artifact.get("parts", [])}
-        return self._message(message, {"generation": generation}) if message["parts"] else None
-
-    def _status(self, update: Json, generation: int) -> Draft | None:
-        metadata, state = update.get("metadata") or {}, update["status"]["state"]
-        message = update["status"].get("message")
-        marker: Json = {"generation": generation}
-        if (attempt := metadata.get(ATTEMPT, 1)) > 1:
-            self._attempt = attempt
-            discarded = metadata.get(DISCARDED_AFTER, generation)
-            return self._marked({**marker, "attempt": attempt, "discardedAfter": discarded})
-        if state == SUBMITTED or {QUEUED, TAKEN, HANDED_BACK} & metadata.keys():
-            return None
-        if state != WORKING:
-            marker["state"] = state
-        if (nested := metadata.get(CHILD)) is not None:
-            marker["child"] = nested
-        if not self._all_events and state == WORKING:
-            return None
-        if message is not None:
-            return self._message(message, marker)
-        return self._marked(marker) if len(marker) > 1 else None
-
-    def _message(self, message: Json, marker: Json) -> Draft:
-        is_nested = "child" in marker
-        shown = [self._part(part, is_nested=is_nested) for part in message.get("parts", [])]
-        own = [part for part in shown if parts.event_type(part) not in _ITS_OWN]
-        name = self._renamed(message.get("messageId", ""), is_nested=is_nested)
-        relayed = {"messageId": name, "role": "ROLE_AGENT", "parts": own} if own else None
-        return self._marked(marker, relayed)
-
-    def _part(self, part: Json, *, is_nested: bool) -> Json:
-        metadata = {SUBAGENT_RUN_ID: self._child, **(part.get("metadata") or {})}
-        if BLOCK_ID in metadata:
-            metadata[BLOCK_ID] = self._renamed(metadata[BLOCK_ID], is_nested=is_nested)
-        return {**part, "metadata": metadata}
-
-    def _renamed(self, name: str, *, is_nested: bool) -> str:
-        """Return a name that distinguishes this attempt's output from that of earlier attempts."""
-        if is_nested or self._attempt == 1 or not name:
-            return name
-        return f"{name}~{self._attempt}"
-
-    def _marked(self, marker: Json, message: Json | None = None) -> Draft:
-        metadata = {CHILD: {"task": self._child, **marker}}
-        return events.status_update(*self._parent, WORKING, message, metadata)
 
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Any, cast
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.relayed import Artifact, RelayedMessage
-from headrace_worker.adapters.remote_run import RemoteEvents, Told
+from headrace_worker.adapters.remote_events import EmittedContent, RemoteEvents
 
 
 class Listener:
@@ -28,7 +28,7 @@ class Listener:
 
 def listened() -> tuple[Listener, RemoteEvents]:
     listener = Listener()
-    return listener, RemoteEvents(cast("RunContext", listener), Told())
+    return listener, RemoteEvents(cast("RunContext", listener), EmittedContent())
 
 
 def chunk(text: str, *, append: bool = True) -> Json:
