@@ -121,11 +121,11 @@ class AdkEvents(BasePlugin):
         """Offer the client's tools, except those whose names the agent uses itself."""
         if callback_context.session.id != self._session:
             return
-        known, told = llm_request.tools_dict, llm_request.contents
+        known, contents = llm_request.tools_dict, llm_request.contents
         llm_request.append_tools([each for each in self.client_tools if each.name not in known])
-        if self.extra is not None and all(c.parts != self.extra.parts for c in told):
+        if self.extra is not None and all(c.parts != self.extra.parts for c in contents):
             # ADK leaves out content between a call and its response.
-            told.append(self.extra)
+            contents.append(self.extra)
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse

@@ -121,5 +121,5 @@ def _converted(value: Any) -> Any:  # noqa: ANN401  # any JSON
 
 def _output(turn: Turn, result: ToolResultPart) -> Json:
     said = returned(turn, result)
-    told = as_text(said) if words_of(said) is None else _converted(said)
-    return {"type": "function_call_output", "call_id": result.id, "output": told}
+    output = as_text(said) if words_of(said) is None else _converted(said)
+    return {"type": "function_call_output", "call_id": result.id, "output": output}

@@ -122,22 +122,22 @@ class _Replaying(Model):
             self._is_over = True
             yield _completed(self._replay.items)
             return
-        told = self._with_words(input)
-        async for event in self._model.stream_response(system_instructions, told, *args, **kwargs):
+        items = self._with_extra(input)
+        async for event in self._model.stream_response(system_instructions, items, *args, **kwargs):
             yield event
 
-    def _with_words(self, told: Any) -> Any:  # noqa: ANN401  # the library's
+    def _with_extra(self, items: Any) -> Any:  # noqa: ANN401  # the library's
         """Insert what the user said with the decisions after the results of these."""
-        if not self._replay.extra or isinstance(told, str):
-            return told
+        if not self._replay.extra or isinstance(items, str):
+            return items
         mine = {call.id for call in self._replay.calls}
         results = [
             index
-            for index, item in enumerate(told)
+            for index, item in enumerate(items)
             if item.get("type") == "function_call_output" and item.get("call_id") in mine
         ]
-        behind = results[-1] + 1 if results else len(told)
-        return [*told[:behind], *self._replay.extra, *told[behind:]]
+        behind = results[-1] + 1 if results else len(items)
+        return [*items[:behind], *self._replay.extra, *items[behind:]]
 
 
 def _completed(items: Sequence[Json]) -> ResponseCompletedEvent:

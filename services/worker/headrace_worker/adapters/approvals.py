@@ -144,8 +144,8 @@ def decision_of(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
         given = _Payload.model_validate(answer)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False, include_context=False)
-        told = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'answer'}: {e['msg']}" for e in wrong)
-        raise AnswerInvalid(f"the answer to {name}: {told}") from None
+        found = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'answer'}: {e['msg']}" for e in wrong)
+        raise AnswerInvalid(f"the answer to {name}: {found}") from None
     return Decision(
         given.approved, given.edited_args if given.approved else None, given.reason or ""
     )

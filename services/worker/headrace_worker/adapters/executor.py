@@ -198,14 +198,19 @@ def executor_agent(
         Misdeclared: Neither a name nor a card is given, or as for `agent`.
     """
     own = json_of(card) if card is not None else {}
-    told: Any = {"input_modes": ANY_MEDIA, **taken_over(own), **_capabilities(own), **declared}
-    told.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
+    options: Any = {
+        "input_modes": ANY_MEDIA,
+        **taken_over(own),
+        **_capabilities(own),
+        **declared,
+    }
+    options.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
     may_answer = declared.get("bare_message", False)
 
     async def clean_up(ended: EndedTask) -> None:
         await executor.cancel(_request_after(ended), Unheard())
 
-    @agent(name=name or name_of(own), clean_up=clean_up, **told)
+    @agent(name=name or name_of(own), clean_up=clean_up, **options)
     async def run(ctx: RunContext) -> None:
         task = await _task(ctx) if ctx.run > 1 else None
         made = [] if task is None else json_of(task).get("artifacts", [])

@@ -167,11 +167,11 @@ async def _stream(
     stream: AsyncIterator[Any] = graph.astream(
         given, settings, stream_mode=modes, subgraphs=True, **options
     )
-    async for place, mode, told in _retryable(stream):
+    async for place, mode, item in _retryable(stream):
         if mode != "checkpoints":
-            await emitter.take(place, mode, told)
+            await emitter.take(place, mode, item)
         elif thread is not None and not place:
-            await thread.reached(told)
+            await thread.reached(item)
 
 
 async def _retryable(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:

@@ -55,23 +55,23 @@ class LangGraphEvents:
         self.stops = False
         """Whether the graph has stopped at a static breakpoint."""
 
-    async def take(self, place: tuple[str, ...], mode: str, told: Any) -> None:  # noqa: ANN401  # per mode
+    async def take(self, place: tuple[str, ...], mode: str, item: Any) -> None:  # noqa: ANN401  # per mode
         """Emit a streamed item; `place` is the subgraph that it comes from, if any."""
         match mode:
             case "messages":
-                message, about = told
+                message, about = item
                 if self._answer_from is None or about.get("langgraph_node") in self._answer_from:
                     await self._message(message)
             case "custom":
-                await self._custom(told)
+                await self._custom(item)
             case "updates":
-                await self._update(told, inner=bool(place))
+                await self._update(item, inner=bool(place))
             case "values" if not place:
-                self._values = told
+                self._values = item
                 await self._share()
             case "tasks" if not place:
-                self._catches_up &= "result" not in told
-                await self._ctx.emit(Step(told["name"], finished="result" in told))
+                self._catches_up &= "result" not in item
+                await self._ctx.emit(Step(item["name"], finished="result" in item))
 
     async def catch_up(self, start: Beginning) -> None:
         """Emit what earlier attempts produced but did not emit."""
@@ -177,8 +177,8 @@ class LangGraphEvents:
     async def _usage(self, message: AIMessage) -> None:
         used, about = message.usage_metadata, message.response_metadata
         # A streamed message also comes as a whole; its pieces have reported the usage already.
-        is_told = message.id in self._metered and not isinstance(message, AIMessageChunk)
-        if used is not None and not is_told:
+        is_counted = message.id in self._metered and not isinstance(message, AIMessageChunk)
+        if used is not None and not is_counted:
             if message.id:
                 self._metered.add(message.id)
             model, provider = about.get("model_name") or "", about.get("model_provider") or ""
@@ -186,14 +186,14 @@ class LangGraphEvents:
                 Usage(model, provider, used["input_tokens"], used["output_tokens"])
             )
 
-    async def _custom(self, told: Any) -> None:  # noqa: ANN401  # whatever a node writes
-        if isinstance(told, _OWN):
-            await self._ctx.emit(told)
+    async def _custom(self, custom: Any) -> None:  # noqa: ANN401  # whatever a node writes
+        if isinstance(custom, _OWN):
+            await self._ctx.emit(custom)
         else:
-            await self._ctx.emit(Custom("langgraph", as_json(told)))
+            await self._ctx.emit(Custom("langgraph", as_json(custom)))
 
-    async def _update(self, told: Any, *, inner: bool) -> None:  # noqa: ANN401  # by node
-        for node, update in told.items():
+    async def _update(self, updates: Any, *, inner: bool) -> None:  # noqa: ANN401  # by node
+        for node, update in updates.items():
             if node == "__interrupt__":
                 self._interrupts |= {interrupt.id: interrupt for interrupt in update}
                 self.stops = self.stops or not (inner or update)

@@ -101,12 +101,12 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     """
     timeout = Timeout(request_timeout, connect=connect_timeout)
     client = _client(base_url, api_key, headers, timeout, retries)
-    told = {
+    fields = {
         "reasoning_effort": reasoning_effort,
         "temperature": temperature,
         "max_tokens": max_tokens,
     }
-    request = {key: value for key, value in told.items() if value is not None}
+    request = {key: value for key, value in fields.items() if value is not None}
     endpoint = ModelEndpoint(
         client, model, {**request, **(options or {})}, show_thinking, max_turns
     )

@@ -116,7 +116,9 @@ class ChatRun:
         while not await self._work(said, left):
             if responses >= self._endpoint.max_turns:
                 most = self._endpoint.max_turns
-                await self._ctx.emit(Outcome.because(f"the model reached the limit of {most} turns"))
+                await self._ctx.emit(
+                    Outcome.because(f"the model reached the limit of {most} turns")
+                )
                 return
             response = await self._ask(messages_of(asked, answered(said)))
             if response is None or not response.calls:

@@ -308,9 +308,9 @@ def _text_of(arguments: str | Mapping[str, Any] | None) -> str:
     return arguments if isinstance(arguments, str) else ""
 
 
-def _events_of(told: Any) -> list[Any]:  # noqa: ANN401  # whatever a tool attached or returned
+def _events_of(returned: Any) -> list[Any]:  # noqa: ANN401  # whatever a tool attached or returned
     """Return, as JSON, the AG-UI events that a tool returned or attached to its result."""
-    attached = told if isinstance(told, list | tuple | set | frozenset) else [told]
+    attached = returned if isinstance(returned, list | tuple | set | frozenset) else [returned]
     events = [each for each in attached if _is_event(each)]
     return [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in events]
 

@@ -142,10 +142,10 @@ def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: A
 def verbatim_of_result(result: ToolReturnPart, extra: Sequence[UserContent], own: str) -> Any:  # noqa: ANN401  # any JSON
     """Return, as JSON, a tool's result and the content that goes with it; `own` is its id."""
     # Metadata is for the application only, and may have any type.
-    told: list[ModelRequestPart] = [replace(result, tool_call_id=own, metadata=None)]
+    request: list[ModelRequestPart] = [replace(result, tool_call_id=own, metadata=None)]
     if extra:
-        told.append(UserPromptPart(extra))
-    [kept] = ModelMessagesTypeAdapter.dump_python([ModelRequest(told)], mode="json")
+        request.append(UserPromptPart(extra))
+    [kept] = ModelMessagesTypeAdapter.dump_python([ModelRequest(request)], mode="json")
     return kept
 
 

@@ -106,14 +106,14 @@ def remote_agent(  # noqa: PLR0913  # the adapter's options
         secure_grpc,
     )
     card = _card(place, card_timeout, is_needed=not name) if card_timeout > 0 else {}
-    told: Any = {"input_modes": ANY_MEDIA, **taken_over(card), **declared}
+    declaration: Any = {"input_modes": ANY_MEDIA, **taken_over(card), **declared}
     remote, timeouts = Remote(place), Timeouts(reconnecting, auth_timeout, poll)
 
     async def clean_up(ended: EndedTask) -> None:
         async with remote.used():
             await cancel_left(ended, remote)
 
-    @agent(name=name or name_of(card), clean_up=clean_up, **told)
+    @agent(name=name or name_of(card), clean_up=clean_up, **declaration)
     async def run(ctx: RunContext) -> None:
         async with remote.used():
             await RemoteRun(ctx, remote, timeouts).run()
