@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     SECP384R1,
     EllipticCurvePrivateKey,
-    generate_private_key,
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -45,16 +44,6 @@ class SigningKey:
     def token(self, claims: dict[str, Any]) -> str:
         """Return a signed JSON Web Token with `claims`, in compact form."""
         return jwt.encode(claims, self.private, self.algorithm, headers={"kid": self.id})
-
-
-def make_pem() -> str:
-    """Return a new P-256 private key in PEM: every library verifies its signatures."""
-    key = generate_private_key(SECP256R1())
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    ).decode()
 
 
 def key_of_pem(pem: bytes) -> SigningKey:

@@ -10,18 +10,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, Moved, Value
-from headrace.jwk import SigningKey, key_of_pem, make_pem
+from headrace.lazy import Lazy
 from headrace.model.errors import HeadraceError
 from headrace.model.messages import BusMessage
 from headrace.wait_for import wait_for
+
+if TYPE_CHECKING:
+    from headrace.jwk import SigningKey
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +60,20 @@ class Generated(BusMessage):
     """When its use begins, in seconds since 1970."""
 
 
+def make_pem() -> str:
+    """Return a new P-256 private key in PEM: every library verifies its signatures."""
+    # Here, because only the first process of a fleet makes one.
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - see above
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+
+
 class KeyRing(BusMessage):
     """The bucket's record. The newest key is the last."""
 
@@ -78,7 +96,8 @@ class SigningKeys:
         """
         self._bus, self._bucket = bus, Bucket(bus, bus.streams.keys)
         self._fixed = [_read(path) for path in files]
-        self._keys: list[tuple[float, SigningKey]] = [(0.0, key) for key in self._fixed[::-1]]
+        fixed: list[tuple[float, SigningKey]] = [(0.0, key) for key in self._fixed[::-1]]
+        self._keys = Lazy(lambda: fixed)
         self._watching: asyncio.Task[None] | None = None
         self._known: list[Generated] = []
 
@@ -98,16 +117,23 @@ class SigningKeys:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
+    async def ready(self) -> None:
+        """Load what signs; without this the first use of `current` or `key_set` does, in its loop.
+
+        Most processes sign nothing for a long time, and the library is a large import.
+        """
+        await self._keys.ready()
+
     @property
-    def current(self) -> SigningKey:
+    def current(self) -> "SigningKey":
         """The key to sign with."""
-        now = time.time()
-        used = [key for since, key in self._keys if since <= now]
-        return used[-1] if used else self._keys[0][1]
+        now, keys = time.time(), self._keys.value
+        used = [key for since, key in keys if since <= now]
+        return used[-1] if used else keys[0][1]
 
     def key_set(self) -> dict[str, Any]:
         """Return the JSON Web Key Set to publish: the public keys."""
-        return {"keys": [key.public for _, key in reversed(self._keys)]}
+        return {"keys": [key.public for _, key in reversed(self._keys.value)]}
 
     async def _watch(self) -> None:
         while True:
@@ -123,7 +149,7 @@ class SigningKeys:
         ring = await read_ring(self._bucket)
         if ring.keys != self._known:
             self._known = ring.keys
-            self._keys = [(one.since, key_of_pem(one.pem.encode())) for one in ring.keys]
+            self._keys = Lazy(partial(_parsed, ring.keys))
 
 
 async def read_ring(bucket: Bucket) -> KeyRing:
@@ -157,14 +183,23 @@ async def rotate(bus: Bus, *, at_once: bool = False) -> str:
             await bucket.put(_KEY, ring.encode(), found.sequence)
         except Moved:
             continue
-        return key_of_pem(ring.keys[-1].pem.encode()).id
+        return _parsed(ring.keys)[-1][1].id
 
 
 def _ring(found: Value) -> KeyRing:
     return KeyRing() if found.data is None else KeyRing.decode(_SUBJECT, found.data)
 
 
-def _read(path: Path) -> SigningKey:
+def _parsed(keys: Iterable[Generated]) -> "list[tuple[float, SigningKey]]":
+    # Here, because most processes sign nothing and the library is a large import.
+    from headrace.jwk import key_of_pem  # noqa: PLC0415 - see above
+
+    return [(one.since, key_of_pem(one.pem.encode())) for one in keys]
+
+
+def _read(path: Path) -> "SigningKey":
+    from headrace.jwk import key_of_pem  # noqa: PLC0415 - see `_parsed`
+
     try:
         return key_of_pem(path.read_bytes())
     except (OSError, ValueError, TypeError) as trouble:

@@ -3,30 +3,86 @@
 Lazy imports keep ``headrace send`` fast and let each service run without the others' dependencies.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 
 import click
 
-_COMMANDS = {
-    "dev": "headrace_cli.dev:dev",
-    "gateway": "headrace_cli.services:gateway",
-    "worker": "headrace_cli.services:worker",
-    "task-state": "headrace_cli.services:task_state",
-    "agents": "headrace_cli.reading:agents",
-    "send": "headrace_cli.sending:send",
-    "tail": "headrace_cli.sending:tail",
-    "tasks": "headrace_cli.reading:tasks",
-    "cancel": "headrace_cli.sending:cancel",
-    "credential": "headrace_cli.credential:credential",
-    "rotate-key": "headrace_cli.rotating:rotate_key",
-    "dead": "headrace_cli.dead:dead",
-    "streams": "headrace_cli.streams:streams",
-    "agui": "headrace_cli.agui.command:agui",
-    "config": "headrace_cli.configuring:config",
-    "settings": "headrace_cli.settings_table:settings",
-    "asyncapi": "headrace_cli.asyncapi:asyncapi",
-    "nats-permissions": "headrace_cli.nats_permissions:nats_permissions",
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "dev": (
+        "headrace_cli.dev:dev",
+        "Run the whole stack on this machine until Ctrl-C.",
+    ),
+    "gateway": (
+        "headrace_cli.services:gateway",
+        "Run a gateway: A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …).",
+    ),
+    "worker": (
+        "headrace_cli.services:worker",
+        "Run a worker with the agents in MODULE:ATTR; MODULE may be in the current directory.",
+    ),
+    "task-state": (
+        "headrace_cli.services:task_state",
+        "Run a task state service: the view of all tasks in Redis (HEADRACE_REDIS_URL, …).",
+    ),
+    "agents": (
+        "headrace_cli.reading:agents",
+        "List agents and whether a worker serves them.",
+    ),
+    "send": (
+        "headrace_cli.sending:send",
+        "Send TEXT to an agent and show its answer as it comes.",
+    ),
+    "tail": (
+        "headrace_cli.sending:tail",
+        "Stream TASK's answer, also over disconnects.",
+    ),
+    "tasks": (
+        "headrace_cli.reading:tasks",
+        "List tasks, the latest first; without --agent those of every agent.",
+    ),
+    "cancel": (
+        "headrace_cli.sending:cancel",
+        "Cancel TASK.",
+    ),
+    "credential": (
+        "headrace_cli.credential:credential",
+        "Create a token.",
+    ),
+    "rotate-key": (
+        "headrace_cli.rotating:rotate_key",
+        "Add a new key for signing agent cards and notifications.",
+    ),
+    "dead": (
+        "headrace_cli.dead:dead",
+        "Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.",
+    ),
+    "streams": (
+        "headrace_cli.streams:streams",
+        "Compare streams and buckets with the settings, and change them.",
+    ),
+    "agui": (
+        "headrace_cli.agui.command:agui",
+        "Check AG-UI agents and bridges against the protocol.",
+    ),
+    "config": (
+        "headrace_cli.configuring:config",
+        "Check a headrace.yaml, or print its JSON Schema.",
+    ),
+    "settings": (
+        "headrace_cli.settings_table:settings",
+        "Print all environment variables as a Markdown table.",
+    ),
+    "asyncapi": (
+        "headrace_cli.asyncapi:asyncapi",
+        "Print the bus contract as an AsyncAPI 3.0 document, in JSON.",
+    ),
+    "nats-permissions": (
+        "headrace_cli.nats_permissions:nats_permissions",
+        "Print the NATS accounts and users of the fleet that HEADRACE_* describes.",
+    ),
 }
+"""Each command's place, and its line in ``headrace --help``, which imports none of them."""
 
 
 class LazyGroup(click.Group):
@@ -40,11 +96,17 @@ class LazyGroup(click.Group):
         """Import and return the command `cmd_name`; None if it does not exist."""
         if cmd_name not in _COMMANDS:
             return None
-        module, attribute = _COMMANDS[cmd_name].split(":")
+        place, _ = _COMMANDS[cmd_name]
+        module, attribute = place.split(":")
         command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{_COMMANDS[cmd_name]} is not a click command")
+            raise TypeError(f"{place} is not a click command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,6 +1,5 @@
 """A2A extensions that the gateway offers, and those that a call activates."""
 
-from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.utils.errors import ExtensionSupportRequiredError
 from starlette.requests import HTTPConnection
@@ -68,7 +67,7 @@ OFFERED: tuple[Json, ...] = (
 _URIS = frozenset(str(extension["uri"]) for extension in OFFERED)
 
 
-NAMES = (HTTP_EXTENSION_HEADER, LEGACY_HTTP_EXTENSION_HEADER)
+NAMES = (HTTP_EXTENSION_HEADER, "X-A2A-Extensions")
 """Headers that activate extensions; clients of A2A 0.3 send the second one, some send both."""
 
 

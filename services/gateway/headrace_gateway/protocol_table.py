@@ -7,8 +7,9 @@ from starlette.routing import BaseRoute
 
 from headrace_gateway.protocols.a2a.grpc.forms import CURRENT
 from headrace_gateway.protocols.a2a.routes import A2ARoutes
+from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.protocols.a2a_v03.grpc import OLD
-from headrace_gateway.protocols.a2a_v03.wordings import VERSIONS
+from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS
 from headrace_gateway.protocols.agui import endpoint as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.hector.routes import HectorRoutes
@@ -26,7 +27,7 @@ class Protocol(NamedTuple):
     """Routes that match nearly any path; they come after all protocols' `routes`."""
 
 
-_A2A = A2ARoutes(VERSIONS, HECTOR)
+_A2A = A2ARoutes(Versions(JSON_BINDINGS), HECTOR)
 
 
 def _hector(services: Services) -> Sequence[BaseRoute]:

@@ -8,16 +8,17 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from a2a.types import a2a_pb2
-from a2a.utils.signing import create_agent_card_signer
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from headrace.jwk import SigningKey
 from headrace.model.events import Json
 from headrace.signing import SigningKeys
+
+if TYPE_CHECKING:
+    from headrace.jwk import SigningKey
 
 JWKS_PATH = "/.well-known/jwks.json"
 
@@ -44,6 +45,10 @@ class SignedCards:
         """Sign with `keys` those cards whose address is `public_url` or loopback."""
         self._keys, self._public_url = keys, public_url
         self._kept = OrderedDict[tuple[str, str], SignedCard]()
+
+    async def ready(self) -> None:
+        """Load what signs; the first card of a gateway needs it."""
+        await self._keys.ready()
 
     def sign(self, what: str, base: str, card: Json) -> SignedCard:
         """Return `card` with its signature; `what` and `base` (scheme and host) identify it.
@@ -74,7 +79,10 @@ def _unsigned(card: Json) -> Json:
     return MessageToDict(ParseDict(card, a2a_pb2.AgentCard(), ignore_unknown_fields=True))
 
 
-def _signed(card: Json, base: str, key: SigningKey) -> Json:
+def _signed(card: Json, base: str, key: "SigningKey") -> Json:
+    # Here, because it imports what the keys do; `SignedCards.ready` loads that beforehand.
+    from a2a.utils.signing import create_agent_card_signer  # noqa: PLC0415 - see above
+
     message = ParseDict(card, a2a_pb2.AgentCard(), ignore_unknown_fields=True)
     header: Any = {"alg": key.algorithm, "kid": key.id, "typ": "JOSE", "jku": base + JWKS_PATH}
     sign = create_agent_card_signer(key.pem, header)

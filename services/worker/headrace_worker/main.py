@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from headrace import service
-from headrace.background import keep_running
+from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.config import DeclaredAgents, Unusable, declared_in
-from headrace_worker.config.follow import follow
 from headrace_worker.loading import load
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
@@ -20,38 +19,81 @@ from headrace_worker.worker import Worker
 _log = logging.getLogger(__name__)
 
 
+class AgentSource(Protocol):
+    """Where a worker's agents come from."""
+
+    fatal: tuple[type[Exception], ...]
+    """Errors of `load` that another start would meet too."""
+
+    def load(self) -> Agents:
+        """Return the agents."""
+
+    def warn(self) -> None:
+        """Log what `load` noticed."""
+
+    def follow(self, worker: Worker) -> asyncio.Task[None] | None:
+        """Keep `worker` up to date until the task is canceled; None: the agents do not change."""
+
+
+class CodeSource:
+    """Agents in Python, as MODULE:ATTR."""
+
+    fatal: tuple[type[Exception], ...] = (Misdeclared,)
+
+    def __init__(self, target: str) -> None:
+        """Take the agents of `target`."""
+        self._target = target
+
+    def load(self) -> Agents:
+        """See `AgentSource.load`."""
+        return load(self._target)
+
+    def warn(self) -> None:
+        """See `AgentSource.warn`."""
+
+    def follow(self, worker: Worker) -> None:
+        """See `AgentSource.follow`."""
+
+
 def run(target: str = "", config: str = "") -> int:
     """Serve the agents of `target` (MODULE:ATTR) or of the file `config` until SIGTERM.
 
     Returns the process's exit code (see `headrace.service`).
     """
-    prepare = partial(_prepare, target, Path(config) if config else None)
-    return service.run(prepare, fatal=(Misdeclared, Unusable))
+    source = _file_source(Path(config)) if config else CodeSource(target)
+    return service.run(partial(_prepare, source), fatal=source.fatal)
 
 
-def _prepare(target: str, file: Path | None) -> service.Prepared:
+def _file_source(file: Path) -> AgentSource:
+    # Here, because agents in Python need neither YAML nor the models of the file.
+    from headrace_worker.config.follow import FileSource  # noqa: PLC0415 - see above
+
+    return FileSource(file, os.environ)
+
+
+def _prepare(source: AgentSource) -> service.Prepared:
     settings = WorkerSettings()
-    declared = declared_in(file, os.environ) if file else DeclaredAgents(load(target))
-    return service.Prepared(settings.log_level, lambda _: serving(settings, declared, file))
+    agents = source.load()
+    return service.Prepared(settings.log_level, lambda _: serving(settings, agents, source))
 
 
 @asynccontextmanager
 async def serving(
-    settings: WorkerSettings, declared: DeclaredAgents, file: Path | None = None
+    settings: WorkerSettings, agents: Agents, source: AgentSource
 ) -> AsyncIterator[None]:
-    """Run a worker for the duration of the block; reload the agents when `file` changes.
+    """Run a worker for the duration of the block; follow the changes of `source`.
 
     Raises:
         PortTaken: HEADRACE_METRICS_PORT is in use.
         BusUnavailable: NATS was not available within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """
-    declared.warn(_log)
-    worker = Worker(settings, declared.agents)
+    source.warn()
+    worker = Worker(settings, agents)
     service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
     await worker.start()
-    _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in declared.agents))
-    following = _following(worker, file) if file else None
+    _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
+    following = source.follow(worker)
     try:
         yield
     finally:
@@ -59,7 +101,3 @@ async def serving(
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
         await worker.stop()
-
-
-def _following(worker: Worker, file: Path) -> asyncio.Task[None]:
-    return keep_running(partial(follow, worker, file, os.environ), str(file))

@@ -13,7 +13,9 @@ from headrace.model.errors import UndecodableMessage
 class BusMessage(BaseModel):
     """A message body. Unknown fields are ignored, so that versions can mix."""
 
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, frozen=True)
+    model_config = ConfigDict(
+        extra="ignore", use_attribute_docstrings=True, frozen=True, defer_build=True
+    )
 
     def encode(self) -> bytes:
         """Return the JSON body, unset fields left out."""

@@ -17,8 +17,7 @@ from a2a.utils.signing import (
 
 from headrace import signing
 from headrace.jetstream.connection import Bus
-from headrace.jwk import make_pem
-from headrace.signing import SigningKeys, rotate
+from headrace.signing import SigningKeys, make_pem, rotate
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import EXTENDED
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk

@@ -2,6 +2,7 @@ import os
 from importlib import import_module
 from types import SimpleNamespace
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,6 +19,19 @@ def test_help_names_every_command() -> None:
     text = headrace("--help").output
     commands = "dev gateway worker task-state agents send tail tasks cancel"
     assert [name for name in commands.split() if f"  {name} " not in text] == []
+
+
+def test_help_says_of_each_command_what_its_own_help_begins_with() -> None:
+    main = import_module("headrace_cli.main").main
+    context = click.Context(main)
+    own = {
+        name: command.get_short_help_str(limit=1000)
+        for name in main.list_commands(context)
+        if (command := main.get_command(context, name)) is not None
+    }
+    text = " ".join(headrace("--help").output.split())
+    assert len(own) > 10
+    assert [name for name, line in own.items() if f" {name} {line}" not in text] == []
 
 
 def test_an_unknown_command_is_refused() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import time
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.metadata import version
 from urllib.parse import urlsplit
@@ -11,11 +10,11 @@ from urllib.parse import urlsplit
 import httpcore
 
 from headrace import metrics
-from headrace.model.names import encode_token
 from headrace.signing import SigningKeys
 from headrace.webhooks import CURRENT, OLD, Webhook
 from headrace_task_state.webhooks.connections import Connections
 from headrace_task_state.webhooks.network import AddressRefused, Allowed, GuardedNetwork
+from headrace_task_state.webhooks.notice import Failure, Notice
 
 MOST_ANSWER_BYTES = 16 * 1024
 """Maximum bytes read of an answer; a longer answer closes its connection."""
@@ -27,30 +26,6 @@ _TYPES = {CURRENT: "application/a2a+json", OLD: "application/json"}
 
 _LONGEST_WAIT = 3600.0
 _WAITS = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A notification to send."""
-
-    task: str
-    id: str
-    """The same for every attempt, so that a receiver can detect duplicates."""
-    body: bytes
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an attempt failed."""
-
-    reason: str
-    is_final: bool = False
-    """Whether retrying is pointless."""
-    is_gone: bool = False
-    """Whether the receiver answered that it wants no more notifications."""
-    wait: float = 0.0
-    """Minimum seconds that the receiver asked to wait."""
 
 
 class Attempts:
@@ -73,6 +48,7 @@ class Attempts:
 
     async def make(self, webhook: Webhook, notice: Notice) -> Failure | None:
         """Send; return why the receiver did not accept it, or None if it did."""
+        await self._keys.ready()
         begun = time.monotonic()
         failure = await self._make(webhook, notice)
         outcome = metrics.PUSH_SECONDS.labels("taken" if failure is None else "failed")
@@ -143,11 +119,6 @@ class Attempts:
                 "request_body_sha256": hashlib.sha256(notice.body).hexdigest(),
             }
         )
-
-
-def notice_id(log: str, generation: int, webhook: str) -> str:
-    """Return the id, for one webhook, of the notification that ends with that event of the log."""
-    return f"{log}:{generation}:{encode_token(webhook)}"
 
 
 def _failure_of(response: httpcore.Response) -> Failure | None:

@@ -4,21 +4,18 @@ Clients of 0.3 are sent the whole task, folded from the log.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
-from a2a.compat.v0_3 import conversions
-from a2a.types import a2a_pb2
-from google.protobuf.json_format import ParseDict, ParseError
 
 from headrace.jetstream.connection import Bus
+from headrace.lazy import Lazy
 from headrace.links import Links
 from headrace.log import last_entry, replay
-from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TERMINAL, TaskKey
-from headrace.model.whole_numbers import whole
 from headrace.webhooks import OLD, Webhook
 from headrace_task_state.webhooks.deliveries import GoesOn, WebhookDelivery, says_more, works_on
 
@@ -78,6 +75,16 @@ class Snapshots:
         return fold
 
 
+def _old_form() -> Callable[[Json], bytes]:
+    from headrace_task_state.webhooks.old_form import in_old_form  # noqa: PLC0415 - see OLD_FORM
+
+    return in_old_form
+
+
+OLD_FORM = Lazy(_old_form)
+"""Loaded with the first notification in 0.3: the SDK's models of it are a large import."""
+
+
 def grouping_of(webhook: Webhook) -> GoesOn:
     """Return which events are sent to the webhook as one."""
     return works_on if webhook.version == OLD else says_more
@@ -98,7 +105,7 @@ async def event_of(
     return {"task": await snapshots.after(key, token, delivery)}
 
 
-def body_of(webhook: Webhook, event: Json) -> bytes:
+async def body_of(webhook: Webhook, event: Json) -> bytes:
     """Return the notification's body, with links of files as addresses.
 
     Raises:
@@ -107,24 +114,7 @@ def body_of(webhook: Webhook, event: Json) -> bytes:
     text = orjson.dumps(event)
     if webhook.base:
         text = Links(webhook.base).shown(text)
-    return in_old_form(orjson.loads(text)) if webhook.version == OLD else text
-
-
-class Unsayable(HeadraceError):
-    """The event can't be represented in 0.3."""
-
-    code = "unsayable"
-
-
-def in_old_form(event: Json) -> bytes:
-    """Return what a StreamResponse of 1.0 contains in 0.3's form: a Task with its ``kind``, say.
-
-    Raises:
-        Unsayable: 0.3, or protobuf, can't represent it.
-    """
-    try:
-        core = ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
-        said = conversions.to_compat_stream_response(core).result
-    except (ParseError, ValueError, TypeError, KeyError, RecursionError) as trouble:
-        raise Unsayable(f"the event can't be converted to A2A 0.3: {trouble}"[:300]) from None
-    return orjson.dumps(whole(said.model_dump(mode="json", by_alias=True, exclude_none=True)))
+    if webhook.version != OLD:
+        return text
+    in_old_form = await OLD_FORM.ready()
+    return in_old_form(orjson.loads(text))

@@ -9,7 +9,7 @@ from headrace.model.messages import BusMessage, DeadLetter
 from headrace.model.task import TaskKey
 from headrace.tasks.dead_letters import write_letter
 from headrace.webhooks import Webhook
-from headrace_task_state.webhooks.attempt import notice_id
+from headrace_task_state.webhooks.notice import notice_id
 
 BODY_MOST = 500_000
 """Maximum bytes of a notification in a letter; in base64, it must fit a bus message."""

@@ -6,22 +6,27 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
+from headrace.lazy import Lazy
 from headrace.log import last_entry
 from headrace.model.errors import InvalidName, LogLost, UndecodableMessage
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
 from headrace.webhooks import Kept, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.settings import TaskStateSettings
-from headrace_task_state.webhooks.attempt import Attempts, Failure, Notice, notice_id
-from headrace_task_state.webhooks.bodies import Snapshots, Unsayable, body_of, event_of, grouping_of
+from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.deliveries import deliveries
 from headrace_task_state.webhooks.letters import Undelivered, UndeliveredLetters
-from headrace_task_state.webhooks.network import Allowed
+from headrace_task_state.webhooks.notice import Failure, Notice, Unsayable, notice_id
 from headrace_task_state.webhooks.permits import Permits, Target
+
+if TYPE_CHECKING:
+    from headrace_task_state.webhooks.attempt import Attempts
+    from headrace_task_state.webhooks.network import Allowed
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +62,8 @@ class SenderResources:
 
     bus: Bus
     webhooks: Webhooks
-    attempts: Attempts
+    attempts: "Lazy[Attempts]"
+    """Loaded with the first notification: few fleets send any."""
     backoff: Backoff
     permits: Permits
     letters: UndeliveredLetters
@@ -152,12 +158,11 @@ class WebhookSender:
     ) -> Failure | None:
         name = notice_id(progress.log, progress.generation, webhook.id)
         try:
-            body = body_of(webhook, progress.event)
+            body = await body_of(webhook, progress.event)
         except Unsayable as trouble:
             return Failure(str(trouble), is_final=True)
-        return await self._resources.attempts.make(
-            webhook, Notice(self._key.task, name, body, number)
-        )
+        attempts = await self._resources.attempts.ready()
+        return await attempts.make(webhook, Notice(self._key.task, name, body, number))
 
     async def _give_up(self, webhook: Webhook, undelivered: Undelivered, failure: Failure) -> None:
         _log.warning("webhook of task %s: all attempts failed: %s", self._key.task, failure.reason)
@@ -201,8 +206,16 @@ async def sender_resources(bus: Bus, settings: TaskStateSettings) -> AsyncIterat
         BusUnavailable: the fleet's keys can't be read.
     """
     keys = SigningKeys(bus, settings.signing_keys)
-    allowed = _allowed(settings.push_allow)
-    attempts = Attempts(keys, allowed, settings.push_timeout)
+    if settings.push_allow:
+        _allowed(settings.push_allow)
+
+    def attempting() -> "Attempts":
+        # Here, because httpcore and what signs are a large import.
+        from headrace_task_state.webhooks.attempt import Attempts  # noqa: PLC0415 - see above
+
+        return Attempts(keys, _allowed(settings.push_allow), settings.push_timeout)
+
+    attempts = Lazy(attempting)
     try:
         await keys.start()
         yield SenderResources(
@@ -216,10 +229,13 @@ async def sender_resources(bus: Bus, settings: TaskStateSettings) -> AsyncIterat
         )
     finally:
         await keys.stop()
-        await attempts.close()
+        if (made := attempts.made) is not None:
+            await made.close()
 
 
-def _allowed(items: list[str]) -> Allowed:
+def _allowed(items: list[str]) -> "Allowed":
+    from headrace_task_state.webhooks.network import Allowed  # noqa: PLC0415 - as above
+
     try:
         return Allowed.parse(items)
     except ValueError as error:

@@ -96,19 +96,19 @@ class Discovery:
         return cacheable(request, {"agents": agents}, 0)
 
     async def _agent(self, request: Request) -> Response:
-        signed = self._signed(request)
+        signed = await self._signed(request)
         if self._variant.wants_shapes(request):
             declared = self._asked(request).capabilities
             found = {"agent": signed.card, "declared": declared}
             return json_response(self._variant.shapes.answer(GET_CARD, found))
-        return self._kept(request, signed, {"agent": self._readable(signed.card)})
+        return self._kept(request, signed, {"agent": await self._readable(signed.card)})
 
     async def _card(self, request: Request) -> Response:
-        signed = self._signed(request)
-        return self._kept(request, signed, self._readable(signed.card))
+        signed = await self._signed(request)
+        return self._kept(request, signed, await self._readable(signed.card))
 
-    def _readable(self, card: Json) -> Json:
-        return self._versions.card(card, self._services.default_agent)
+    async def _readable(self, card: Json) -> Json:
+        return await self._versions.card(card, self._services.default_agent)
 
     def _kept(self, request: Request, signed: SignedCard, content: Json) -> Response:
         """Return a response that clients may cache and then revalidate."""
@@ -122,6 +122,7 @@ class Discovery:
         return revalidated(request, orjson.dumps(content), headers)
 
     async def _key_set(self, request: Request) -> Response:
+        await self._signing.ready()
         return cacheable(request, self._signing.key_set(), MAX_AGE)
 
     def _asked(self, request: Request) -> AgentCard:
@@ -131,10 +132,11 @@ class Discovery:
             raise AgentUnknown.called(name, at_root=stated is None)
         return card
 
-    def _signed(self, request: Request) -> SignedCard:
+    async def _signed(self, request: Request) -> SignedCard:
         card, settings = self._asked(request), self._settings
         base, grpc = public_url(request, settings), public_grpc(request, settings)
         said = agent_card(card, base, grpc, self._callers.known)
+        await self._cards.ready()
         return self._cards.sign(card.name, base, said)
 
 

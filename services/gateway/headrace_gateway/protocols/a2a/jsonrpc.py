@@ -45,12 +45,13 @@ from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
 
 
-def get_card(services: Services, call: Call, versions: Versions) -> Json:
+async def get_card(services: Services, call: Call, versions: Versions) -> Json:
     """Return the agent's signed card as on its page, for clients of all `versions`."""
     base = call.base or services.settings.public_url or ""
     card = agent_card(call.card, base, call.grpc, services.callers.known)
+    await services.cards.ready()
     signed = services.cards.sign(call.agent, base, card).card
-    return {"agent": versions.card(signed, services.default_agent)}
+    return {"agent": await versions.card(signed, services.default_agent)}
 
 
 class Adapt(Protocol):
@@ -107,9 +108,10 @@ class JsonRpcBinding:
                     is_short = reads_short(self._variant, request, params)
                     request, method, params = adapt(request, method, params, is_short=is_short)
                 looks_like = shape_of_call(method)
-                is_stream = self._versions.rpc[looks_like].operations.get(method) in STREAMING
+                shaped = await self._versions.rpc(looks_like)
+                is_stream = shaped.operations.get(method) in STREAMING
                 version = check_version(request, looks_like=looks_like, served=BOTH)
-                wording = self._wording(request, self._versions.rpc[version])
+                wording = self._wording(request, await self._versions.rpc(version))
                 operation = wording.operations.get(method)
                 if adapt is not None and method == GET_CARD:
                     operation = GET_CARD
@@ -134,7 +136,7 @@ class JsonRpcBinding:
     async def _dispatch(self, asked: "_RpcCall") -> ASGIApp:
         operation = asked.call.operation
         if operation == GET_CARD:
-            found = get_card(self._services, asked.call, self._versions)
+            found = await get_card(self._services, asked.call, self._versions)
             if asked.wording is self._in_variant:
                 found["declared"] = asked.call.card.capabilities
             return _result(asked.id, asked.call, asked.wording, GET_CARD, found)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 from a2a.types import a2a_pb2
-from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0
+from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
@@ -170,8 +170,7 @@ class RestBinding:
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
             call = replace(call, version=version)
-            is_old = version == PROTOCOL_VERSION_0_3
-            usual = self._versions.old_rest(operation, params) if is_old else HTTP
+            usual = await self._versions.rest(version, operation, params)
             wording = self._wording(request, usual)
             if operation not in wording.operations:
                 raise MethodNotFoundError(f"A2A {version} has no operation {operation}")

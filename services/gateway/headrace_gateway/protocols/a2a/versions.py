@@ -10,6 +10,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERS
 from a2a.utils.errors import VersionNotSupportedError
 from starlette.requests import HTTPConnection
 
+from headrace.lazy import Lazy
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import EntryRenderer
@@ -148,18 +149,40 @@ class Wording:
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
-    """The wordings of all served versions."""
+class OldVersion:
+    """The wordings of A2A 0.3."""
 
-    rpc: Mapping[str, Wording]
-    """Over JSON-RPC, by version."""
-    old_rest: Callable[[str, Json], Wording]
-    """Returns the wording of a 0.3 REST request from its operation and unconverted parameters."""
+    rpc: Wording
+    """Over JSON-RPC."""
+    rest: Callable[[str, Json], Wording]
+    """Returns the wording of a REST request from its operation and unconverted parameters."""
     card: Callable[[Json, str], Json]
-    """Returns a signed 1.0 card with the fields that other versions need.
+    """Returns a signed 1.0 card with the fields that 0.3 needs.
 
     The second argument is the default agent's name; requests that name no agent go to it.
     """
+
+
+class Versions:
+    """The wordings of all served versions; 0.3 is loaded with its first use."""
+
+    def __init__(self, old: Lazy[OldVersion]) -> None:
+        """Serve 1.0, and 0.3 as `old` words it."""
+        self._old = old
+
+    async def rpc(self, version: str) -> Wording:
+        """Return the wording of a version over JSON-RPC."""
+        return RPC if version == PROTOCOL_VERSION_1_0 else (await self._old.ready()).rpc
+
+    async def rest(self, version: str, operation: str, params: Json) -> Wording:
+        """Return the wording of a REST request, by its operation and unconverted parameters."""
+        if version == PROTOCOL_VERSION_1_0:
+            return HTTP
+        return (await self._old.ready()).rest(operation, params)
+
+    async def card(self, card: Json, default_agent: str) -> Json:
+        """Return a signed 1.0 card with the fields of all versions, as `OldVersion.card`."""
+        return (await self._old.ready()).card(card, default_agent)
 
 
 @dataclass(frozen=True, slots=True)

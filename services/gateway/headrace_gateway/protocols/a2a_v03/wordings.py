@@ -6,7 +6,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from google.protobuf.json_format import ParseDict
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.versions import HTTP, JSON_RPC, RPC, Reworded, Versions, Wording
+from headrace_gateway.protocols.a2a.versions import HTTP, JSON_RPC, OldVersion, Reworded, Wording
 from headrace_gateway.protocols.a2a_v03 import answering, reading
 from headrace_gateway.protocols.a2a_v03.answering import dumped
 from headrace_gateway.streaming.sse import LOG_LINES
@@ -81,5 +81,5 @@ def rest_wording(operation: str, params: Json) -> Wording:
     return HTTP_03_KINDED if is_kinded else HTTP_03
 
 
-VERSIONS = Versions({each.version: each for each in (RPC, RPC_03)}, rest_wording, readable_by_old)
-"""Versions 1.0 and 0.3."""
+VERSION = OldVersion(RPC_03, rest_wording, readable_by_old)
+"""Version 0.3."""

@@ -1,16 +1,15 @@
 """Snapshots in which the agent replaces the conversation that the client holds."""
 
-from ag_ui.core import Message
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
+from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
 from headrace_gateway.protocols.agui.tool_calls import KIND
 from headrace_gateway.protocols.agui.view import Given, Held, HeldActivity, View
 
-_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 _HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})
 
 
@@ -70,13 +69,14 @@ def _held(message: Json) -> Held:
 
 
 def _validated(said: object) -> list[Json]:
+    adapter = MODELS.value.messages
     try:
-        messages = _MESSAGES.validate_python(said)
+        messages = adapter.validate_python(said)
     except ValidationError:
         raise ValueError("the messages are not valid AG-UI messages") from None
     if len({message.id for message in messages}) != len(messages):
         raise ValueError("two messages have the same id")
-    content: list[Json] = _MESSAGES.dump_python(
+    content: list[Json] = adapter.dump_python(
         messages, mode="json", by_alias=True, exclude_unset=True, exclude_none=True
     )
     return content

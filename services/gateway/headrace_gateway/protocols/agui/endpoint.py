@@ -18,6 +18,7 @@ from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.extras import in_query, says_yes
 from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
+from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
 from headrace_gateway.protocols.agui.opening import is_at_end, open_again, open_run
 from headrace_gateway.protocols.agui.run_input import RunInput
@@ -104,6 +105,7 @@ class RunEndpoint:
         check_body_type(request)
         extras = in_query(request.query_params)
         body = await read_body(request, self._services.body_limits)
+        await MODELS.ready()
         asked = RunInput.read(body, extras)
 
         async def opening() -> ASGIApp:
@@ -125,6 +127,7 @@ class RunEndpoint:
 
     async def _attached(self, request: Request, call: Call, named: NamedRun) -> ASGIApp:
         encoding = encoding_for(request)
+        await MODELS.ready()
 
         async def opening() -> ASGIApp:
             opened = await open_again(self._services, call, named)
@@ -174,8 +177,9 @@ class RunEndpoint:
         except RunUnknown:
             return False
 
-    def capabilities_of(self, card: AgentCard) -> Json:
+    async def capabilities_of(self, card: AgentCard) -> Json:
         """Return an agent's capabilities in AG-UI's format."""
+        await MODELS.ready()
         return capabilities(card)
 
     async def stop(self, request: Request) -> ASGIApp:
@@ -202,7 +206,7 @@ class RunEndpoint:
         card = self._services.directory.card(name)
         if card is None:
             raise AgentUnknown(f"agent {name!r} does not exist")
-        return json_response(capabilities(card), headers=_NO_STORE)
+        return json_response(await self.capabilities_of(card), headers=_NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
         """Return a thread's messages, state and runs.
@@ -213,6 +217,7 @@ class RunEndpoint:
         """
         call = call_of(self._services, request, "ListTasks")
         name = request.path_params["thread"]
+        await MODELS.ready()
         past = await past_of(RunThread(self._services, call, name))
         if not past.runs:
             raise RunUnknown(f"thread {name} does not exist")

@@ -6,7 +6,6 @@ from hashlib import sha256
 from typing import Any, Self
 
 import orjson
-from ag_ui.core import RunAgentInput
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -17,6 +16,7 @@ from headrace.model.events import AGUI, Json
 from headrace.model.user_content import to_parts
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.agui.extras import with_extras
+from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import check_id
 from headrace_gateway.server.body import RULE, is_too_deep
 
@@ -193,7 +193,7 @@ def _validated(body: Json) -> Json:
     if stripped:
         _log.warning("AG-UI input: unknown fields are ignored: %s", stripped)
     try:
-        return RunAgentInput.model_validate(known).model_dump(mode="json", by_alias=True)
+        return MODELS.value.run_input.model_validate(known).model_dump(mode="json", by_alias=True)
     except ValidationError as error:
         raise InputInvalid(_complaint(error, known)) from None
 

@@ -16,6 +16,7 @@ from headrace_gateway.call import SocketCalls
 from headrace_gateway.json_errors import error_answer
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
+from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import attach_frame
 from headrace_gateway.protocols.agui.opening import open_again, open_run
 from headrace_gateway.protocols.agui.run_frames import Opened
@@ -85,6 +86,7 @@ class RunSession:
                 permit.release()
 
     async def _open(self, body: bytes) -> Opened:
+        await MODELS.ready()
         named = attach_frame(body)
         if named is None:
             call = self._calls.call("SendStreamingMessage")

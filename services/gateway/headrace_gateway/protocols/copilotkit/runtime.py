@@ -40,7 +40,7 @@ class Runs(Protocol):
     async def stopped(self, request: Request, thread: str, run: str | None) -> bool:
         """Stop the given run, or the thread's newest; return False if it was not running."""
 
-    def capabilities_of(self, card: AgentCard) -> Json:
+    async def capabilities_of(self, card: AgentCard) -> Json:
         """Return an agent's capabilities in AG-UI's format."""
 
 
@@ -114,7 +114,7 @@ class CopilotRuntime:
                 "name": name,
                 "description": card.description,
                 "className": "Headrace",
-                "capabilities": self._runs.capabilities_of(card),
+                "capabilities": await self._runs.capabilities_of(card),
             }
             for name, card in cards.items()
         }

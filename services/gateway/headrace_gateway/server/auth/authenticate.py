@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.background import keep_running
 from headrace.model.agent_card import AgentCard, SecurityScheme
@@ -19,11 +20,14 @@ from headrace_gateway.server.auth.credentials_file import (
     Credential,
     CredentialsUnreadable,
     KnownCredentials,
+    TokenIssuer,
     grants_of,
     read_file,
 )
 from headrace_gateway.server.auth.schemes import BEARER, KEY, Schemes, schemes_of
-from headrace_gateway.server.auth.web_tokens import WebTokens
+
+if TYPE_CHECKING:
+    from headrace_gateway.server.auth.web_tokens import WebTokens
 
 _log = logging.getLogger(__name__)
 
@@ -176,7 +180,7 @@ class Callers:
     def _take(self, path: Path) -> None:
         known = read_file(path)
         grants = known.grants()
-        tokens = None if known.jwt is None else WebTokens(known.jwt, path.parent, grants)
+        tokens = None if known.jwt is None else _web_tokens(known.jwt, path.parent, grants)
         self._by_digest = {
             self._blind(bytes.fromhex(one.sha256)): _caller(one, grants) for one in known.credential
         }
@@ -233,3 +237,10 @@ def _caller(one: Credential, grants: Mapping[str, Grant]) -> Caller:
         identified=True,
         grants=None if one.roles is None else grants_of(one.roles, grants),
     )
+
+
+def _web_tokens(issuer: TokenIssuer, folder: Path, grants: Mapping[str, Grant]) -> "WebTokens":
+    # Here, because a gateway without an issuer needs no library for tokens.
+    from headrace_gateway.server.auth.web_tokens import WebTokens  # noqa: PLC0415 - see above
+
+    return WebTokens(issuer, folder, grants)

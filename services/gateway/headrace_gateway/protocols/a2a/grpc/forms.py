@@ -37,6 +37,9 @@ class Form(Protocol):
     entry_renderer: EntryRenderer
     """Renders each event to one piece of bytes."""
 
+    async def load(self) -> None:
+        """Load what converts the messages; nothing else is called before."""
+
     def read(self, method: str, request: bytes) -> Json:
         """Return the operation's parameters.
 
@@ -124,6 +127,9 @@ class CurrentForm:
         self._outputs = {m.name: GetMessageClass(m.output_type) for m in service.methods}
         self.operations: Mapping[str, str] = {name: name for name in self._inputs}
         self.entry_renderer: EntryRenderer = EventMessages(self.event)
+
+    async def load(self) -> None:
+        """See `Form.load`."""
 
     def read(self, method: str, request: bytes) -> Json:
         """See `Form.read`."""

@@ -194,6 +194,7 @@ class Service:
         caller = caller_of(self._services, asking.request)
         held = hold(self._services.body_limits.held.hold(caller))
         largest = self._services.settings.max_body_bytes
+        await self._form.load()
         params = await self._params(method, await _received(requests, held, largest))
         version = self._form.version
         operation = self._form.operations[method]

@@ -1,0 +1,24 @@
+"""Notifications in the form of A2A 0.3."""
+
+import orjson
+from a2a.compat.v0_3 import conversions
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import ParseDict, ParseError
+
+from headrace.model.events import Json
+from headrace.model.whole_numbers import whole
+from headrace_task_state.webhooks.notice import Unsayable
+
+
+def in_old_form(event: Json) -> bytes:
+    """Return what a StreamResponse of 1.0 contains in 0.3's form: a Task with its ``kind``, say.
+
+    Raises:
+        Unsayable: 0.3, or protobuf, can't represent it.
+    """
+    try:
+        core = ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
+        said = conversions.to_compat_stream_response(core).result
+    except (ParseError, ValueError, TypeError, KeyError, RecursionError) as trouble:
+        raise Unsayable(f"the event can't be converted to A2A 0.3: {trouble}"[:300]) from None
+    return orjson.dumps(whole(said.model_dump(mode="json", by_alias=True, exclude_none=True)))

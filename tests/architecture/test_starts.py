@@ -1,0 +1,104 @@
+"""What a process does not use, it does not import: what each has imported when it is ready."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import extra_services
+from tests.support.deployment import get
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
+from tests.support.service_process import HEADRACE, ServiceProcess
+
+_IMPORT = re.compile(r"^import time: +\d+ \| +\d+ \| +([\w.]+)$", re.MULTILINE)
+
+PROFILED = {"PYTHONPROFILEIMPORTTIME": "1"}
+"""Makes Python write each import to stderr, which is the process's log."""
+
+NEVER = ("google.adk", "httpx", "langgraph", "mcp", "openai", "pydantic_ai", "pytest", "rich")
+
+NOT_AT_START = {
+    "gateway": (
+        "a2a.client",
+        "a2a.compat.v0_3.types",  # with the first request in 0.3, or the first card
+        "ag_ui",  # with the first AG-UI request
+        "faststream",
+        "jwt",  # with the first signed card, or for an issuer of tokens
+        "opentelemetry",
+        "redis",
+        "yaml",
+    ),
+    "worker": (
+        "a2a",
+        "ag_ui",
+        "faststream",
+        "google.protobuf",
+        "grpc",
+        "headrace_worker.adapters",  # with the agents that use them
+        "headrace_worker.config",  # for `--config` alone
+        "jwt",
+        "redis",
+        "starlette",
+        "uvicorn",
+        "yaml",
+    ),
+    "task-state": (
+        "a2a",  # with the first notification in 0.3
+        "ag_ui",
+        "google.protobuf",
+        "grpc",
+        "httpcore",  # with the first notification
+        "jwt",  # as httpcore
+        "yaml",
+    ),
+}
+"""Modules, with what is below them, that are large or another process's."""
+
+NOT_FOR_HELP = ("asyncio", "headrace", "nats", "orjson", "pydantic", "uvloop")
+
+
+def process(name: str, folder: Path, nats: NatsProcess, valkey: ValkeyProcess) -> ServiceProcess:
+    if name == "gateway":
+        return extra_services.gateway(folder, nats.url, **PROFILED)[0]
+    port = ports.pick()
+    environment = {
+        "HEADRACE_NATS_URL": nats.url,
+        "HEADRACE_REDIS_URL": valkey.url,
+        "HEADRACE_METRICS_PORT": str(port),
+        **PROFILED,
+    }
+    arguments = ["worker", "headrace_worker.demo:agents"] if name == "worker" else [name]
+    return ServiceProcess(
+        name, folder, arguments, environment, lambda: get(f"127.0.0.1:{port}", "/readyz")[0] == 200
+    )
+
+
+def imported(log: str) -> set[str]:
+    found = set(_IMPORT.findall(log))
+    assert {"click", "headrace_cli.main"} <= found
+    return found
+
+
+def below(modules: set[str], names: tuple[str, ...]) -> list[str]:
+    return sorted(
+        module for module in modules if any(f"{module}.".startswith(f"{name}.") for name in names)
+    )
+
+
+@pytest.mark.parametrize("name", NOT_AT_START)
+def test_a_service_that_is_ready_has_imported_nothing_for_later(
+    name: str, nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path: Path
+) -> None:
+    with process(name, tmp_path, nats_server, valkey) as service:
+        modules = imported(service.log.read_text())
+    assert below(modules, ("nats",))
+    assert below(modules, NOT_AT_START[name] + NEVER) == []
+
+
+def test_help_imports_no_command() -> None:
+    done = subprocess.run(
+        [HEADRACE, "--help"], env=PROFILED, capture_output=True, text=True, check=True
+    )
+    assert "nats-permissions" in done.stdout
+    assert below(imported(done.stderr), NOT_FOR_HELP) == []
