@@ -261,6 +261,32 @@ async def writes_dead_letters(w: World) -> bool:
     return await w.stores("DEAD", w.bus.subjects.dead("default", OTHERS))
 
 
+@attempt("keep other agents' dead letters out, by their message ids")
+async def suppresses_dead_letters(w: World) -> bool:
+    named = {"Nats-Msg-Id": f"{w.others.task}.1"}
+    await w.user.ask(w.bus.subjects.dead("default", OWN), b"{}", named)
+    others = w.bus.subjects.dead("default", OTHERS)
+    return not await w.changes("DEAD", others, w.admin.ask(others, b"{}", named))
+
+
+@attempt("have a message stored elsewhere by a header: schedules, batches, counters, traces")
+async def abuses_headers(w: World) -> bool:
+    others = w.bus.subjects.event(w.others)
+    places = ("EVENTS", others), ("KV_KEYS", "$KV.KEYS.signing")
+    before = [await w.last(*place) for place in places]
+    for _, target in places:
+        for headers in (
+            {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": target},
+            {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"},
+            {"Nats-Incr": "+1"},
+            {"Nats-Trace-Dest": target},
+        ):
+            await w.user.ask(w.bus.subjects.event(w.own), b"{}", headers)
+    await w.user.settle()
+    await asyncio.sleep(_TURN)
+    return [await w.last(*place) for place in places] != before
+
+
 @attempt("write files of other agents")
 async def writes_files(w: World) -> bool:
     place = f"default.{OTHERS}.{w.others.task}.0123456789abcdef"

@@ -1,12 +1,14 @@
 """Finding entries in a log: the first one, the last one, and the one with a given event."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from sys import maxsize
 
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.log.read import Stored, get_batch, last_stored, next_stored
 from headrace.model.entry import Entry
-from headrace.model.errors import LogLost, TaskUnknown
+from headrace.model.errors import LogLost, TaskUnknown, UndecodableMessage
 from headrace.model.task import TaskKey, check_task_id
 from headrace.wait_for import ELECTION
 
@@ -108,7 +110,7 @@ async def locate(bus: Bus, task: str) -> TaskKey:
     stream = bus.streams.of_shard(key.shard)
     query = {"subjects_filter": bus.subjects.event(key)}
     answer = await until_answered(bus, lambda: stream_info(bus, stream, query))
-    keys = [bus.subjects.key_of_event(one) for one in answer["state"].get("subjects") or {}]
+    keys = list(_keys(bus, answer["state"].get("subjects") or {}))
     if not keys:
         raise TaskUnknown(f"task {task} does not exist")
     if len(keys) == 1:
@@ -117,3 +119,10 @@ async def locate(bus: Bus, task: str) -> TaskKey:
     # task's log, so the older log is the task's.
     first = {key: await next_stored(bus, key, 0) for key in keys}
     return min(keys, key=lambda key: found.sequence if (found := first[key]) else maxsize)
+
+
+def _keys(bus: Bus, subjects: Iterable[str]) -> Iterator[TaskKey]:
+    """Yield the keys of those of `subjects` that can be logs'."""
+    for subject in subjects:
+        with suppress(UndecodableMessage):
+            yield bus.subjects.key_of_event(subject)

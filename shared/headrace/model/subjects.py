@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.model.errors import InvalidName, UndecodableMessage
+from headrace.model.names import is_token
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, check_task_id
 
 _KEY_TOKENS = 3
@@ -152,7 +153,9 @@ class Subjects:
 
     @staticmethod
     def _key(subject: str, tokens: list[str]) -> TaskKey:
-        if len(tokens) != _KEY_TOKENS:
+        # NATS also stores what is published on a subject with wildcards. As a task's name they
+        # would reach other tasks wherever it becomes a filter.
+        if len(tokens) != _KEY_TOKENS or not all(map(is_token, tokens)):
             raise UndecodableMessage(subject, "its tokens are not tenant, agent and task")
         try:
             check_task_id(tokens[-1])

@@ -40,7 +40,7 @@ from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import DeadLetter, RunRequest
-from headrace.model.names import decode_token, encode_token
+from headrace.model.names import decode_token, encode_token, is_token
 from headrace.model.task import FAILED, TaskKey, derive_task_id
 from headrace.tasks.begin import first_input
 from headrace.tasks.runs import RunRequests, without_input
@@ -206,10 +206,11 @@ async def write_letter(bus: Bus, letter: DeadLetter, message_id: str | None = No
 
 
 def addressee(subject: str, prefix: str) -> tuple[str, str]:
-    """Return the tenant and agent of a letter, "unknown" where the subject is too short."""
+    """Return the tenant and agent of a letter, each "unknown" where `subject` names none."""
     kind, *tokens = subject.removeprefix(f"{prefix}.").split(".")
-    tenant, agent = (*tokens[0 if kind == "run" else 1 :], "unknown", "unknown")[:2]
-    return tenant, agent
+    tenant, agent = (*tokens[0 if kind == "run" else 1 :], "", "")[:2]
+    # Not every subject that NATS stores a message on can become another one's token.
+    return tenant if is_token(tenant) else "unknown", agent if is_token(agent) else "unknown"
 
 
 def _kind(letter: DeadLetter, prefix: str) -> Kind:

@@ -80,6 +80,9 @@ class Tasks:
             where = await tail
         finally:
             tail.cancel()
+        if seen is not None and where is not None and seen.agent != where[0].agent:
+            # A hostile worker was the first to write under the id of another agent's child task.
+            seen = None
         found = None if where is None else await fold_log(self._bus, *where, seen)
         if found is None or where is None:
             raise TaskUnknown

@@ -11,6 +11,7 @@ from headrace.log.read import TOMBSTONE
 from headrace.model.entry import OWNER, VERSION
 from headrace.model.names import encode_token
 from headrace.model.task import COMPLETED
+from headrace.tasks.dead_letters import Letters, Wanted
 from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import TaskStates, folded, new_key
@@ -83,3 +84,43 @@ async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothin
     assert await webhooks.get(victim.key, encode_token("hook")) is not None
     assert await locate(fleet.bus, victim.key.task) == victim.key
     assert "with the id of another agent's task" in caplog.text
+
+
+@pytest.mark.parametrize("tenant", ["*", ">", "a:b", "ä"])
+async def test_a_log_of_no_possible_tenant_becomes_a_dead_letter_and_stops_nothing(
+    fleet: TaskStates, tenant: str
+) -> None:
+    later = some_log(LegalLog(new_key()))
+    impossible = some_log(LegalLog(dataclasses.replace(later.key, tenant=tenant)))
+    await fleet.start()
+    await fleet.store(impossible)
+    await fleet.store(later)
+
+    async def is_listed() -> bool:
+        return later.key.task in await fleet.listed(agent=later.key.agent)
+
+    await eventually(is_listed, "the view has passed the log")
+    letters = [one async for one in Letters(fleet.bus).find(Wanted())]
+    assert {(one.tenant, one.agent) for one in letters} == {("unknown", "agent")}
+    assert len(letters) == len(impossible.entries)
+    assert await locate(fleet.bus, later.key.task) == later.key
+
+
+async def test_who_was_first_to_write_under_a_childs_id_does_not_hide_the_child(
+    fleet: TaskStates,
+) -> None:
+    """Ids of child tasks follow from their parents, so they can be known before they begin."""
+    child, later = some_log(LegalLog(new_key())), some_log(LegalLog(new_key()))
+    forged = begun_anew(child)
+    await fleet.start()
+    # The forgery is there first, and its last entry comes after the child's.
+    await fleet.store(dataclasses.replace(forged, messages=forged.messages[:-1]))
+    await fleet.store(child)
+    await fleet.store(forged, first=len(forged.entries) - 1)
+    await fleet.store(later)
+
+    async def is_listed() -> bool:
+        return later.key.task in await fleet.listed(agent=later.key.agent)
+
+    await eventually(is_listed, "the view has passed the logs")
+    assert (await fleet.get(child.key, agent=child.key.agent)).task == folded(child)

@@ -56,6 +56,11 @@ def test_the_subject_of_a_request_leads_back_to_its_run(
         f"some.fleet.event.x.tenant.agent.{KEY.task}",
         f"some.fleet.run.17.tenant.agent.{KEY.task}",
         f"other.fleet.event.17.tenant.agent.{KEY.task}",
+        # NATS stores what is published on a subject with wildcards.
+        f"some.fleet.event.17.*.agent.{KEY.task}",
+        f"some.fleet.event.17.>.agent.{KEY.task}",
+        f"some.fleet.event.17.tenant.*.{KEY.task}",
+        f"some.fleet.event.17.ten:ant.agent.{KEY.task}",
     ],
 )
 def test_a_subject_that_is_no_log_s_is_told_apart(subject: str) -> None:
@@ -73,6 +78,8 @@ def test_a_subject_that_is_no_log_s_is_told_apart(subject: str) -> None:
         f"some.fleet.run.tenant.agent.{KEY.task}.٣",
         "some.fleet.run.tenant.agent.no-task-id.1",
         f"some.fleet.event.tenant.agent.{KEY.task}.1",
+        f"some.fleet.run.*.agent.{KEY.task}.1",
+        f"some.fleet.run.tenant.>.{KEY.task}.1",
     ],
 )
 def test_a_subject_that_is_no_run_s_is_told_apart(subject: str) -> None:
