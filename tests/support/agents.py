@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 
 from headrace import Agents, File, InputRequired, Retryable, RunContext, agent
+from tests.support.documented import caller, patcher
 from tests.support.everything import everything
 from tests.support.gates import opened
 
@@ -63,7 +64,7 @@ async def gated(run: RunContext) -> AsyncIterator[str]:
     yield "after"
 
 
-agents = Agents([sleeper, asker, filer, moody, gated, everything])
+agents = Agents([sleeper, asker, filer, moody, gated, everything, patcher, caller])
 """What the extra workers of the shared stack serve."""
 
 typists = Agents([typist])
