@@ -1,5 +1,7 @@
 """What cards say of credentials is what is enforced: asked with what each card declares."""
 
+import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -8,8 +10,13 @@ from pathlib import Path
 import grpc.aio
 import httpx
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
 
+from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
+from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.credentials import ANN, AUDIENCE, ISSUER, Issuer, Person, write
@@ -19,6 +26,7 @@ from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 
 AGENTS = ("assistant", "choosy", "partners", "either")
+OF_HTTP = ("accept", "accept-encoding", "connection", "host", "user-agent")
 SENDER = Person("acme", "sender", ("sender",))
 READER = Person("acme", "reader", ("reader",))
 ROLES = """
@@ -106,10 +114,56 @@ async def outcomes(
                     found.add("passes")
                 except AssertionError:
                     found.add((await talk.refused(operation, params)).reason)
+        found |= await beside_operations(http, agent)
+        found |= await over_sockets(http, agent)
     finally:
         for name in headers:
             del http.headers[name]
     return found
+
+
+async def beside_operations(http: httpx.AsyncClient, agent: str) -> set[str]:
+    """Return what an AG-UI run, the extended card and the download of a file come to."""
+    base = f"/v1/agents/{agent}"
+    answers = {
+        "run": await http.post(f"{base}/ag-ui", json=run_input()),
+        "card": await http.get(f"{base}/extendedAgentCard"),
+        "file": await http.get(f"{base}/tasks/{mint_task_id(0)}/files/0123456789abcdef"),
+    }
+    passed = {"run": 200, "card": 400, "file": 404}
+    refused = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
+    return {
+        "passes"
+        if answer.status_code == passed[name]
+        else refused.get(answer.status_code, f"{name}: {answer.status_code} {answer.text}")
+        for name, answer in answers.items()
+    }
+
+
+async def over_sockets(http: httpx.AsyncClient, agent: str) -> set[str]:
+    """Return what a call and an AG-UI run come to, each over a WebSocket of its own."""
+    call = Rpc(http, agent).request("SendMessage", message("hello"))
+    return {
+        await first_of(http, f"/v1/agents/{agent}/stream", call),
+        await first_of(http, f"/v1/agents/{agent}/ag-ui/ws", run_input()),
+    }
+
+
+async def first_of(http: httpx.AsyncClient, path: str, frame: Json) -> str:
+    """Return what the first frame is answered with, of those with credentials or without."""
+    url = f"{http.base_url.copy_with(scheme='ws')}".rstrip("/")
+    kept = {k: v for k, v in http.headers.items() if k not in OF_HTTP}
+    try:
+        async with connect(f"{url}{path}", additional_headers=kept) as socket:
+            await socket.send(json.dumps(frame))
+            said = json.loads(await asyncio.wait_for(socket.recv(), 60))
+    except ConnectionClosed as closed:
+        is_refused = closed.rcvd is not None and closed.rcvd.code == CloseCode.POLICY_VIOLATION
+        return "UNAUTHENTICATED" if is_refused else f"{closed.rcvd}"
+    if "error" in said or said.get("type") == "RUN_ERROR":
+        is_denied = "PERMISSION_DENIED" in json.dumps(said).upper()
+        return "PERMISSION_DENIED" if is_denied else json.dumps(said)
+    return "passes"
 
 
 @pytest.mark.parametrize("kind", ["none", "keys", "optional", "tokens"])
