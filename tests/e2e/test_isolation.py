@@ -233,6 +233,29 @@ async def test_an_idempotency_key_is_each_owners_own(guarded: Stack) -> None:
     assert len(tasks) == 3
 
 
+async def test_the_ids_of_an_agui_run_are_each_owners_own(guarded: Stack) -> None:
+    thread, run = f"everybodys-{time.monotonic_ns()}", "everybodys"
+    asked = {"id": "1", "role": "user", "content": "[]"}
+    ids = {"threadId": thread, "runId": run}
+    body = {**ids, "tools": [], "context": [], "forwardedProps": {}, "messages": [asked]}
+    tasks, told = set[str](), dict[str, str]()
+    for person in (ANN, BOB, EVE):
+        async with client_of(guarded, person) as http:
+            path, own = "/v1/agents/patcher/ag-ui", {**body, "state": {"of": person.token}}
+            first = (await http.post(path, json=own)).raise_for_status().text
+            again = (await http.post(path, json=own)).raise_for_status().text
+            assert again == first, "a retry joins one's own run"
+            kept = (await http.get(f"{path}/threads/{thread}")).raise_for_status().text
+            told[person.token] = first + kept
+            listed = await http.get(f"/v1/agents/patcher/tasks?contextId={thread}")
+            [task] = listed.raise_for_status().json()["tasks"]
+            tasks.add(task["id"])
+    assert len(tasks) == 3
+    seen = {own: {one for one in told if one in text} for own, text in told.items()}
+    assert seen == {own: {own} for own in told}
+    assert all("RUN_FINISHED" in text for text in told.values())
+
+
 async def test_the_tenant_of_a_path_is_an_address_and_no_right(
     guarded: Stack, tmp_path: Path
 ) -> None:
