@@ -327,6 +327,84 @@ ITEMS: dict[str, list[Item]] = {
 }
 
 
+_EVENT_TABLES = (
+    "Lifecycle events",
+    "Text message events",
+    "Tool call events",
+    "Reasoning events",
+    "State, message and activity events",
+    "Special events",
+    "Deprecated events, on request",
+)
+_POST = "POST with a RunAgentInput, a stream of server-sent events back"
+_DECLARES = (
+    "identity, transport, tools, output, state, multiAgent, reasoning, multimodal, execution, "
+    "humanInTheLoop, custom: each may be declared, and nothing else"
+)
+_PARTS = (
+    "content as a string or as parts: text, image, audio, video, document, by data, URL or file"
+)
+_OWN = "what the protocol has no event for is CUSTOM, named `headrace.…`"
+_AS_THEY_COME = "text and arguments are told as they come"
+
+ANALYSIS: dict[str, tuple[str, ...]] = {
+    "1.1 Missing Event Types": _EVENT_TABLES,
+    "1.2 Event Serialization Format Mismatch": ("Serialization",),
+    "2.1 Missing Message Roles": ("Message roles and structures",),
+    "2.2 Message Structure Differences": ("Message roles and structures",),
+    "2.3 ToolCall Structure Mismatch": (
+        "ToolCall: `type: function`, nested `function`, arguments as a JSON string",
+    ),
+    "3.1 HTTP/SSE Endpoint": (_POST,),
+    "3.2 RunAgentInput": ("RunAgentInput",),
+    "3.3 Tool Definition": ("tools",),
+    "3.4 Context": ("context",),
+    "4. CAPABILITY DISCOVERY": ("Capability discovery",),
+    "5. ADDITIONAL FEATURES NOT IN SPEC": (_OWN,),
+    "6. VERSION COMPATIBILITY": (
+        "protocolVersion",
+        "protobuf, byte by byte as @ag-ui/encoder's, of all 31 types",
+        "backward compatibility: 0.0.53 and 0.0.59",
+        "Deprecated events, on request",
+    ),
+    "Zero interoperability": ("Conformance",),
+    "No standard streaming": ("Text message events", _AS_THEY_COME),
+    "No run lifecycle": ("Lifecycle events",),
+    "Missing tool call streaming": ("TOOL_CALL_ARGS", _AS_THEY_COME),
+    "No reasoning support": ("Reasoning events",),
+    "No capability discovery": (_DECLARES,),
+    "No multimodal messages": (_PARTS,),
+    "Missing message roles": ("developer", "tool", "activity", "reasoning"),
+    "No activity events": ("ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA"),
+    "No event compaction/serialization": (
+        "compaction of event streams",
+        "event streams are kept and restored: with a cursor, and without",
+    ),
+    "Extra": ("no `eventId`: the cursor is the frame's `id`",),
+    "P1.1 Adopt the official Rust SDK types": ("Message roles and structures",),
+    "P1.2 Implement all 32 spec event types": _EVENT_TABLES,
+    "P1.3 Implement RunAgentInput": ("RunAgentInput", _POST),
+    "P2.1 Add HTTP/SSE transport": ("Transport",),
+    "P2.2 Add capability discovery": ("Capability discovery",),
+    "P3.1 Implement Start→Content→End streaming for text": ("Text message events",),
+    "P3.2 Implement streaming tool calls": ("Tool call events", _AS_THEY_COME),
+    "P4.1 Migrate custom events to CUSTOM event type": (_OWN,),
+    "P4.2 Map existing features to spec patterns": (
+        "STEP_STARTED",
+        "ACTIVITY_SNAPSHOT",
+        "STATE_SNAPSHOT",
+    ),
+    "P5.1 Add protocol conformance tests": ("Conformance", "Serialization"),
+}
+"""The drift analysis, line by line: the tables or the rows of tables that answer each of them."""
+
+ANALYSIS_NOT_MET = {
+    "P5.2 Update frontend TypeScript types": "Files of another project. The official client has "
+    "its own types, and what is said is held to them.",
+}
+"""Lines that are not this project's, with the reason."""
+
+
 EVENTS_OF_0_X = frozenset(
     [
         "ACTIVITY_DELTA",

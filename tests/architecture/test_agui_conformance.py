@@ -8,7 +8,13 @@ from functools import cache
 import pytest
 from ag_ui.core import EventType, RunAgentInput
 
-from tests.architecture.agui_items import EVENTS_OF_0_X, ITEMS, Item
+from tests.architecture.agui_items import (
+    ANALYSIS,
+    ANALYSIS_NOT_MET,
+    EVENTS_OF_0_X,
+    ITEMS,
+    Item,
+)
 from tests.architecture.tree import ROOT
 
 PAGE = ROOT / "docs" / "conformance.md"
@@ -24,6 +30,20 @@ _WORDS = {"RAW", "CUSTOM"}
 def tables() -> str:
     """Return the tables as they stand on the page."""
     return "".join(f"\n**{title}**\n\n{_table(rows)}" for title, rows in ITEMS.items())
+
+
+def analysis() -> str:
+    """Return the drift analysis' table as it stands on the page."""
+    told = {line: ", ".join(_answers(names)) for line, names in ANALYSIS.items()}
+    rows = (f"| {line} | {said} |\n" for line, said in (told | ANALYSIS_NOT_MET).items())
+    return "".join(["| line | answered by |\n|---|---|\n", *rows])
+
+
+def _answers(names: tuple[str, ...]) -> list[str]:
+    """Return the names of tables, and the tests of rows, each once."""
+    tables = [f"every row of **{name}**" for name in names if name in ITEMS]
+    tests = [f"`{test}`" for item in _rows() if item.name in names for test in item.tests]
+    return [*tables, *dict.fromkeys(tests)]
 
 
 def _table(rows: list[Item]) -> str:
@@ -118,6 +138,27 @@ def test_every_event_of_the_0_x_documents_has_a_row() -> None:
         assert set(_EVENT.findall(listed)) - _NO_EVENTS | _WORDS == EVENTS_OF_0_X
     assert len(EVENTS_OF_0_X) == 33
     assert EVENTS_OF_0_X - {item.name for item in _rows()} == set()
+
+
+def test_every_line_of_the_drift_analysis_is_answered() -> None:
+    listed = ANALYSIS.keys() | ANALYSIS_NOT_MET.keys()
+    assert len(listed) == len(ANALYSIS) + len(ANALYSIS_NOT_MET) == 34
+    answers = {answer for answers in ANALYSIS.values() for answer in answers}
+    assert answers - ITEMS.keys() - {item.name for item in _rows()} == set()
+    if _ANALYSIS.is_file():
+        text, _, _ = _ANALYSIS.read_text().partition("\nReferences\n")
+        numbered, _, rest = text.partition("\nImpact Assessment\n")
+        impact, _, plan = rest.partition("\nRemediation Plan\n")
+        lines = {
+            *re.findall(r"^(\d\.\d .+?|[4-9]\. .+?)(?: \(.*| —.*)?$", numbered, re.MULTILINE),
+            *re.findall(r"^- ([^:\n]+)", impact, re.MULTILINE),
+            *(f"{n} {said}" for n, said in re.findall(r"^(P\d\.\d) — (.+)$", plan, re.MULTILINE)),
+        }
+        assert lines == listed
+
+
+def test_the_page_has_the_drift_analysis_table_as_it_is() -> None:
+    assert f"\n{analysis()}\n" in PAGE.read_text()
 
 
 def test_the_page_has_the_tables_as_they_are() -> None:

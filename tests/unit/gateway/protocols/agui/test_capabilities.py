@@ -21,6 +21,14 @@ def test_every_demo_agents_are_of_the_protocols_shape() -> None:
         assert told.keys() >= one.card.capabilities.keys()
 
 
+def test_of_an_agent_that_declares_none_only_its_names_and_modes_are_told() -> None:
+    @agent()
+    async def plain(ctx: RunContext) -> None:
+        """Think."""
+
+    assert capabilities(plain.card).keys() == {"identity", "transport", "output", "multimodal"}
+
+
 def test_what_is_declared_wins_within_its_category() -> None:
     card = AgentCard(name="a", version="2", capabilities={"identity": {"version": "3"}})
     assert capabilities(card)["identity"] == {
