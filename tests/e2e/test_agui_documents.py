@@ -30,6 +30,7 @@ from tests.support import javascript
 from tests.support.agui_documents import Block, blocks, needed
 from tests.support.event_stream import all_frames
 from tests.support.fleet import Fleet
+from tests.support.plain_http import NO_TLS
 from tests.support.service_process import ServiceProcess
 
 PAGE = Path(__file__).parents[2] / "docs/agui-lines.md"
@@ -66,11 +67,11 @@ REASONS = {
     ),
     r"agentic_chat_endpoint": (
         "Another server, whose indentation the document has lost. Such a server is an agent here: "
-        "`tests/integration/worker/outside_agents/test_ag_ui_backend.py`."
+        "`tests/integration/worker/adapters/test_ag_ui.py`."
     ),
     r"tool_node": (
         "A piece of an agent, with names that it does not define. State of LangGraph's nodes: "
-        "`tests/integration/worker/outside_agents/test_langgraph.py`."
+        "`tests/integration/worker/adapters/test_langgraph.py`."
     ),
     r"jsx In the frontend|tsx const confirmed": (
         "A hook of CopilotKit's React package, with functions of the reader's own application. "
@@ -142,6 +143,9 @@ def test_each_test_of_the_page_is_one_of_this_module() -> None:
     listed = re.findall(r"`(test_\w+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(listed) > 100
     assert {*listed} == {*TESTS.values()} <= globals().keys()
+    elsewhere = re.findall(r"`(tests/[\w/]+\.py)`", PAGE.read_text(encoding="utf-8"))
+    assert len(elsewhere) > 3
+    assert [one for one in elsewhere if not (PAGE.parents[1] / one).is_file()] == []
 
 
 @pytest.fixture
@@ -417,7 +421,7 @@ async def said(url: str, text: str = "", thread: str = "") -> list[Json]:
         "forwardedProps": {},
     }
     async with (
-        httpx.AsyncClient(timeout=60) as http,
+        httpx.AsyncClient(timeout=60, verify=NO_TLS) as http,
         http.stream("POST", url, json=body) as response,
     ):
         return [frame.json for frame in await all_frames(response)]
