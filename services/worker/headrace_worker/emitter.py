@@ -92,9 +92,7 @@ class Emitter:
                 return self._appender.offer(chunk) and not self._loop_turns.is_due()
             return self._emit(output) and not self._loop_turns.is_due()
         except TypeError as error:
-            raise MalformedOutput(
-                f"{type(output).__name__} holds what is not JSON: {error}"
-            ) from error
+            raise MalformedOutput(f"{type(output).__name__} must be JSON: {error}") from error
 
     async def checkpoint(
         self,

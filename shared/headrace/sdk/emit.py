@@ -216,6 +216,6 @@ def check_texts(output: Output | Ending) -> None:
 def _not_allowed(output: object) -> str:
     kind = type(output).__name__
     if inspect.isawaitable(output):
-        return f"{kind} is not allowed as output of an agent; an await is missing"
+        return f"an agent can't yield {kind}; an await is missing"
     usual = "str, Thinking, ToolCall, ToolResult, File, Data, InputRequired, …"
-    return f"{kind} is not allowed as output of an agent; allowed: {usual}"
+    return f"an agent can't yield {kind}; allowed: {usual}"

@@ -94,7 +94,7 @@ MISTAKES = [
     Mistake(
         "output of another type",
         "@agent\nasync def shop(ctx):\n    yield 'There are '\n    yield 7\n",
-        "agent 'shop': int is not allowed as output of an agent; allowed: str, Thinking, ToolCall,"
+        "agent 'shop': an agent can't yield int; allowed: str, Thinking, ToolCall,"
         " ToolResult, File, Data, InputRequired, … (shop.py:6)",
         "`yield str(7)`, or `Data(7)` for structured results",
         runs=True,
@@ -102,7 +102,7 @@ MISTAKES = [
     Mistake(
         "output of another type, returned",
         "@agent\nasync def shop(ctx):\n    return 7\n",
-        "agent 'shop': int is not allowed as output of an agent; allowed: str, Thinking, ToolCall,"
+        "agent 'shop': an agent can't yield int; allowed: str, Thinking, ToolCall,"
         " ToolResult, File, Data, InputRequired, … (shop.py:3)",
         "as above",
         runs=True,
@@ -112,7 +112,7 @@ MISTAKES = [
         "import asyncio\n\n@agent\nasync def shop(ctx):\n"
         "    yield asyncio.ensure_future(stock())\n\n"
         "async def stock():\n    return '7'\n",
-        "agent 'shop': Task is not allowed as output of an agent; an await is missing (shop.py:7)",
+        "agent 'shop': an agent can't yield Task; an await is missing (shop.py:7)",
         "`yield await stock()`",
         runs=True,
     ),
