@@ -4,6 +4,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import ClassVar, NamedTuple
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -82,3 +83,18 @@ def check_body_type(request: Request) -> None:
     media_type = stated.partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise BodyNotJson(f"content-type: {media_type or 'nothing'} is not application/json")
+
+
+def json_object(body: bytes, what: str = "the body") -> Json:
+    """Return the JSON object in `body`, which errors call `what`.
+
+    Raises:
+        InputInvalid: it is not JSON, or not an object.
+    """
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InputInvalid(f"{what} is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise InputInvalid(f"{what} must be a JSON object")
+    return parsed

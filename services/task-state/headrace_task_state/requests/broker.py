@@ -7,7 +7,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, override
 
 from faststream.nats import NatsBroker
@@ -29,8 +29,6 @@ AT_ONCE = 256
 """Maximum messages of one subscription handled at a time; the others wait."""
 
 _STOP_TIMEOUT = 1.0
-
-type Handle = Callable[[Msg], Coroutine[Any, Any, None]]
 
 
 class FleetBroker(NatsBroker):

@@ -2,11 +2,10 @@
 
 from typing import NamedTuple
 
-import orjson
 from starlette.requests import Request
 
 from headrace.model.names import LONGEST_CONTEXT
-from headrace_gateway.json_errors import InputInvalid, check_body_type
+from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
 from headrace_gateway.server.body import BodyLimits, read_body
 
 
@@ -28,7 +27,7 @@ async def named_run(request: Request, limits: BodyLimits) -> NamedRun:
     said: dict[str, object] = dict(request.query_params)
     if request.method == "POST" and (body := await read_body(request, limits)):
         check_body_type(request)
-        said |= _object(body)
+        said |= json_object(body)
     return _named(said)
 
 
@@ -38,7 +37,7 @@ def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
     Raises:
         InputInvalid: as `named_run`.
     """
-    said = _object(body).get("attach")
+    said = json_object(body).get("attach")
     if said is None:
         return None
     if not isinstance(said, dict):
@@ -71,13 +70,3 @@ def check_id(field: str, value: str) -> None:
         raise InputInvalid(f"{field}: must not be empty")
     if len(value) > LONGEST_CONTEXT:
         raise InputInvalid(f"{field}: must not be longer than {LONGEST_CONTEXT} characters")
-
-
-def _object(body: bytes) -> dict[str, object]:
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise InputInvalid(f"the body is not JSON: {error}") from None
-    if not isinstance(parsed, dict):
-        raise InputInvalid("the body must be a JSON object")
-    return parsed

@@ -14,7 +14,7 @@ from headrace.log_lines import cut, escaped
 from headrace.model import parts
 from headrace.model.events import AGUI, Json
 from headrace.model.user_content import to_parts
-from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid, json_object
 from headrace_gateway.protocols.agui.extras import with_extras
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import check_id
@@ -147,7 +147,7 @@ class RunInput:
         Raises:
             InputInvalid: the body is not a RunAgentInput; the message names field and rule.
         """
-        given = _parsed(body)
+        given = json_object(body)
         _check_depth(given)
         asked = _validated(given)
         for name in ("threadId", "runId", "parentRunId"):
@@ -169,16 +169,6 @@ class RunInput:
             resumes=frozenset(entry["interruptId"] for entry in resume or ()),
             results=frozenset(filter(None, map(parts.tool_call_id, message["parts"]))),
         )
-
-
-def _parsed(body: bytes) -> Json:
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise InputInvalid(f"the body is not JSON: {error}") from None
-    if not isinstance(parsed, dict):
-        raise InputInvalid("the body must be a JSON object")
-    return parsed
 
 
 def _check_depth(body: Json) -> None:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from headrace.model.events import Json
-from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid, json_object
 from headrace_gateway.server.body import RULE
 
 
@@ -30,7 +30,7 @@ class RuntimeRequest:
         Raises:
             InputInvalid: the body is invalid; the message names the field and the rule.
         """
-        said = _object(body, "the body")
+        said = json_object(body, "the body")
         method = _text(said, "method", "")
         if method is None:
             raise InputInvalid("method: Field required")
@@ -54,7 +54,7 @@ class RuntimeRequest:
         Raises:
             InputInvalid: the body is not a JSON object, or ``runId`` is not a non-empty string.
         """
-        return _text(_object(body, "the body"), "runId", "")
+        return _text(json_object(body, "the body"), "runId", "")
 
 
 def unwrapped(request: Request, envelope: RuntimeRequest) -> Request:
@@ -69,16 +69,6 @@ def unwrapped(request: Request, envelope: RuntimeRequest) -> Request:
         return await request.receive()
 
     return Request({**request.scope, "path_params": path}, receive)
-
-
-def _object(body: bytes, what: str) -> Json:
-    try:
-        said = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise InputInvalid(f"{what} is not JSON: {error}") from None
-    if not isinstance(said, dict):
-        raise InputInvalid(f"{what} must be a JSON object")
-    return said
 
 
 def _inner(said: Json, name: str) -> Json:
