@@ -12,7 +12,7 @@ import uvloop
 
 from tests.benchmarks import contestants, options, report, rounds
 from tests.benchmarks.bindings import BINDINGS
-from tests.benchmarks.contestants import HEADRACE, OFFICIAL, Contestant
+from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN, Contestant
 from tests.benchmarks.measures import MEASURES
 from tests.benchmarks.options import Options
 from tests.benchmarks.profiling import profiled
@@ -45,6 +45,7 @@ def _share_cores(count: int) -> None:
 def _servers(asked: Options, folder: Path) -> list[AbstractContextManager[Contestant]]:
     starts = {
         OFFICIAL: lambda: contestants.official(folder),
+        PLAIN: lambda: contestants.plain(folder),
         HEADRACE: lambda: contestants.headrace(
             folder,
             gateways=asked.gateways,

@@ -12,11 +12,14 @@ from urllib.parse import urlsplit
 from tests.benchmarks.http_client import Connection
 from tests.support import extra_services
 from tests.support.compose_file import ROOT
+from tests.support.servers import ValkeyProcess
 from tests.support.stack import Stack
 from tests.support.starting import start_process
 
 OFFICIAL = "official"
 HEADRACE = "headrace"
+PLAIN = "plain"
+"""A Starlette route over Redis Streams, which people write by hand."""
 
 type Pids = dict[str, list[int]]
 
@@ -92,8 +95,22 @@ def official(folder: Path) -> Iterator[Contestant]:
 
 
 @contextmanager
-def _official(log: Path, *arguments: str) -> Iterator[tuple[str, int]]:
-    command = [sys.executable, "-m", "tests.benchmarks.official_server", *arguments]
+def plain(folder: Path) -> Iterator[Contestant]:
+    """Run the route over Redis Streams, with a Valkey of its own."""
+    with ValkeyProcess(folder / "plain-valkey") as valkey:
+        start = partial(_server, "plain_redis", folder / "plain.log", valkey.url)
+        with start() as (url, pid):
+            pids = {"plain": [pid], "plain redis": [valkey.pid]}
+            yield Contestant(PLAIN, [url], "", "", [url], lambda: pids, start)
+
+
+def _official(log: Path, *arguments: str) -> AbstractContextManager[tuple[str, int]]:
+    return _server("official_server", log, *arguments)
+
+
+@contextmanager
+def _server(module: str, log: Path, *arguments: str) -> Iterator[tuple[str, int]]:
+    command = [sys.executable, "-m", f"tests.benchmarks.{module}", *arguments]
     process = start_process(command, log, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -1,10 +1,11 @@
 """Everything that is measured, in the order of the table."""
 
-from tests.benchmarks import agui_runs, audience, replicas, runs, sockets
-from tests.benchmarks.contestants import HEADRACE
+from tests.benchmarks import agui_runs, audience, pace, replicas, runs, sockets
+from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN
 from tests.benchmarks.measure import Measure
 
 _OURS = (HEADRACE,)
+_ALL = (OFFICIAL, PLAIN, HEADRACE)
 
 MEASURES = [
     Measure("one-stream", "one stream", "events/s", runs.one_stream, at_least=(10, 25)),
@@ -15,11 +16,20 @@ MEASURES = [
         "runs/s",
         runs.short_runs,
         at_least=(1.5, 3),
+        of=_ALL,
     ),
     Measure(
-        "short-runs-awaited", "the same by the blocking call", "runs/s", runs.short_runs_awaited
+        "short-runs-awaited",
+        "the same by the blocking call",
+        "runs/s",
+        runs.short_runs_awaited,
+        of=_ALL,
     ),
     Measure("first-event", "first event, idle, median", "ms", runs.first_event, at_most=(2, 1.2)),
+    Measure("paced-alone", "yield to client, 1 stream x 20/s", "ms", pace.alone, of=_ALL),
+    Measure("paced-few", "yield to client, 20 streams x 20/s", "ms", pace.few, of=_ALL),
+    Measure("paced", "yield to client, 60 streams x 20/s", "ms", pace.usual, of=_ALL),
+    Measure("paced-many", "yield to client, 300 streams x 20/s", "ms", pace.many, of=_ALL),
     Measure(
         "hundred",
         "one task to 100 subscribers",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.benchmarks.bindings import BINDINGS
-from tests.benchmarks.contestants import HEADRACE, OFFICIAL
+from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN
 from tests.benchmarks.measures import MEASURES
 
 
@@ -37,7 +37,7 @@ def parse(words: Sequence[str]) -> Options:
 
 
 def _what(parser: argparse.ArgumentParser) -> None:
-    measures, servers = [measure.name for measure in MEASURES], [OFFICIAL, HEADRACE]
+    measures, servers = [measure.name for measure in MEASURES], [OFFICIAL, PLAIN, HEADRACE]
     parser.add_argument(
         "--only",
         type=_some_of(measures),

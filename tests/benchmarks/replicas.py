@@ -32,13 +32,14 @@ async def _latency(place: Place, hold: int) -> Sample:
         exchange = await follower.ask(place.subscribed(task, there))
         await owner.end()
     check_stream(exchange.body, sizes.paced_chunks, place.binding.result)
-    times = _latencies(exchange)
+    times = latencies(exchange)
     if len(times) != sizes.paced_chunks:
         raise Broken(f"{len(times)} chunks with their times")
     return Sample(statistics.median(times), len(times), {"p99": p99(times)})
 
 
-def _latencies(exchange: Exchange) -> list[float]:
+def latencies(exchange: Exchange) -> list[float]:
+    """Return the milliseconds from each chunk's stamp to its arrival."""
     ahead = time.time() - time.perf_counter()
     return [
         (arrival + ahead) * 1000 - int(stamp[2]) / 1e6

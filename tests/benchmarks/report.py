@@ -5,7 +5,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tests.benchmarks.contestants import HEADRACE, OFFICIAL
+from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.rounds import Result
 
@@ -13,7 +13,7 @@ type ByServer = Mapping[str, Result]
 type Results = Mapping[str, ByServer]
 """By measure and server."""
 
-_SERVERS = (OFFICIAL, HEADRACE)
+_SERVERS = (OFFICIAL, PLAIN, HEADRACE)
 _STAGES = ("now", "in the end")
 _HEADER = ("", "", *_SERVERS, "ratio", *_STAGES)
 _TEXT_COLUMNS = 2
@@ -52,7 +52,7 @@ def _number(result: Result | None, detail: str) -> str:
 
 def ratio(by_server: ByServer, detail: str = "") -> float | None:
     """Return ours by theirs; None unless both were measured."""
-    if not set(_SERVERS) <= by_server.keys():
+    if not {OFFICIAL, HEADRACE} <= by_server.keys():
         return None
     return by_server[HEADRACE].median(detail) / by_server[OFFICIAL].median(detail)
 
@@ -71,12 +71,15 @@ def _limit(measure: Measure, limit: float, by_server: ByServer) -> str:
 
 def _cost(measure: Measure, by_server: ByServer) -> str:
     parts = [
-        f"{role} {microseconds:,.1f}"
-        for result in by_server.values()
-        for role, microseconds in result.microseconds_each.items()
+        f"{server} {sum(result.microseconds_each.values()):,.1f} ({_roles(result)})"
+        for server, result in by_server.items()
     ]
     each = {"runs/s": "run", "KB": "subscriber"}.get(measure.unit, "event")
     return f"  {measure.title}, us per {each}: {', '.join(parts)}"
+
+
+def _roles(result: Result) -> str:
+    return ", ".join(f"{role} {cost:,.1f}" for role, cost in result.microseconds_each.items())
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

@@ -39,6 +39,12 @@ class Sizes:
     """Chunks whose latency is measured."""
     pace: int
     """Milliseconds between them."""
+    paced_streams: int
+    """Streams at a model's pace."""
+    paced_tokens: int
+    """Tokens of each of them."""
+    token_pace: int
+    """Milliseconds between two tokens of one stream."""
     resumed_chunks: int
     idle_subscribers: int
 
@@ -57,6 +63,9 @@ FULL = Sizes(
     hold=2000,
     paced_chunks=100,
     pace=30,
+    paced_streams=60,
+    paced_tokens=100,
+    token_pace=50,
     resumed_chunks=9_997,
     idle_subscribers=10_000,
 )
@@ -75,6 +84,9 @@ TINY = Sizes(
     hold=300,
     paced_chunks=3,
     pace=5,
+    paced_streams=3,
+    paced_tokens=4,
+    token_pace=5,
     resumed_chunks=20,
     idle_subscribers=20,
 )

@@ -32,6 +32,12 @@ def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contestant]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contestant]:
+    with contestants.plain(tmp_path_factory.mktemp("plain")) as server:
+        yield server
+
+
 def plan(binding: Binding) -> rounds.Plan:
     return rounds.Plan(binding, TINY, rounds=1, say=lambda _: None)
 
@@ -39,9 +45,13 @@ def plan(binding: Binding) -> rounds.Plan:
 @pytest.mark.parametrize("binding", BINDINGS.values(), ids=lambda binding: str(binding.name))
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: str(measure.name))
 async def test_every_measure_is_taken_of_every_server_that_can_do_it(
-    official: Contestant, headrace: Contestant, measure: Measure, binding: Binding
+    official: Contestant,
+    plain: Contestant,
+    headrace: Contestant,
+    measure: Measure,
+    binding: Binding,
 ) -> None:
-    results = await rounds.run(measure, [official, headrace], plan(binding))
+    results = await rounds.run(measure, [official, plain, headrace], plan(binding))
 
     assert results.keys() == set(measure.of)
     assert len(measure.of) == 1 or (report.ratio(results) or 0) > 0
