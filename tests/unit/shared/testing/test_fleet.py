@@ -267,6 +267,26 @@ async def test_a_kill_leaves_nothing_behind_the_event_before_it() -> None:
     assert found[index + 1] == ("working", "")
 
 
+async def test_a_stepped_log_gets_no_further_than_the_test() -> None:
+    said = list[int]()
+
+    @agent()
+    async def counter(_: RunContext) -> AsyncIterator[Emission]:
+        """Count without pausing."""
+        for number in range(50):
+            said.append(number)
+            yield f"{number} "
+
+    async with TestFleet([counter]) as fleet:
+        ahead = list[int]()
+        async for event in fleet.stream("counter", "go"):
+            await asyncio.sleep(0.01)
+            if event.text:
+                ahead.append(len(said) - int(event.text))
+    assert len(ahead) == 50
+    assert max(ahead) < 5
+
+
 async def test_a_run_that_kills_every_worker_is_given_up() -> None:
     async with TestFleet([shop]) as fleet:
         kills, state = 0, ""
