@@ -262,7 +262,8 @@ async def test_a_run_that_ended_otherwise_since_is_not_run_again(
     await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
     said = await terminal.run("dead", "retry", "1")
     assert said.code == 1
-    assert said.err == f"1: task {task.key.task} is {state.removeprefix('TASK_STATE_')} since\n"
+    found = state.removeprefix("TASK_STATE_")
+    assert said.err == f"1: task {task.key.task} is no longer FAILED but {found}\n"
     assert len(await letters(desk)) == 1, "the letter stays"
 
 

@@ -134,7 +134,7 @@ async def test_json_rpc_parameters_go_by_name(http: httpx.AsyncClient, params: o
         (message(parts=["hi"]), "message.parts[0]", "object"),
         (message(parts=[{}]), "message.parts[0]", "one of text"),
         (message(parts=[{"text": "hi"}, {"text": 5}]), "message.parts[1].text", "string"),
-        (message(parts=[{"text": "a", "url": "b"}]), "message.parts[0].url", "beside text"),
+        (message(parts=[{"text": "a", "url": "b"}]), "message.parts[0].url", "combined with text"),
         (message(parts=[{"raw": "?"}]), "message.parts[0].raw", "base64"),
         (message(metadata=[]), "message.metadata", "object"),
         (message(contextId="x" * 257), "message.contextId", "256"),
