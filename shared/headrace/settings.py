@@ -163,6 +163,7 @@ class BusSettings(SecretSettings):
             given.append("credentials in HEADRACE_NATS_URL")
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} are set; set one of them")
+        self._require_pair("nats_user", "nats_password")
         self._require_pair("nats_password", "nats_user")
         self._require_pair("nats_cert", "nats_key")
         self._require_pair("nats_key", "nats_cert")

@@ -60,6 +60,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     ("settings", "rule"),
     [
         ({"nats_user": "a", "nats_token": SECRET}, "NATS_USER and HEADRACE_NATS_TOKEN are set"),
+        ({"nats_user": "ann"}, "HEADRACE_NATS_USER is set without HEADRACE_NATS_PASSWORD"),
         ({"nats_password": SECRET}, "HEADRACE_NATS_PASSWORD is set without HEADRACE_NATS_USER"),
         ({"nats_cert": "PEM"}, "HEADRACE_NATS_CERT is set without HEADRACE_NATS_KEY"),
         ({"nats_key": "PEM"}, "HEADRACE_NATS_KEY is set without HEADRACE_NATS_CERT"),
