@@ -76,7 +76,7 @@ class TaskStates:
         )
         self._stack.callback(process.wait, 60)
         self._stack.callback(process.kill)
-        await eventually(lambda: _says(folder / f"{name}.log", " answers"), f"{name} answers")
+        await eventually(lambda: _says(folder / f"{name}.log", " is ready"), f"{name} is ready")
         return process
 
     async def store(self, log: LegalLog, first: int = 0) -> None:

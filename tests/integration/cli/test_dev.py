@@ -174,7 +174,7 @@ def test_a_child_that_never_stays_up_ends_the_start(make_stack: MakeStack, tmp_p
     (tmp_path / "broken" / "headrace_gateway" / "main.py").write_text("1 / 0")
     stack = make_stack(PYTHONPATH=f"{tmp_path / 'broken'}:{STAND_INS}")
     assert lines_of_failure(stack) == [
-        "Error: gateway-0 gave up: exit code 1: ZeroDivisionError: division by zero"
+        "Error: gateway-0 will not be restarted: exit code 1: ZeroDivisionError: division by zero"
     ]
 
 
@@ -235,6 +235,6 @@ def test_a_service_that_waited_in_vain_ends_the_start(
         PYTHONPATH=f"{tmp_path / 'waiting'}:{STAND_INS}", HEADRACE_STARTUP_TIMEOUT="2"
     )
     assert lines_of_failure(stack) == [
-        "Error: gateway-0 gave up: exit code 1: no NATS at nats://there"
+        "Error: gateway-0 will not be restarted: exit code 1: no NATS at nats://there"
     ]
     assert stack.log().count("gateway-0 ended") == 1

@@ -82,7 +82,7 @@ def test_it_begins_once_its_servers_are_there(tmp_path: Path) -> None:
     process, log = spawn(tmp_path, nats_url=nats.url, redis_url=valkey.url)
     until(lambda: "waiting for" in log.read_text(), "it waits")
     with nats, valkey:
-        until(lambda: "range 0 is followed" in log.read_text(), "it follows")
+        until(lambda: "range 0: following" in log.read_text(), "it follows")
         process.terminate()
         assert process.wait(60) == 0
 
