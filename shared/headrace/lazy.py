@@ -1,4 +1,4 @@
-"""Values that cost too much to make at start, such as a library with hundreds of models."""
+"""Values that are too expensive to create at start-up, such as large libraries."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,25 +6,25 @@ from threading import Lock
 
 
 class Lazy[T]:
-    """A value that is made once, when it is first used."""
+    """A value that is created once, on first use."""
 
     def __init__(self, make: Callable[[], T]) -> None:
-        """Use what `make` returns; it is called in any thread."""
+        """Create the value with `make`, which may be called in any thread."""
         self._make, self._making = make, Lock()
         self._made: T | None = None
 
     async def ready(self) -> T:
-        """Return the value. Its first use makes it in a thread, so the event loop goes on."""
+        """Return the value. On first use it is created in a thread, so the loop is not blocked."""
         return await asyncio.to_thread(self._once) if self._made is None else self._made
 
     @property
     def made(self) -> T | None:
-        """The value; None if nobody has used it."""
+        """The value; None if it has not been created."""
         return self._made
 
     @property
     def value(self) -> T:
-        """The value, made at once if it is missing: await `ready` before in an event loop."""
+        """The value, created if necessary. In an event loop, await `ready` first."""
         return self._once() if self._made is None else self._made
 
     def _once(self) -> T:

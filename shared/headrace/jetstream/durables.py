@@ -1,7 +1,7 @@
-"""The durable consumers of the bus contract: of runs, one for each queue, and of webhooks.
+"""The durable consumers of the bus contract: one for each queue of runs, and those of webhooks.
 
-They are made as they are needed, and what exists is left as its operator shaped it. One that breaks
-the contract is refused by whoever needs it; an operator has it changed by `mend`.
+A consumer is created when it is needed; existing ones stay as their operator configured them.
+Services refuse a consumer that violates the contract, and an operator repairs it with `mend`.
 """
 
 import hashlib
@@ -23,30 +23,30 @@ ACK_WAIT = 4.0
 """Seconds without a heartbeat after which a run goes to another worker."""
 
 PUSH_ACK_WAIT = 9.0
-"""Seconds without a sign of life after which a webhook's message is handed out again."""
+"""Seconds without a heartbeat after which a webhook's message is delivered again."""
 
 _MAX_ACK_PENDING = 100_000
 _CONTRACT = ("filter_subject", "ack_policy", "ack_wait", "max_deliver")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _FIXED = {"ack_policy"}
-"""What JetStream does not change of a consumer that exists."""
+"""Settings that JetStream can't change on an existing consumer."""
 
 
 def of_runs(subjects: Subjects, queue: RunQueue) -> api.ConsumerConfig:
-    """Return the consumer that hands out the queue's runs."""
+    """Return the consumer of the queue's runs."""
     return api.ConsumerConfig(
         durable_name=queue.consumer,
         filter_subject=subjects.runs_of_agent(queue.agent, queue.tenant, queue.priority),
         ack_policy=api.AckPolicy.EXPLICIT,
         ack_wait=ACK_WAIT,
-        # Attempts are counted in the log; past a maximum here a run would be stuck for ever.
+        # Attempts are counted in the log; with a maximum here, a run could be stuck for ever.
         max_deliver=-1,
         max_ack_pending=_MAX_ACK_PENDING,
     )
 
 
 def of_pushes(subjects: Subjects, number: int) -> api.ConsumerConfig:
-    """Return the consumer that hands out what webhooks of event stream `number` are told."""
+    """Return the consumer of webhook deliveries for tasks in event stream `number`."""
     return api.ConsumerConfig(
         durable_name=f"push-{number}",
         filter_subject=subjects.pushes(number),
@@ -60,10 +60,10 @@ def of_pushes(subjects: Subjects, number: int) -> api.ConsumerConfig:
 async def ensure_consumer(
     bus: Bus, stream: str, config: api.ConsumerConfig, timeout: float = 5.0
 ) -> None:
-    """Make a durable consumer if it is missing; change nothing of one that exists.
+    """Create a durable consumer if it is missing; don't change an existing one.
 
     Raises:
-        StreamsDiffer: it exists and breaks the contract.
+        StreamsDiffer: it exists and violates the contract.
         BusUnavailable: JetStream does not answer, or refuses.
     """
     try:
@@ -79,7 +79,7 @@ async def ensure_consumer(
 
 
 async def consumer_differences(bus: Bus) -> list[Difference]:
-    """Return what of the consumers that exist breaks the contract.
+    """Return how existing consumers violate the contract.
 
     Raises:
         BusUnavailable: JetStream does not answer.
@@ -92,10 +92,10 @@ async def consumer_differences(bus: Bus) -> list[Difference]:
 
 
 async def mend(bus: Bus) -> list[Difference]:
-    """Have consumers keep the contract, and return what was changed; what they hand out goes on.
+    """Change consumers that violate the contract, and return the changes; deliveries continue.
 
     Raises:
-        StreamsDiffer: something can't be changed in place; nothing of that consumer was.
+        StreamsDiffer: a setting can't be changed in place; that consumer was not changed.
         BusUnavailable: JetStream does not answer, or refuses.
     """
     done = list[Difference]()
@@ -111,7 +111,7 @@ async def mend(bus: Bus) -> list[Difference]:
 
 
 async def _declared(bus: Bus) -> AsyncIterator[tuple[str, api.ConsumerConfig, Json]]:
-    """Yield every consumer that there is as the contract has it, and as it is."""
+    """Yield every existing consumer: its stream, the contract's configuration, and its own."""
     streams, subjects = bus.streams, bus.subjects
     for found in await _list(bus, streams.runs):
         if (queue := _queue_of(subjects, found)) is not None:
@@ -124,14 +124,14 @@ async def _declared(bus: Bus) -> AsyncIterator[tuple[str, api.ConsumerConfig, Js
 
 
 def _queue_of(subjects: Subjects, found: Json) -> RunQueue | None:
-    """Return the queue that a consumer's name says; None: it says none, or it can't be known."""
+    """Return the queue that a consumer's name stands for; None: it can't be determined."""
     name = found.get("durable_name")
     if not name:
         return None
     queue = RunQueue(*name.split("@")[:3])
     tenant = str(found.get("filter_subject", "")).removeprefix(f"{subjects.prefix}.run.")
     tenant = tenant.partition(".")[0]
-    # A long tenant is hashed in the name, and stands in the filter alone.
+    # The name has the hash of a long tenant; only the filter has the tenant itself.
     if hashlib.sha256(tenant.encode()).hexdigest() == queue.tenant:
         return RunQueue(queue.agent, tenant, queue.priority)
     is_hash = _HASH.fullmatch(queue.tenant) is not None

@@ -1,10 +1,10 @@
-"""Who may do what on the bus: the NATS accounts and users of a fleet, declared once.
+"""The NATS accounts, users and permissions of a fleet.
 
-Gateways, task state and operators share one account, which has the streams. Each group of workers
-has an account of its own, into which only what its agents need is imported. Accounts, because
-permissions alone can't bound what a user has JetStream send: NATS does not look at a request's
-reply subject, so whoever may read one message could have it delivered as a log entry, a key or a
-request to purge a stream. An answer to another account reaches nobody but who asked there.
+Gateways, task state and operators share one account, which owns the streams. Each group of workers
+has its own account, which imports only the subjects that its agents need. Permissions alone are not
+enough: NATS does not check the reply subject of a JetStream request, so a user with read access to
+one message could have it delivered as a log entry, a key or a request to purge a stream. A reply to
+another account reaches only the requester.
 """
 
 import json
@@ -19,28 +19,28 @@ from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
 from headrace.settings import BusSettings
 
 ANY_TENANT = "*"
-"""In place of tenants: workers may pull whatever queue there is, other groups' too."""
+"""In place of tenants: workers may pull from every queue, including those of other groups."""
 
 ACCOUNT = "HEADRACE"
-"""The account that has the streams."""
+"""The account that owns the streams."""
 
 FOR_WORKERS = ("start", "cancel", "tell", "queue", "drop")
-"""Operations of task state that only workers of the agent that the subject names may ask for."""
+"""Operations of task state that only workers of the agent in the subject may request."""
 
 GATEWAY, TASK_STATE, OPERATOR = "gateway", "task-state", "operator"
 
 INBOX = "_INBOX"
-"""Begins every inbox; behind it stands the role, so that none reads another's answers."""
+"""Prefix of every inbox; the role follows, so that no role can read another role's replies."""
 
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _API = "$JS.API."
 _MANY = 'response: stream, threshold: "30s"'
-"""Answered by several messages, the last of them this long after the question at most."""
+"""The reply is several messages; the last one arrives within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerGroup:
-    """Workers that share a user, and what they serve."""
+    """Workers that share a NATS user, and the agents they serve."""
 
     name: str
     agents: tuple[str, ...]
@@ -53,15 +53,15 @@ class WorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What one account lets another one use."""
+    """A subject that one account exports to another."""
 
     subject: str
     many: bool = False
-    """Whether a question has several answers."""
+    """Whether a request has several replies."""
     stream: bool = False
-    """Whether it is messages to listen to, and no question."""
+    """Whether it is a stream of messages to subscribe to, not a request."""
     api: bool = False
-    """Whether JetStream's own API is asked, which also answers in accounts without streams."""
+    """Whether it is JetStream's API, which also replies in accounts without streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Rights:
     publish: list[str]
     subscribe: list[str]
     never: list[str] = field(default_factory=list)
-    """Not even where `publish` lets it."""
+    """Subjects that it may not publish to, even if `publish` matches them."""
 
 
 class Permissions:
@@ -83,10 +83,11 @@ class Permissions:
         groups: Sequence[WorkerGroup],
         tenants: Sequence[str] = (DEFAULT_TENANT,),
     ) -> None:
-        """Declare them for `groups` of workers, which do the work of `tenants` (as tokens).
+        """Declare the permissions for `groups` of workers that serve `tenants` (as tokens).
 
         Raises:
-            InvalidName: a group, agent or tenant can't be called so, or two groups serve one agent.
+            InvalidName: the name of a group, agent or tenant is invalid, or two groups serve one
+                agent.
         """
         _check(groups)
         for tenant in tenants:
@@ -98,20 +99,20 @@ class Permissions:
         self._events = [self._streams.events(k) for k in range(settings.event_streams)]
 
     def rights(self, role: str) -> Rights:
-        """Return the rights of a role in the account of the streams."""
+        """Return the rights of a role in the account that owns the streams."""
         every = {GATEWAY: self._gateway, TASK_STATE: self._task_state, OPERATOR: self._operator}
         return every[role]()
 
     def imported(self, group: WorkerGroup) -> list[Shared]:
-        """Return what a group's account may use of the account of the streams."""
+        """Return what a group's account imports from the account that owns the streams."""
         return [*self._api_for(group), *self._subjects_for(group), *self._heard_by(group)]
 
     def exported(self, group: WorkerGroup) -> list[Shared]:
-        """Return what a group answers: questions to the holders of its agents' tasks."""
+        """Return what a group's account exports: requests to the holders of its agents' tasks."""
         return [Shared(f"{self._prefix}.control.*.{agent}.*") for agent in group.agents]
 
     def configuration(self) -> str:
-        """Return nats-server's ``accounts`` block; passwords come from its environment."""
+        """Return nats-server's ``accounts`` block; it reads passwords from the environment."""
         accounts = [self._core(), *(self._of_group(group) for group in self._groups)]
         return "accounts {\n" + "\n".join(accounts) + "\n}\n"
 
@@ -132,7 +133,7 @@ class Permissions:
             *self._making(),
             *_api("STREAM.MSG.GET", [*self._events, *kept]),
             *_api("DIRECT.GET", [*self._events, *kept]),
-            # Where a full stream has no room for a deleted task's tombstone, its log makes some.
+            # In a full stream, part of a deleted task's log makes room for its tombstone.
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
             *self._queues(),
             f"{INBOX}.{GATEWAY}.>",
@@ -162,7 +163,7 @@ class Permissions:
                 for stream in (*self._events, streams.pushes)
             ),
             f"$JS.ACK.{streams.pushes}.>",
-            # It answers whoever asks.
+            # It replies to every requester.
             f"{INBOX}.>",
             "_R_.>",
         ]
@@ -184,7 +185,7 @@ class Permissions:
         return [f"KV_{name}" for name in (streams.idempotency, streams.push, streams.keys)]
 
     def _making(self) -> list[str]:
-        """Streams that are missing are made by whoever of these two starts first."""
+        """Gateways and task state: whichever starts first creates missing streams."""
         return [f"{_API}STREAM.INFO.*", f"{_API}STREAM.CREATE.*"]
 
     def _queues(self) -> list[str]:
@@ -225,7 +226,7 @@ class Permissions:
     def _subjects_for(self, group: WorkerGroup) -> Iterator[Shared]:
         streams, p = self._streams, self._prefix
         yield Shared(f"{p}.poke.*")
-        # What task state is asked by any worker; questions about tasks of others are checked there.
+        # Any worker may send these to task state, which checks requests about others' tasks.
         for operation in ("get", "list"):
             yield from self._questions(operation)
         yield Shared(self._subjects.state("more.>"))
@@ -280,7 +281,7 @@ class Permissions:
         )
 
     def _own(self, subject: str) -> str:
-        """Return where an API's question is answered by the account of the streams alone."""
+        """Return the subject on which only the account that owns the streams serves an API."""
         return f"{self._prefix}.api.{subject.removeprefix(_API)}"
 
 

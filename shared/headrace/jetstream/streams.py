@@ -110,7 +110,7 @@ class Streams:
 
     @property
     def pushes(self) -> str:
-        """The work queue of webhooks with pending deliveries."""
+        """The work queue of webhooks that have pending deliveries."""
         return f"{self.prefix}PUSHES"
 
     def events(self, number: int) -> str:
@@ -123,14 +123,14 @@ class Streams:
 
 
 class Effect(StrEnum):
-    """What a change means for what exists."""
+    """The effect of a change on an existing stream."""
 
     CREATE = "create"
     CHANGE = "change"
     GROW = "grow"
     SHRINK = "shrink"
     IMPOSSIBLE = "impossible"
-    """It can't be changed in place."""
+    """The setting can't be changed in place."""
 
     @property
     def command(self) -> str:
@@ -154,13 +154,13 @@ class Difference:
     found: Any = None
     wanted: Any = None
     variable: str = ""
-    """The environment variable that asks for it; empty: the bus contract does."""
+    """The environment variable that requires it; empty: the bus contract requires it."""
     remedy: str = ""
-    """What to do about it, where that is not the command of its effect."""
+    """What to do about it; empty: run the command of its effect."""
 
     @property
     def change(self) -> str:
-        """What would change, in one line."""
+        """The change in one line."""
         if self.effect is Effect.CREATE:
             return f"{self.stream} is missing"
         who = f"{self.variable} asks for" if self.variable else "the bus contract needs"
@@ -198,7 +198,7 @@ def _events(
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
         max_bytes=settings.events_max_bytes,
-        # Old events must never give way: an emptied subject would accept a zombie's first append.
+        # Never discard old events: an emptied subject would accept a stale worker's first append.
         discard=api.DiscardPolicy.NEW,
         max_age=0,
         allow_direct=True,
@@ -215,7 +215,7 @@ def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
         retention=api.RetentionPolicy.WORK_QUEUE,
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
-        # One waiting copy per run: a second one is refused.
+        # One waiting request per run: JetStream refuses a second one.
         max_msgs_per_subject=1,
         max_msgs=settings.runs_max,
         max_age=0,
@@ -231,7 +231,7 @@ def _pushes(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.
         retention=api.RetentionPolicy.WORK_QUEUE,
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
-        # One message per webhook: a newer one takes the place of an older one, which it outdoes.
+        # One message per webhook: a newer message replaces and supersedes an older one.
         max_msgs_per_subject=1,
         discard=api.DiscardPolicy.NEW,
     )
@@ -250,7 +250,7 @@ def _dead(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
 
 
 def _files(settings: BusSettings, streams: Streams) -> api.StreamConfig:
-    """Return an object store as NATS ADR-20 has it, but one that is full refuses."""
+    """Return an object store as in NATS ADR-20, except that it refuses files when it is full."""
     return api.StreamConfig(
         name=f"OBJ_{streams.files}",
         subjects=[f"$O.{streams.files}.C.>", f"$O.{streams.files}.M.>"],
@@ -259,7 +259,7 @@ def _files(settings: BusSettings, streams: Streams) -> api.StreamConfig:
         max_bytes=settings.files_max_bytes,
         discard=api.DiscardPolicy.NEW,
         allow_direct=True,
-        # Whoever may write one file could drop all with a header of one message.
+        # With roll-ups, write access to one file could delete all files.
         allow_rollup_hdrs=False,
     )
 
@@ -274,7 +274,7 @@ def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:
         max_msgs_per_subject=1,
         discard=api.DiscardPolicy.NEW,
         allow_direct=True,
-        # Whoever may write one key could drop all with a header of one message.
+        # With roll-ups, write access to one key could delete all keys.
         allow_rollup_hdrs=False,
         deny_delete=True,
         allow_msg_ttl=True,
@@ -282,7 +282,7 @@ def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:
 
 
 def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
-    """Return the names of streams that workers do not use, and may not even look at."""
+    """Return the names of streams that workers don't use and have no access to."""
     streams = Streams(settings.stream_prefix)
     buckets = streams.idempotency, streams.keys, streams.push
     return frozenset({*(f"KV_{name}" for name in buckets), streams.pushes})
@@ -303,7 +303,7 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
                 await _create(js, declared)
         found = await differences(js, settings)
     if unseen := [one.stream for one in found if one.effect is Effect.CREATE]:
-        # Made a moment ago, by this service or another, and not heard of by every server yet.
+        # Created a moment ago, and not yet known to every NATS server.
         raise BusUnavailable(f"{', '.join(unseen)} can't be checked yet")
     if found:
         lines = "\n  ".join(map(str, found))
@@ -313,7 +313,7 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
 
 
 async def differences(js: JetStreamContext, settings: BusSettings) -> list[Difference]:
-    """Return what is missing or not as the contract and `settings` ask for.
+    """Return what is missing, or differs from the contract or `settings`.
 
     Raises:
         nats.errors.Error: JetStream does not answer.
@@ -329,8 +329,8 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
             found.append(Difference(str(declared.name), Effect.CREATE))
         else:
             found.extend(_differing(declared, config, settings))
-    # A process that knows fewer event streams than there are would take their tasks for unknown.
-    # A worker goes by each task's id, and may look at those streams only that it was told of.
+    # A process configured for fewer event streams than exist would treat their tasks as unknown. A
+    # worker derives the stream from the task id, and has access only to the configured streams.
     streams, there = Streams(settings.stream_prefix), settings.event_streams
     while not is_worker and await _find(js, streams.events(there)) is not None:
         there += 1
@@ -350,10 +350,11 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
 
 
 async def apply(js: JetStreamContext, settings: BusSettings, *, shrink: bool) -> list[Difference]:
-    """Make what is missing, change what differs, and return what was done.
+    """Create missing streams, change settings that differ, and return the changes.
 
     Raises:
-        StreamsDiffer: something would shrink without `shrink`, or can't be changed; nothing was.
+        StreamsDiffer: a limit would shrink without `shrink`, or a setting can't be changed in
+            place; nothing was changed.
         nats.errors.Error: JetStream does not answer, or refuses.
     """
     wanted = await differences(js, settings)
@@ -386,8 +387,8 @@ def _differing(
         yield Difference(stream, Effect.CHANGE, "subjects", there, [*there, *missing])
     for name in _CONTRACT[1:]:
         if name not in wanted or (name == "max_age" and wanted[name]):
-            continue  # how long dead letters stay is an operator's
-        # The server leaves out what is off.
+            continue  # operators choose how long dead letters are kept
+        # The server omits settings that are off.
         if (found.get(name) or False) != wanted[name]:
             effect = Effect.IMPOSSIBLE if name in _FIXED else Effect.CHANGE
             yield Difference(stream, effect, name, found.get(name), wanted[name])
@@ -428,7 +429,7 @@ async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
         missing = f"stream {declared.name} does not exist, and this service may not create it"
         raise BusUnavailable(f"{missing}; start a gateway or task state") from error
     except APIError as error:
-        # Another service of the fleet, starting beside this one, was first.
+        # Another service of the fleet created it at the same time.
         if error.err_code != ErrorCode.STREAM_NAME_IN_USE:
             raise
 
@@ -436,5 +437,5 @@ async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
 async def _ask(
     js: JetStreamContext, what: str, name: str, request: bytes = b"", timeout: float = 5.0
 ) -> dict[str, Any]:
-    # Not through nats-py's own StreamConfig: it drops what it does not know of a newer server.
+    # Not with nats-py's StreamConfig, which drops fields that it does not know.
     return await js._api_request(f"$JS.API.{what}.{name}", request, timeout)  # noqa: SLF001

@@ -1,7 +1,7 @@
-"""Building the events of a log: A2A v1.0 ``StreamResponse`` objects as JSON lines.
+"""Build the events of a log: A2A v1.0 ``StreamResponse`` objects as JSON lines.
 
-A generation is known only when the event is appended, so a built event is a *draft*: the bytes
-before its generation and the bytes after.
+An event's generation is known only when it is appended. Until then it is a *draft*: the bytes
+before the generation and the bytes after it.
 """
 
 from collections.abc import Sequence
@@ -17,72 +17,72 @@ GENERATION = "headrace.generation"
 ATTEMPT = "headrace.attempt"
 """Metadata key of a WORKING status that begins an attempt."""
 WORKER = "headrace.worker"
-"""Metadata key beside `ATTEMPT`: which worker holds the run."""
+"""Metadata key together with `ATTEMPT`: the worker that holds the run."""
 DISCARDED_AFTER = "headrace.discardedAfter"
-"""Metadata key beside `ATTEMPT` from attempt 2 on: every fold drops this run's output after that
-generation and before this event."""
+"""Metadata key together with `ATTEMPT`, from attempt 2 on: every fold drops the run's output
+between that generation and this event."""
 HANDED_BACK = "headrace.handedBack"
-"""Metadata key of a WORKING status that ends an attempt but not its run: somebody else takes it up.
+"""Metadata key of a WORKING status that ends an attempt but not its run: a new attempt follows.
 Its value is `LEAVING` or `TRYING_AGAIN`; only the latter counts as a failed attempt."""
 LEAVING = "leaving"
-"""The worker leaves the fleet."""
+"""The worker shuts down."""
 TRYING_AGAIN = "retry"
-"""The agent asks for another attempt after a pause."""
+"""The agent asked for another attempt after a delay."""
 QUEUED = "headrace.queued"
-"""Metadata key of a status that changes nothing but accepts a message to a task at work: an object
-with the user's ``message`` and the ``metadata`` that came with it. It is no input yet."""
+"""Metadata key of a status that queues a message to a working task: an object with the user's
+``message`` and its ``metadata``. The message is not an input yet."""
 INPUT_ID = "headrace.inputId"
-"""Metadata key beside `QUEUED`: the name under which the message was handed in, once."""
+"""Metadata key together with `QUEUED`: the message's idempotency id."""
 TAKEN = "headrace.taken"
-"""Metadata key of a WORKING status with the user's message: the agent at work takes the one queued
-with that generation."""
+"""Metadata key of a WORKING status with a user's message: generation of the queued message that the
+working agent received."""
 WAITING = "headrace.waiting"
-"""Metadata key of an input: generations, before it, of the messages that are still queued."""
+"""Metadata key of an input: generations of earlier messages that are still queued."""
 RETRACTED = "headrace.retracted"
-"""Metadata key of an artifact update that empties what only a discarded attempt made, for clients
-that hold it. Folds ignore the event: they have dropped the artifact."""
+"""Metadata key of an artifact update that empties an artifact which only a discarded attempt
+produced, for clients that show it. Folds ignore the event: they have dropped the artifact."""
 INPUT_SCHEMA = "headrace.inputSchema"
 """Metadata key of an INPUT_REQUIRED status's message: JSON Schema of the answer."""
 SHOWN = "headrace.shown"
-"""Metadata key of generation 1, true: its client has been given the Task at once, so that a bare
-Message becomes COMPLETED's."""
+"""Metadata key of generation 1, true: the client has already received the Task, so a bare Message
+becomes the message of a COMPLETED status."""
 RETRY_OF = "headrace.retryOf"
-"""Metadata key of generation 1: the ``task`` and input (``generation``) that failed, which an
-operator has asked for again."""
+"""Metadata key of generation 1: the failed ``task`` and input (``generation``) that an operator
+retries with this task."""
 TRACEPARENT = "headrace.traceparent"
-"""Metadata key of an input: the W3C trace context of the request that brought it."""
+"""Metadata key of an input: the W3C trace context of its request."""
 EXTENSIONS = "headrace.extensions"
-"""Metadata key of an input: URIs of the agent's own extensions that its request activated."""
+"""Metadata key of an input: URIs of the agent's A2A extensions that its request activated."""
 ACCEPTED_MODES = "headrace.acceptedOutputModes"
-"""Metadata key of an input: the media types that its client wants answers in."""
+"""Metadata key of an input: the media types that its client accepts."""
 AGUI = "headrace.agui"
-"""Metadata key of an input that came as AG-UI: ``runId``, ``protocolVersion``, ``parentRunId``,
-``state``, ``tools``, ``context``, ``forwardedProps``, ``resume`` and ``messages``, each as the
-client sent it, but that large files of messages are links. The message that became the input's own
-stands there without its content."""
+"""Metadata key of an input sent over AG-UI: ``runId``, ``protocolVersion``, ``parentRunId``,
+``state``, ``tools``, ``context``, ``forwardedProps``, ``resume`` and ``messages``, as the client
+sent them, except that large files in messages are replaced by links. The message that became the
+input is listed without its content."""
 PRIORITY = "headrace.priority"
-"""Metadata key of an input: the class in which its run waits, where that is not the usual one."""
+"""Metadata key of an input: the priority of its run, unless it is the default."""
 START_BY = "headrace.startBy"
-"""Metadata key of an input, RFC 3339: if no worker has begun its run by then, none shall, and the
-task is REJECTED."""
+"""Metadata key of an input, an RFC 3339 time: if no worker has begun its run by then, the task is
+REJECTED."""
 ENDING = "headrace.ending"
-"""Metadata key of a status: the state in which the holder is about to end the run, said before it
-cancels the run's children. Whoever takes over what was to be CANCELED cancels it, too."""
+"""Metadata key of a status: the state in which the holder will end the run, recorded before it
+cancels the run's child tasks. A worker that takes over a run to be CANCELED cancels it."""
 BEHIND = "headrace.behind"
-"""Metadata key of generation 1: ids of tasks of the same agent. No worker begins this one while any
-of them is SUBMITTED or WORKING."""
+"""Metadata key of generation 1: ids of tasks of the same agent. No worker begins this task while
+any of them is SUBMITTED or WORKING."""
 RECOVERED = "headrace.recovered"
-"""Metadata key of a Task snapshot that stands for a lost past."""
+"""Metadata key of a Task snapshot that replaces earlier events, which were lost."""
 
 _MARK = "\ue000headrace-text\ue001"
 
 type Json = dict[str, Any]
 
 INTERRUPTS = "headrace.interrupts"
-"""AG-UI Interrupts: what is asked, each with an ``id`` that the answer names."""
+"""AG-UI Interrupts: the questions, each with an ``id`` that the answer refers to."""
 PENDING_TOOL_CALLS = "headrace.pendingToolCalls"
-"""Ids of the tool calls that the client carries out; the run then ends with success, and their
-results come with the next one."""
+"""Ids of the tool calls that the client executes; the run ends with success, and the next run's
+input has their results."""
 
 
 class Draft(NamedTuple):
@@ -97,7 +97,7 @@ class Draft(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that the line takes, at most."""
+        """Maximum size of the line in bytes."""
         return len(self.head) + len(self.tail) + 20
 
 
@@ -109,10 +109,10 @@ def now() -> str:
 def draft(kind: str, body: Json, metadata: Json | None = None) -> Draft:
     """Return ``{kind: {**body, "metadata": {**metadata, GENERATION: …}}}`` as a draft.
 
-    A generation in `metadata` (of a child's event, relayed) gives way to the event's own.
+    A generation in `metadata` (of a relayed child event) is replaced by the event's own.
 
     Raises:
-        TypeError: something in it is not JSON.
+        TypeError: a value is not JSON.
     """
     metadata = {k: v for k, v in metadata.items() if k != GENERATION} if metadata else {}
     inner = orjson.dumps(metadata)[1:-1]
@@ -133,7 +133,7 @@ def task_submitted(
     metadata: Json | None = None,
     before: Sequence[Json] = (),
 ) -> Draft:
-    """Generation 1: an accepted message made a task; `before` was said earlier, elsewhere."""
+    """Generation 1: a task with its first message; `before` are earlier messages."""
     history = [{**said, "taskId": task, "contextId": context} for said in (*before, message)]
     status = {"state": SUBMITTED, "timestamp": now()}
     body = {"id": task, "contextId": context, "status": status, "history": history}
@@ -143,7 +143,7 @@ def task_submitted(
 def status_update(
     task: str, context: str, state: str, message: Json | None = None, metadata: Json | None = None
 ) -> Draft:
-    """A change of state, or an utterance of the agent that is no answer text."""
+    """A change of state, or a message of the agent that is not part of an artifact."""
     status: Json = {"state": state, "timestamp": now()}
     if message is not None:
         status["message"] = {**message, "taskId": task, "contextId": context}
@@ -153,7 +153,7 @@ def status_update(
 def queued(  # noqa: PLR0917  # what such an event says
     task: str, context: str, state: str, message: Json, metadata: Json | None, name: str
 ) -> Draft:
-    """A message that waits for its turn, handed in as `name`; the task stays in `state`."""
+    """A queued message with the idempotency id `name`; the task stays in `state`."""
     held = {"message": message, "metadata": metadata or {}}
     return status_update(task, context, state, None, {QUEUED: held, INPUT_ID: name})
 
@@ -167,7 +167,7 @@ def artifact_update(
     last_chunk: bool = False,
     metadata: Json | None = None,
 ) -> Draft:
-    """A piece of a result; the first piece of an artifact is without `append`."""
+    """A piece of an artifact; the first piece is without `append`."""
     body: Json = {"taskId": task, "contextId": context, "artifact": artifact}
     if append:
         body["append"] = True
@@ -177,20 +177,20 @@ def artifact_update(
 
 
 def bare_message(context: str, message: Json) -> Draft:
-    """An answer that is a Message and no task."""
+    """An answer that is a Message, not a Task."""
     body = {key: value for key, value in message.items() if key != "metadata"}
     body = {**body, "contextId": context}
     return draft("message", body, message.get("metadata"))
 
 
 class TextChunks:
-    """Drafts of one artifact's text chunks, all but the text rendered once.
+    """Drafts of one artifact's text chunks; everything but the text is encoded once.
 
     A chunk costs one string encoding: about half a microsecond.
     """
 
     def __init__(self, task: str, context: str, artifact_id: str, metadata: Json) -> None:
-        """Render the frame of every chunk after the first; `metadata` goes on each part."""
+        """Encode the frame of every chunk after the first; each part gets `metadata`."""
         frame = artifact_update(
             task,
             context,
@@ -204,6 +204,6 @@ class TextChunks:
         """Return the chunk that appends `text`.
 
         Raises:
-            TypeError: `text` is no string or not encodable (a lone surrogate).
+            TypeError: `text` is not a string, or can't be encoded (a lone surrogate).
         """
         return Draft(self._before + orjson.dumps(text) + self._after, self._tail)

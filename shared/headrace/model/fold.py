@@ -1,28 +1,27 @@
-"""The fold of a log into an A2A Task: pure, deterministic, the same wherever it is made.
+"""Fold a log into an A2A Task: a pure, deterministic function of the log's events.
 
-An event is read into a `Change` , whose items two write-only accumulations take in
-order: `History` and `Artifacts`. Nothing that was written is ever read back to be changed, so the
-items can be kept anywhere, a list in Redis included, and give the same task when taken again.
+`read_change` turns an event into a `Change`. Its items are appended in order to `History` and
+`Artifacts`. Items are never modified, so they can be stored anywhere (a Redis list, for example)
+and replayed to give the same task.
 
-What one event changes in a task, as items that are only ever appended.
-An item is a JSON array: the generation that it belongs to, a tag, and what the tag calls for.
+An item is a JSON array: its generation, a tag, and the values of that tag.
 
 =============================  ==================================================================
 history item                   meaning
 =============================  ==================================================================
-``[g, "in", message|null]``    an input begins a run; a user's message, which no attempt discards
+``[g, "in", message|null]``    an input begins a run; no attempt discards its message
 ``[g, "out", message]``        a message of the agent, or a piece of one
-``[g, "kin", message]``        as "out", of a delegated task's: no attempt discards it
+``[g, "kin", message]``        as "out", but of a child task: no attempt discards it
 ``[g, "meta", {…}]``           metadata of the task
 ``[g, "drop", d]``             a new attempt discards the run's output after generation d
-``[g, "t", "…", …]``           texts of generations g, g+1, …: each goes on with the last text part
-                               of the last "out" or "kin", as a piece with the same metadata would
+``[g, "t", "…", …]``           texts of generations g, g+1, …, appended to the last text part of
+                               the last "out" or "kin"
 =============================  ==================================================================
 
 Artifact items: ``"new"`` and ``"add"`` with an artifact, ``"drop"`` and ``"t"`` as above.
 
-What generation 1 brings is of generation 0: the status at g hides its own message in the history,
-and the first user's message is in the history from the start.
+The content of generation 1 gets generation 0. The history excludes the message of the current
+status, but always contains the user's first message.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ _TEXT_AND_METADATA = 2
 
 
 def same_but_text(part: Json, other: Json) -> bool:
-    """Tell whether two text parts differ in nothing but their text, and so merge."""
+    """Return whether two text parts differ only in their text, so that they can be merged."""
     if len(part) != len(other):
         return False
     if len(part) == _TEXT_AND_METADATA and "metadata" in part:
@@ -47,31 +46,31 @@ def same_but_text(part: Json, other: Json) -> bool:
 
 
 class Pieces:
-    """Parts with the generation that each came with, in order; merged only when they are read."""
+    """Parts in order, each with its generation; they are merged when they are read."""
 
     __slots__ = ("_pieces",)
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self._pieces: list[tuple[int, Json | str]] = []
 
     def extend(self, generation: int, parts: list[Json]) -> None:
-        """Take a piece's parts."""
+        """Append the parts of a piece."""
         for part in parts:
             self._pieces.append((generation, part))
 
     def go_on(self, generation: int, texts: list[str]) -> None:
-        """Take texts of consecutive generations that go on with the last text part."""
+        """Append texts of consecutive generations to the last text part."""
         for offset, text in enumerate(texts):
             self._pieces.append((generation + offset, text))
 
     def drop_after(self, generation: int) -> None:
-        """Forget what came after `generation`."""
+        """Discard the parts after `generation`."""
         while self._pieces and self._pieces[-1][0] > generation:
             self._pieces.pop()
 
     def merged(self, before: int | None = None) -> list[Json]:
-        """Return the parts that came before generation `before`, adjacent like texts merged."""
+        """Return the parts before generation `before`; adjacent texts that match are merged."""
         run = _TextRun()
         for generation, piece in self._pieces:
             if before is not None and generation >= before:
@@ -81,7 +80,7 @@ class Pieces:
 
 
 class _TextRun:
-    """Adjacent text parts on their way to become one."""
+    """Merges adjacent text parts."""
 
     def __init__(self) -> None:
         self._parts: list[Json] = []
@@ -124,7 +123,7 @@ OWN = "headrace."
 
 
 class IllFormedEvent(HeadraceError):
-    """A line of the log is JSON but no `StreamResponse`; every fold steps over it."""
+    """A line of the log is JSON but no `StreamResponse`; every fold skips it."""
 
     code = "ill_formed_event"
 
@@ -137,7 +136,7 @@ class Change:
     history: list[Item] = field(default_factory=list)
     artifacts: list[Item] = field(default_factory=list)
     status: Json | None = None
-    """The status that replaces the one before."""
+    """The status that replaces the previous one."""
     answer: Json | None = None
     """The bare Message that ends the log."""
     task: str = ""
@@ -145,15 +144,15 @@ class Change:
     is_input: bool = False
     """Whether a run begins here."""
     asked_by: Lineage | None = None
-    """Of an input that another task has asked for: which one."""
+    """The task that delegated this input; None: a client sent it."""
     own: Json = field(default_factory=dict)
-    """Of an input: its metadata under our own prefix, which says how its run is to be done."""
+    """Of an input: its metadata with Headrace's prefix, the options of its run."""
     opens: bool = False
-    """Whether this is a ``task`` event: whatever came before is another log's."""
+    """Whether this is a ``task`` event, which starts a new log."""
 
 
 def generation_of(event: Json) -> int | None:
-    """Return the generation that the event's metadata names; None: it names none."""
+    """Return the generation in the event's metadata; None: there is none."""
     for body in event.values():
         metadata = body.get("metadata") if type(body) is dict else None
         generation = metadata.get(GENERATION) if type(metadata) is dict else None
@@ -165,7 +164,7 @@ def read_change(event: Json, generation: int) -> Change:
     """Return what `event`, the `generation`-th of its log, changes.
 
     Raises:
-        IllFormedEvent: it is no A2A v1.0 ``StreamResponse``.
+        IllFormedEvent: the event is not an A2A v1.0 ``StreamResponse``.
     """
     if "artifactUpdate" in event:
         return _artifact_update(event["artifactUpdate"], generation)
@@ -182,19 +181,20 @@ def read_change(event: Json, generation: int) -> Change:
 
 
 def read_artifact(update: Json, generation: int) -> Item | None:
-    """Return all that an ``artifactUpdate`` changes: one item, or nothing.
+    """Return the item of an ``artifactUpdate``; None: it changes nothing.
 
-    Most events of most logs are of this kind, and who keeps items needs no more of them.
+    Most events are artifact updates, and readers that store items need only the item, not the
+    whole `Change`.
 
     Raises:
-        IllFormedEvent: it is none of A2A v1.0.
+        IllFormedEvent: the update is not valid in A2A v1.0.
     """
     try:
         artifact = update["artifact"]
         _check_artifact(artifact)
         _name(update, "taskId")
         _name(update, "contextId")
-        # A retraction tells clients that an attempt's artifact is gone; folds have dropped it.
+        # A retraction is for clients only: the fold has already dropped the attempt's artifact.
         if (update.get("metadata") or {}).get(RETRACTED):
             return None
         return [generation, ADD if update.get("append") else NEW, artifact]
@@ -243,7 +243,7 @@ def _status_update(update: Json, generation: int) -> Change:
 
 def _task(task: Json, generation: int) -> Change:
     if generation != 1:
-        # Said again (by a delegated task, say), it begins nothing.
+        # A later ``task`` event (relayed from a child task, for example) starts nothing.
         return Change(generation)
     _check_status(task["status"])
     messages, artifacts = task.get("history") or [], task.get("artifacts") or []
@@ -321,11 +321,11 @@ def _name(body: Json, key: str) -> str:
 
 @dataclass(slots=True)
 class _Version:
-    """An artifact since it was last begun anew."""
+    """One version of an artifact; an update without ``append`` starts a new one."""
 
     generation: int
     frames: list[tuple[int, Json]] = field(default_factory=list)
-    """What chunks said beside parts, with their generations."""
+    """The fields of chunks other than ``parts``, with their generations."""
     pieces: Pieces = field(default_factory=Pieces)
 
     def take(self, generation: int, chunk: Json) -> None:
@@ -350,14 +350,13 @@ class _Version:
 
 
 class Artifacts:
-    """Takes artifact items in order; each costs O(1), amortised over what it brings.
+    """Accumulates artifact items in order, in time proportional to their size.
 
-    An artifact that is begun anew keeps its former versions: the attempt that replaced it may be
-    discarded.
+    Earlier versions of a replaced artifact are kept: the attempt that replaced it may be discarded.
     """
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self._versions: dict[str, list[_Version]] = {}
         self._last: _Version | None = None
 
@@ -375,7 +374,7 @@ class Artifacts:
             self._drop_after(value)
 
     def whole(self) -> list[Json]:
-        """Return the artifacts in the order in which they were first begun."""
+        """Return the artifacts in the order of their first chunks."""
         return [versions[-1].whole() for versions in self._versions.values()]
 
     def _begin(self, generation: int, chunk: Json) -> None:
@@ -407,14 +406,14 @@ _SAID = frozenset({OUT, KIN})
 
 @dataclass(slots=True)
 class _Message:
-    """One message; an agent's may have come in pieces."""
+    """One message; an agent's message may consist of several pieces."""
 
     generation: int
     frame: Json
     """The first piece, without its parts."""
     is_input: bool
     lasts: bool
-    """Whether it stays though the attempt that brought it is discarded."""
+    """Whether it stays when its attempt is discarded."""
     pieces: Pieces = field(default_factory=Pieces)
 
     def whole(self, before: int) -> Json:
@@ -422,10 +421,10 @@ class _Message:
 
 
 class History:
-    """Takes history items in order; each costs O(1), amortised over what it brings."""
+    """Accumulates history items in order, in time proportional to their size."""
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self._messages: list[_Message] = []
         self._by_id: dict[str, _Message] = {}
         self._last: _Message | None = None
@@ -447,14 +446,14 @@ class History:
             self._drop_after(value)
 
     def metadata(self) -> Json:
-        """Return the task's metadata; a later value of a key wins."""
+        """Return the task's metadata; the last value of a key wins."""
         return {key: value for _, some in self._metadata for key, value in some.items()}
 
     def messages(self, before: int, most: int | None = None) -> list[Json]:
-        """Return the messages that came before generation `before`, at most the `most` last ones.
+        """Return the messages before generation `before`, at most the last `most`.
 
-        The message of the current status belongs to the status until the next one comes, so
-        `before` is the generation of that status.
+        `before` is the generation of the current status: until the next status, its message is
+        part of the status, not of the history.
         """
         past = [message for message in self._messages if message.generation < before]
         if most is not None:
@@ -472,7 +471,7 @@ class History:
         self._last = message
 
     def _take_input(self, generation: int, said: Json | None) -> None:
-        # Pieces merge within a run only: agents may use an id again.
+        # Pieces merge only within a run: agents may reuse an id.
         self._by_id.clear()
         self._last = None
         if said is not None:
@@ -488,7 +487,7 @@ class History:
         return message
 
     def _drop_after(self, generation: int) -> None:
-        """Discard this run's output after `generation`; inputs stay, and what children said."""
+        """Discard this run's output after `generation`, except inputs and child tasks' messages."""
         kept: list[_Message] = []
         while self._messages and not self._messages[-1].is_input:
             message = self._messages.pop()
@@ -506,17 +505,17 @@ class History:
 
 @dataclass(slots=True)
 class Standing:
-    """What of a task each event overwrites."""
+    """The fields of a task that events overwrite."""
 
     task: str = ""
     context: str = ""
     generation: int = 0
-    """Of the last event folded in; 0: none."""
+    """Generation of the last event applied; 0: none."""
     status: Json = field(default_factory=dict)
     status_generation: int = 0
-    """Of the event that set the status."""
+    """Generation of the event that set the status."""
     answered: bool = False
-    """Whether a bare Message has ended the log."""
+    """Whether the log has ended with a bare Message."""
 
     @property
     def state(self) -> str:
@@ -524,7 +523,7 @@ class Standing:
         return ANSWERED if self.answered else self.status.get("state", "")
 
     def take(self, change: Change) -> None:
-        """Overwrite what `change` says anew."""
+        """Overwrite the fields that `change` sets."""
         self.generation = change.generation
         self.task = self.task or change.task
         self.context = self.context or change.context
@@ -538,23 +537,23 @@ class Standing:
 
 
 class TaskFold:
-    """Folds a log into a Task, event by event; each costs O(1), amortised over what it brings.
+    """Folds a log into a Task, event by event, in time proportional to each event's size.
 
-    Events go in by their order in the log. What `task` returns shares its values with the events
-    that went in: read it, do not change it.
+    Apply events in log order. The result of `task` shares values with these events: treat it as
+    read-only.
     """
 
     def __init__(self) -> None:
-        """Begin with an empty log."""
+        """Start with an empty log."""
         self.standing = Standing()
         self.trimmed = False
-        """Whether the log's head is missing, so that the task is a torso."""
+        """Whether the beginning of the log is missing, so that the task is incomplete."""
         self._history = History()
         self._artifacts = Artifacts()
 
     @classmethod
     def restored(cls, standing: Standing, history: list[Item], artifacts: list[Item]) -> Self:
-        """Return the fold that has taken these items; it goes on with the event after them."""
+        """Return a fold restored from stored items; apply the event after them next."""
         fold = cls()
         fold.standing = standing
         for item in history:
@@ -565,7 +564,7 @@ class TaskFold:
 
     @property
     def generation(self) -> int:
-        """Generation of the last event folded in; 0: none."""
+        """Generation of the last event applied; 0: none."""
         return self.standing.generation
 
     @property
@@ -574,12 +573,12 @@ class TaskFold:
         return self.standing.state
 
     def apply_entry(self, entry: Entry) -> None:
-        """Fold in the next entry of the log."""
+        """Apply the next entry of the log."""
         for offset, event in enumerate(entry.parsed()):
             self._apply(event, entry.generation + offset)
 
     def apply(self, event: Json) -> None:
-        """Fold in the next event of the log; its generation is the one in its metadata."""
+        """Apply the next event of the log; its metadata has its generation."""
         self._apply(event, generation_of(event) or self.generation + 1)
 
     def _apply(self, event: Json, generation: int) -> None:
@@ -590,7 +589,7 @@ class TaskFold:
         if self.generation == 0:
             self.trimmed = generation != 1
         elif change.opens:
-            # Somebody emptied the subject and began another log there.
+            # The subject was purged, and a new log was started on it.
             self.standing, self.trimmed = Standing(), False
             self._history, self._artifacts = History(), Artifacts()
         self.standing.take(change)
@@ -602,7 +601,9 @@ class TaskFold:
     def task(self, history_length: int | None = None, *, include_artifacts: bool = True) -> Json:
         """Return the A2A v1.0 Task in ProtoJSON.
 
-        `history_length`: None: the whole history; 0: none; n: at most the n most recent messages.
+        Args:
+            history_length: Number of most recent messages to include at most. None: all.
+            include_artifacts: Whether to include the artifacts.
         """
         now = self.standing
         task: Json = {"id": now.task, "contextId": now.context, "status": now.status}

@@ -1,9 +1,9 @@
-"""The parts that an agent's output is made of: building them, and reading what others built.
+"""Build and read the parts of an agent's output.
 
-Parts are A2A v1.0 Parts in ProtoJSON whose metadata says, under keys ``agui_*``, what a user
-interface is to make of them; a client that knows nothing of that loses nothing. The keys are those
-of the metadata schema that A2A agents with AG-UI support share, and three of our own: a block's
-end, a partial tool call, and the child run that a relayed part belongs to.
+Parts are A2A v1.0 Parts in ProtoJSON. Metadata under keys ``agui_*`` describes how a user interface
+shows them; clients that ignore it still get the whole content. The keys are those of the metadata
+schema that A2A agents with AG-UI support share, plus three of Headrace's: the end of a block, a
+partial tool call, and the child run of a relayed part.
 """
 
 import secrets
@@ -25,20 +25,20 @@ BLOCK_INDEX = "agui_block_index"
 """Position among the blocks of one run, from 0."""
 
 BLOCK_END = "agui_block_end"
-"""True on a block's last part. A block without one ends with its run."""
+"""True on a block's last part. A block without it ends with its run."""
 
 PARTIAL = "agui_partial"
-"""True on a text part that is a piece of a tool call's arguments."""
+"""True on a text part with a piece of a tool call's arguments."""
 
 TOOL_CALL_ID = "agui_tool_call_id"
 
 TOOL_NAME = "agui_tool_name"
 
 IS_ERROR = "agui_is_error"
-"""On tool results only, where it tells them from calls: whether the tool failed."""
+"""Whether the tool failed. Only tool results have this key; it distinguishes them from calls."""
 
 SUBAGENT_RUN_ID = "agui_subagent_run_id"
-"""Which delegated run a relayed part belongs to."""
+"""Id of the child run that a relayed part belongs to."""
 
 CONTENT_BLOCK = "content_block"
 
@@ -68,13 +68,13 @@ ACTIVITY_DELTA = "activity_delta"
 STEP_STARTED = "step_started"
 
 STEP_FINISHED = "step_finished"
-"""Event types of parts whose `STEP_NAME` says which step."""
+"""Event types of parts that mark a step, named by `STEP_NAME`."""
 
 SUBAGENT_STARTED = "subagent_started"
 
 SUBAGENT_FINISHED = "subagent_finished"
-"""Event types of data parts that say which agent of the task's own process goes on with the task:
-``id`` and ``name``, at its end also ``outcome`` (``success`` or ``suspended``)."""
+"""Event types of data parts that mark the start and end of a subagent in the same process: ``id``
+and ``name``, and at the end ``outcome`` (``success`` or ``suspended``)."""
 
 USAGE = "usage"
 """Event type of a data part that holds one AG-UI TokenUsage."""
@@ -94,23 +94,23 @@ CUSTOM_NAME = "agui_custom_name"
 SOURCE = "agui_source"
 
 ENCRYPTED_VALUE = "agui_encrypted_value"
-"""On text, thinking and tool calls: what a provider wants back with the message, opaque."""
+"""On text, thinking and tool calls: an opaque value to return to the provider with the message."""
 
 SIGNATURE = "agui_signature"
-"""On thinking: another name of `ENCRYPTED_VALUE`."""
+"""On thinking: older name of `ENCRYPTED_VALUE`."""
 
 TITLE = "agui_title"
-"""On thinking: what a user interface may put above it."""
+"""On thinking: a title for user interfaces."""
 
 INTERRUPT_ID = "agui_interrupt_id"
 """On a user's part that answers an interrupt: the interrupt's id."""
 
 RESUME_STATUS = "agui_resume_status"
-"""Beside `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""
+"""Together with `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""
 
 
 def mint_id(kind: str) -> str:
-    """Return a random id such as ``block-3f9a1c0b`` for what was given none."""
+    """Return a random id such as ``block-3f9a1c0b``."""
     return f"{kind}-{secrets.token_hex(4)}"
 
 
@@ -122,7 +122,7 @@ def text_part(
     block_type: str = "text",
     end: bool = False,
 ) -> Json:
-    """Return a piece of a content block; without `block_id`, of a block of its own."""
+    """Return a piece of a content block; without `block_id` it is a block by itself."""
     metadata = _block(CONTENT_BLOCK, block_type, block_id or mint_id("block"), block_index)
     return {"text": text, "metadata": _ended(metadata, end=end)}
 
@@ -136,9 +136,9 @@ def thinking_part(  # by keyword
     encrypted: str = "",
     end: bool = False,
 ) -> Json:
-    """Return a piece of the agent's reasoning; without `block_id`, of a block of its own.
+    """Return a piece of the agent's reasoning; without `block_id` it is a block by itself.
 
-    `encrypted` is what a provider wants back with it, opaque to everybody else.
+    `encrypted` is an opaque value to return to the provider.
     """
     metadata = _block(THINKING, THINKING, block_id or mint_id("think"), block_index)
     if title:
@@ -153,7 +153,7 @@ def tool_call_part(
     *,
     encrypted: str = "",
 ) -> Json:
-    """Return a whole tool call; `arguments` are JSON, `call_id` is minted where empty."""
+    """Return a complete tool call with JSON `arguments`; an empty `call_id` is generated."""
     call_id = call_id or mint_id("call")
     return {
         "data": {"id": call_id, "name": name, "arguments": arguments},
@@ -164,13 +164,13 @@ def tool_call_part(
 def tool_arguments_part(
     delta: str, call_id: str, name: str = "", *, encrypted: str = "", end: bool = False
 ) -> Json:
-    """Return a piece of a tool call's arguments, which are JSON text once put together."""
+    """Return a piece of a tool call's arguments; together the pieces are JSON text."""
     metadata = {**_tool(call_id, name), PARTIAL: True}
     return {"text": delta, "metadata": _ended(_sealed(metadata, encrypted), end=end)}
 
 
 def tool_result_part(call_id: str, content: Any, error: str = "") -> Json:  # noqa: ANN401  # any JSON
-    """Return what a tool answered; `error` is empty where it did not fail."""
+    """Return a tool's result; `error` is empty if the tool succeeded."""
     return {
         "data": {"tool_call_id": call_id, "content": content, "error": error},
         "metadata": {EVENT_TYPE: TOOL_CALL, TOOL_CALL_ID: call_id, IS_ERROR: bool(error)},
@@ -193,7 +193,7 @@ def data_part(data: Any, media_type: str = "") -> Json:  # noqa: ANN401  # any J
 
 
 def notice_part(text: str, kind: str = TASK) -> Json:
-    """Return a word on how the work goes (`TASK`), or on why it ended (`ERROR`)."""
+    """Return a notice of progress (`TASK`) or of an error (`ERROR`)."""
     return {"text": text, "metadata": {EVENT_TYPE: kind}}
 
 
@@ -203,19 +203,19 @@ def state_part(state: Any) -> Json:  # noqa: ANN401  # any JSON
 
 
 def state_delta_part(patch: list[Json]) -> Json:
-    """Return a change of that state, a JSON Patch (RFC 6902)."""
+    """Return a change of the shared state as a JSON Patch (RFC 6902)."""
     return _hinted(patch, STATE_DELTA)
 
 
 def messages_part(messages: list[Json]) -> Json:
-    """Return the whole conversation, AG-UI Messages: what a client holds becomes this."""
+    """Return the whole conversation as AG-UI Messages; clients replace theirs with it."""
     return _hinted(messages, MESSAGES_SNAPSHOT)
 
 
 def activity_part(activity_type: str, content: Json, activity_id: str = "") -> Json:
-    """Return structured content that a user interface shows by its type; it replaces what it was.
+    """Return an activity's content, which a user interface shows according to `activity_type`.
 
-    Without `activity_id` it is an activity of its own.
+    It replaces the activity's previous content. Without `activity_id` it is a new activity.
     """
     named = {ACTIVITY_TYPE: activity_type, BLOCK_ID: activity_id or mint_id("activity")}
     return _hinted(content, ACTIVITY_SNAPSHOT, named)
@@ -227,32 +227,32 @@ def activity_delta_part(patch: list[Json], activity_id: str) -> Json:
 
 
 def step_part(name: str, *, finished: bool = False) -> Json:
-    """Return that a step of the work begins, or ends."""
+    """Return the start or the end of a step."""
     return _hinted({}, STEP_FINISHED if finished else STEP_STARTED, {STEP_NAME: name})
 
 
 def subagent_part(subagent: str, name: str) -> Json:
-    """Return that the agent `name` goes on with the task, as the subagent run of that id."""
+    """Return the start of a subagent run with the id `subagent`, of the agent `name`."""
     return _hinted({"id": subagent, "name": name}, SUBAGENT_STARTED)
 
 
 def subagent_end_part(subagent: str, name: str, outcome: str) -> Json:
-    """Return that a subagent run has ended; `outcome` is ``success`` or ``suspended``."""
+    """Return the end of a subagent run; `outcome` is ``success`` or ``suspended``."""
     return _hinted({"id": subagent, "name": name, "outcome": outcome}, SUBAGENT_FINISHED)
 
 
 def usage_part(usage: Json) -> Json:
-    """Return what a model has used: an AG-UI TokenUsage, added up per provider and model."""
+    """Return token usage, an AG-UI TokenUsage; it is added up per provider and model."""
     return _hinted(usage, USAGE)
 
 
 def custom_part(name: str, value: Any) -> Json:  # noqa: ANN401  # any JSON
-    """Return an event of the agent's own making."""
+    """Return a custom event of the agent."""
     return _hinted(value, CUSTOM, {CUSTOM_NAME: name})
 
 
 def raw_part(event: Any, source: str = "") -> Json:  # noqa: ANN401  # any JSON
-    """Return an event of another system as it came."""
+    """Return an event of another system, unchanged."""
     return _hinted(event, RAW, {SOURCE: source} if source else {})
 
 
@@ -292,11 +292,11 @@ def _described(part: Json, filename: str, media_type: str) -> Json:
 _PREFIX = "agui_"
 
 _ANSWER = frozenset({"", "message", "text", CONTENT_BLOCK})
-"""What a part with answer text may say it is."""
+"""Event and block types of parts with answer text."""
 
 
 class ToolCallPart(NamedTuple):
-    """A whole tool call, as read from a part."""
+    """A complete tool call, as read from a part."""
 
     id: str
     name: str
@@ -304,7 +304,7 @@ class ToolCallPart(NamedTuple):
 
 
 class ToolResultPart(NamedTuple):
-    """A tool's answer, as read from a part."""
+    """A tool's result, as read from a part."""
 
     id: str
     content: Any
@@ -313,7 +313,7 @@ class ToolResultPart(NamedTuple):
 
 
 def metadata_of(part: Json, key: str) -> Any:  # noqa: ANN401  # whatever stands there
-    """Return the part's metadata under `key`, or under its name without ``agui_``; else None."""
+    """Return the part's metadata under `key`, or under `key` without ``agui_``; None if absent."""
     metadata = part.get("metadata")
     if not isinstance(metadata, dict):
         return None
@@ -322,75 +322,75 @@ def metadata_of(part: Json, key: str) -> Any:  # noqa: ANN401  # whatever stands
 
 
 def event_type(part: Json) -> str:
-    """Return what kind of part this is; empty where it does not say.
+    """Return the part's event type; empty if it has none.
 
-    An older name of the key, ``part_type``, is read too.
+    The older key ``part_type`` is read too.
     """
     return _text(metadata_of(part, EVENT_TYPE) or metadata_of(part, "part_type"))
 
 
 def block_type(part: Json) -> str:
-    """Return the type of the part's block; empty where it has none."""
+    """Return the type of the part's block; empty if it has none."""
     return _text(metadata_of(part, BLOCK_TYPE))
 
 
 def block_id(part: Json) -> str:
-    """Return the id of the part's block; empty where it has none."""
+    """Return the id of the part's block; empty if it has none."""
     return _text(metadata_of(part, BLOCK_ID))
 
 
 def block_index(part: Json) -> int:
-    """Return the index of the part's block; 0 where it does not say. Protobuf makes it a float."""
+    """Return the index of the part's block, which Protobuf makes a float; 0 if it has none."""
     index = metadata_of(part, BLOCK_INDEX)
     return int(index) if isinstance(index, int | float) else 0
 
 
 def encrypted_value(part: Json) -> str:
-    """Return what a provider wants back with the part; empty where there is nothing.
+    """Return the opaque value to return to the provider with the part; empty if it has none.
 
-    ``signature``, thinking's older name for it, is read too.
+    The older key of thinking, ``signature``, is read too.
     """
     return _text(metadata_of(part, ENCRYPTED_VALUE) or metadata_of(part, SIGNATURE))
 
 
 def interrupt_id(part: Json) -> str:
-    """Return which interrupt the part answers; empty where it answers none."""
+    """Return the id of the interrupt that the part answers; empty if it answers none."""
     return _text(metadata_of(part, INTERRUPT_ID))
 
 
 def resume_status(part: Json) -> str:
-    """Return how the part answers an interrupt, ``resolved`` or ``cancelled``; else empty."""
+    """Return how the part answers an interrupt: ``resolved``, ``cancelled`` or empty."""
     return _text(metadata_of(part, RESUME_STATUS))
 
 
 def is_block_end(part: Json) -> bool:
-    """Tell whether the part is its block's last."""
+    """Return whether the part is its block's last."""
     return metadata_of(part, BLOCK_END) is True
 
 
 def is_thinking(part: Json) -> bool:
-    """Tell whether the part is reasoning, not answer."""
+    """Return whether the part is reasoning."""
     return event_type(part) == THINKING or block_type(part) == THINKING
 
 
 def is_partial_tool_call(part: Json) -> bool:
-    """Tell whether the part is a piece of a tool call's arguments."""
+    """Return whether the part is a piece of a tool call's arguments."""
     return metadata_of(part, PARTIAL) is True and event_type(part) == TOOL_CALL
 
 
 def tool_call_id(part: Json) -> str:
-    """Return the id of the tool call that the part belongs to; empty where there is none."""
+    """Return the id of the tool call that the part belongs to; empty if there is none."""
     found = metadata_of(part, TOOL_CALL_ID)
     return _text(found or _data(part).get("tool_call_id") or _data(part).get("id"))
 
 
 def tool_name(part: Json) -> str:
-    """Return the name of the tool that the part calls; empty where it calls none."""
+    """Return the name of the tool that the part calls; empty if it calls none."""
     return _text(metadata_of(part, TOOL_NAME) or _data(part).get("name"))
 
 
 def tool_call(part: Json) -> ToolCallPart | None:
-    """Return the whole tool call that the part is, if it is one."""
+    """Return the part as a complete tool call; None if it is not one."""
     data = _data(part)
     if event_type(part) != TOOL_CALL or "name" not in data or _is_result(part):
         return None
@@ -399,7 +399,7 @@ def tool_call(part: Json) -> ToolCallPart | None:
 
 
 def tool_result(part: Json) -> ToolResultPart | None:
-    """Return the tool's answer that the part is, if it is one."""
+    """Return the part as a tool's result; None if it is not one."""
     if event_type(part) != TOOL_CALL or not _is_result(part):
         return None
     data = _data(part)
@@ -409,12 +409,12 @@ def tool_result(part: Json) -> ToolResultPart | None:
 
 
 def text_of(parts: Iterable[Json]) -> str:
-    """Return the text of `parts` put together, without reasoning and tool calls."""
+    """Return the joined text of `parts`, without reasoning and tool calls."""
     return "".join(part["text"] for part in parts if _is_answer(part))
 
 
 def thinking_of(parts: Iterable[Json]) -> str:
-    """Return the reasoning in `parts`, put together."""
+    """Return the joined reasoning of `parts`."""
     return "".join(part["text"] for part in parts if _has_text(part) and is_thinking(part))
 
 
@@ -431,7 +431,7 @@ def _is_result(part: Json) -> bool:
 
 
 def _data(part: Json) -> Json:
-    """Return the part's data; some writers wrap it in one more level of ``data``."""
+    """Return the part's data; some writers nest it in another ``data`` object."""
     data = part.get("data")
     inner = data.get("data") if isinstance(data, dict) and data.keys() == {"data"} else data
     return inner if isinstance(inner, dict) else {}

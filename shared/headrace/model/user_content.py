@@ -1,4 +1,4 @@
-"""What a user says, between AG-UI's content and A2A's parts, there and back."""
+"""Convert a user's content between AG-UI messages and A2A parts."""
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -9,20 +9,20 @@ from headrace.model.events import AGUI, Json
 TYPE = "agui_part_type"
 """Metadata key of a part that was AG-UI media: ``image``, ``audio``, ``video`` or ``document``."""
 PART = "agui_part"
-"""Metadata key beside `TYPE`: what the AG-UI part had besides (its id and metadata)."""
+"""Metadata key together with `TYPE`: the AG-UI part's other fields (its id and metadata)."""
 
 _KINDS = ("image", "audio", "video")
 
 
 def to_parts(content: Any) -> list[Json]:  # noqa: ANN401 - a string or a list of parts
-    """Return A2A parts of an AG-UI user message's content; at least one."""
+    """Return an AG-UI user message's content as A2A parts, at least one."""
     if isinstance(content, str):
         return [{"text": content}]
     return [_to_part(part) for part in content] or [{"text": ""}]
 
 
 def from_parts(parts: list[Json]) -> str | list[Json]:
-    """Return AG-UI content of A2A parts; what AG-UI has no part for is left out."""
+    """Return A2A parts as AG-UI content, without parts that AG-UI has no type for."""
     if len(parts) == 1 and parts[0].keys() == {"text"}:
         return str(parts[0]["text"])
     return [converted for part in parts if (converted := _from_part(part))]
@@ -34,10 +34,10 @@ async def with_links(
     put: Callable[[bytes, str], Awaitable[str]],
     link_of: Callable[[object], Awaitable[str | None]],
 ) -> Json | None:
-    """Return an input's metadata with the files of its AG-UI messages stored, and links for them.
+    """Return an input's metadata with the files of its AG-UI messages replaced by links.
 
-    Files that take `room` bytes together stay where they are. `put` stores one, given its content
-    and media type, and returns its link. `link_of` returns that of a stored file's address.
+    Files of at most `room` bytes together stay inline. `put` stores a file, given its content and
+    media type, and returns its link. `link_of` returns the link for a stored file's URL.
 
     Raises:
         Exception: whatever `put` or `link_of` raises.
@@ -61,7 +61,7 @@ async def with_links(
 
 
 def stored_sources(metadata: Json) -> Iterator[Json]:
-    """Yield where an input's AG-UI messages have links of stored files as ``value``."""
+    """Yield the sources in an input's AG-UI messages whose ``value`` links to a stored file."""
     return (source for source in _sources(metadata) if source.get("type") == "url")
 
 
@@ -77,7 +77,7 @@ def _sources(metadata: Json | None) -> Iterator[Json]:
 
 
 def _decoded(value: str) -> bytes | None:
-    """Return the content; None: it is no base64, and stays as its client sent it."""
+    """Return the content; None: it is not base64, and stays as the client sent it."""
     try:
         return b64decode(value)
     except ValueError:
@@ -113,7 +113,7 @@ def _from_source(source: Json) -> Json:
         case "url":
             return {"url": source["value"], **media_type}
         case _:
-            # A file that the client left with a provider: only an agent of that provider's knows.
+            # A file stored with a provider: only agents that use this provider can read it.
             return {"data": source}
 
 

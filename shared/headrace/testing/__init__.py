@@ -6,7 +6,7 @@
         answer = await fleet.send("shop", "nails")
         assert answer.text == "Nails are sold out."
 
-pytest finds the fixture ``fleet`` by itself: ``@pytest.mark.agents(shop)`` says what it serves.
+The pytest plugin provides the fixture ``fleet``, which serves ``@pytest.mark.agents(shop)``.
 """
 
 from headrace.testing.fleet import TestFleet

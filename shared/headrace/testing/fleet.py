@@ -23,16 +23,16 @@ from headrace_worker.worker import Worker
 
 
 class TestFleet:
-    """Runs agents in this process, on the code that a fleet runs, without servers.
+    """Runs agents in this process with a fleet's own code, without servers.
 
         async with TestFleet([shop]) as fleet:
             answer = await fleet.send("shop", "nails")
 
-    The log, its encoder and folds, claims, attempts, delegation and task state are production's;
-    NATS and the store are in memory. Environment variables are not read.
+    Everything but NATS and task state's store, which are in memory, is the code that runs in
+    production. Environment variables are not read.
     """
 
-    __test__: ClassVar[bool] = False  # pytest would take it for a class of tests.
+    __test__: ClassVar[bool] = False  # pytest would collect it as a test class.
 
     def __init__(
         self, agents: Iterable[Agent], *, timeout: float = 10.0, drain_seconds: float = 0.0
@@ -41,8 +41,8 @@ class TestFleet:
 
         Args:
             agents: The agents; they may delegate to each other.
-            timeout: Seconds that a test waits for an event of a run at most.
-            drain_seconds: Seconds that runs have to end when the block does.
+            timeout: Maximum seconds to wait for an event of a run.
+            drain_seconds: Seconds that unfinished runs get when the block ends.
         """
         self._agents = agents if isinstance(agents, Agents) else Agents(agents)
         self._timeout = timeout
@@ -71,7 +71,7 @@ class TestFleet:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop the fleet; runs that are at work are stopped."""
+        """Stop the fleet and its unfinished runs."""
         await self._stack.aclose()
 
     async def _start(self) -> None:
@@ -98,17 +98,17 @@ class TestFleet:
         files: Sequence[File] = (),
         context: str | None = None,
     ) -> TaskResult:
-        """Send a message to an agent and return what its task comes to.
+        """Send a message to an agent and return the result of its run.
 
         Args:
             agent: The agent's name.
             message: Text, an A2A Message, or A2A Parts.
-            files: Files that come with it.
-            context: The conversation (contextId) that the task belongs to. None: a new one.
+            files: Files to attach to the message.
+            context: The conversation (contextId) of the task. None: a new one.
 
         Raises:
             AgentUnknown: the fleet has no such agent.
-            TimeoutError: the run took longer than the fleet's `timeout` without an event.
+            TimeoutError: the run emitted no event within the fleet's `timeout`.
         """
         task = await self.start(agent, message, files=files, context=context)
         return await task.result()
@@ -122,10 +122,10 @@ class TestFleet:
         context: str | None = None,
         stepped: bool = False,
     ) -> FleetTask:
-        """Send a message to an agent and return its task, without waiting for it.
+        """Send a message to an agent and return its task without waiting for a result.
 
-        `stepped`: the task's log gets no further than the messages whose events `events` has
-        yielded, until something else is asked of the task.
+        With `stepped`, the run pauses after each log message until `FleetTask.events` has yielded
+        its events. Any other call on the task ends stepping.
 
         Raises:
             AgentUnknown: as `send`.
@@ -145,10 +145,10 @@ class TestFleet:
         files: Sequence[File] = (),
         context: str | None = None,
     ) -> AsyncIterator[TaskEvent]:
-        """Send a message to an agent and yield its task's events, step by step.
+        """Send a message to an agent and yield its task's events step by step.
 
-        The log gets no further than the message whose events have been yielded, so what the test
-        does between two events happens between them.
+        The run pauses after each log message until the test asks for the next event, so a test can
+        act between two messages.
 
         Raises:
             AgentUnknown, TimeoutError: as `send`.
@@ -158,10 +158,10 @@ class TestFleet:
             yield event
 
     async def kill_worker(self) -> None:
-        """Kill the worker as ``kill -9`` does, and start another, which takes its runs over.
+        """Kill the worker as ``kill -9`` does, and start another one, which takes over its runs.
 
-        What the worker had not appended is lost. Its agents are cancelled, as Python can't do
-        without: their ``finally`` blocks run, but reach nothing of the fleet.
+        Output that was not yet in the log is lost. Unlike in a killed process, agents are cancelled
+        and their ``finally`` blocks run, but they can't reach the fleet.
         """
         worker = self._worker
         for transport in self._workers_transports:

@@ -1,4 +1,4 @@
-"""What a gateway does with tasks, without its servers: submissions, follow-ups, cancels, feeds."""
+"""A gateway's operations on tasks without its servers: submit, follow up, cancel, feeds."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -27,10 +27,10 @@ _UNLIMITED = -1
 
 
 class GatewayTasks:
-    """A gateway's commands on tasks, for one caller."""
+    """A gateway's operations on tasks, for one caller."""
 
     def __init__(self, bus: Bus, directory: Directory) -> None:
-        """Use `bus`; `directory` knows the agents."""
+        """Send to `bus`; `directory` lists the agents."""
         settings = GatewaySettings.model_construct(
             max_waiting_per_agent=_UNLIMITED, max_waiting_per_tenant=_UNLIMITED
         )
@@ -47,13 +47,13 @@ class GatewayTasks:
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
-        """Begin to follow logs."""
+        """Start to follow logs."""
         self._stack.push_async_callback(self._rule.stop)
         self._stack.push_async_callback(self._detached.drain)
         await self._rule.start()
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """Stop, after operations in progress have ended."""
         await self._stack.aclose()
 
     async def place(self, agent: str, context: str | None) -> tuple[TaskKey, str]:
@@ -73,12 +73,12 @@ class GatewayTasks:
         return accepted.generation
 
     async def cancel(self, key: TaskKey, reached: Callable[[], None]) -> None:
-        """Cancel the task and return when its log says so.
+        """Cancel the task and return when its log has recorded that.
 
-        `reached` is called when its holder has stopped the agent, and has yet to append that.
+        `reached` is called when the holder has stopped the agent but has not appended the end yet.
 
         Raises:
-            TaskEnded: the task was over.
+            TaskEnded: the task had already ended.
         """
         if (await self.found(key)).state in TERMINAL:
             raise TaskEnded(f"task {key.task} is over")
@@ -86,14 +86,14 @@ class GatewayTasks:
             await cancel_task(self._bus, key, writer_of("gateway"), _Reached(feed, reached))
 
     async def found(self, key: TaskKey) -> TaskFound:
-        """Return the task as it is now."""
+        """Return the current task."""
         caller = self._caller
         query = GetTask(tenant=caller.tenant, owner=caller.owner, agent=key.agent, task=key.task)
         return await self._state.get(query)
 
 
 class _Reached(WatchedFeed):
-    """A canceled task's feed, which tells when its holder knows."""
+    """A canceled task's feed, which reports that the holder has received the cancel."""
 
     def __init__(self, feed: Feed, reached: Callable[[], None]) -> None:
         super().__init__(feed)

@@ -1,4 +1,4 @@
-"""What a task has come to, and each event on the way, in the words of a test."""
+"""A task's result and events, in a form that is easy to assert on."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _PREFIX = "TASK_STATE_"
 
 @dataclass(frozen=True, slots=True)
 class CalledTool:
-    """A tool call of an agent, with its result once there is one."""
+    """A tool call of an agent, with its result if it has one."""
 
     name: str
     arguments: Any
@@ -24,7 +24,7 @@ class CalledTool:
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """A file among a task's results."""
+    """A file in a task's results."""
 
     name: str
     media_type: str
@@ -42,17 +42,17 @@ class TaskEvent:
 
     @property
     def generation(self) -> int:
-        """The event's number in its task, from 1."""
+        """The event's number in its task's log, from 1."""
         return int(self._body.get("metadata", {}).get(GENERATION, 0))
 
     @property
     def state(self) -> str:
-        """The state that the event puts the task into, such as ``working``; empty: none."""
+        """The state that the event sets, such as ``working``; empty: none."""
         return state_name(self._body.get("status", {}).get("state", ""))
 
     @cached_property
     def content(self) -> list[Json]:
-        """The A2A Parts that the agent said with it."""
+        """The A2A Parts that the agent emitted with it."""
         if "task" in self.json:
             return []
         said = self._body.get("artifact") or self._body.get("status", {}).get("message") or {}
@@ -63,23 +63,23 @@ class TaskEvent:
 
     @property
     def text(self) -> str:
-        """The piece of the answer in it."""
+        """The event's piece of the answer."""
         return parts.text_of(self.content)
 
     @property
     def thinking(self) -> str:
-        """The piece of reasoning in it."""
+        """The event's piece of reasoning."""
         return parts.thinking_of(self.content)
 
     @property
     def tool_call(self) -> CalledTool | None:
-        """The tool call in it."""
+        """The event's tool call."""
         called = next(filter(None, map(parts.tool_call, self.content)), None)
         return None if called is None else CalledTool(called.name, called.arguments, id=called.id)
 
     @property
     def tool_result(self) -> parts.ToolResultPart | None:
-        """The tool's answer in it."""
+        """The event's tool result."""
         return next(filter(None, map(parts.tool_result, self.content)), None)
 
     @property
@@ -89,10 +89,10 @@ class TaskEvent:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """A task as it stood when its run ended, or asked its user."""
+    """A task at the end of a run, or when the run asked its user."""
 
     task: Json
-    """The A2A Task; for a bare Message, that message in its history."""
+    """The A2A Task; a bare Message is in its history."""
 
     @property
     def id(self) -> str:
@@ -106,7 +106,7 @@ class TaskReport:
 
     @property
     def text(self) -> str:
-        """The answer's text; for an agent that asks, its question."""
+        """The text of the answer; if there is none, of the last status."""
         said = "".join(parts.text_of(one["parts"]) for one in self.artifacts)
         return said or self.said
 
@@ -154,7 +154,7 @@ class TaskReport:
 
     @property
     def interrupts(self) -> list[Json]:
-        """What the agent asks, as AG-UI Interrupts."""
+        """The agent's questions, as AG-UI Interrupts."""
         found: list[Json] = (self.task.get("metadata") or {}).get(INTERRUPTS, [])
         return found if self.state == "input-required" else []
 
@@ -163,7 +163,7 @@ class TaskReport:
             yield from artifact["parts"]
 
     def _said(self) -> list[Json]:
-        """Return the parts of all messages of the agent, and of its results."""
+        """Return the parts of all messages and artifacts of the agent."""
         return [*_of_agent(self.task.get("history", [])), *self._results()]
 
 

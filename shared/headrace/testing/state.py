@@ -1,4 +1,4 @@
-"""Task state in this process: its answers, over a view in memory that its projector keeps."""
+"""Task state in this process, with its view in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -30,10 +30,10 @@ _NAME = "testing"
 
 
 class MemoryTaskState:
-    """Answers for task state on a bus."""
+    """Serves task state's requests on a bus."""
 
     def __init__(self, bus: Bus, directory: Directory) -> None:
-        """Answer on `bus`; children are agents of `directory`."""
+        """Serve requests on `bus`; `directory` lists the agents of child tasks."""
         settings = TaskStateSettings.model_construct()
         self._bus, self._sweep_after = bus, settings.sweep_after
         ranges = all_ranges(bus.settings.event_streams)
@@ -51,7 +51,7 @@ class MemoryTaskState:
         self._answering = set[asyncio.Task[None]]()
 
     async def start(self) -> None:
-        """Begin to answer, and to apply the log to the view."""
+        """Start to serve requests and to apply the log to the view."""
         await self._serve("get", lambda msg: self._answers.get(_read(GetTask, msg)))
         await self._serve("list", lambda msg: self._answers.list(_read(ListTasks, msg)))
         for operation in QUESTIONS:
@@ -61,7 +61,7 @@ class MemoryTaskState:
         self._stack.callback(leasing.cancel)
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Stop serving."""
         await self._stack.aclose()
         for task in self._answering:
             task.cancel()
@@ -75,12 +75,12 @@ class MemoryTaskState:
         async def respond(msg: Msg) -> None:
             try:
                 body = await answer(msg)
-            except Exception as error:  # noqa: BLE001 - as task state: every error is an answer
+            except Exception as error:  # noqa: BLE001 - as in task state, errors are replies
                 body = refusal_of(error).encode()
             await self._bus.publish(msg.reply, body)
 
         async def receive(msg: Msg) -> None:
-            # The next question does not wait for this one's answer.
+            # Requests are served concurrently.
             task = asyncio.create_task(respond(msg))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
@@ -97,7 +97,7 @@ class MemoryTaskState:
 
 
 async def _announce_to_nobody(_: Iterable[TaskKey]) -> None:
-    """Announce no changed tasks: there are no webhooks."""
+    """Do nothing: there are no webhooks."""
 
 
 def _read[Question: BusMessage](asks: type[Question], msg: Msg) -> Question:

@@ -1,4 +1,4 @@
-"""Steps: a worker gets no further in a log than the test that reads its events."""
+"""Stepping: a worker appends the next message only when the test has read the previous one."""
 
 from collections.abc import Callable
 
@@ -12,22 +12,22 @@ _OF_WORKERS = f"{INBOX}.{WorkerSettings.role}."
 
 
 class AckGate:
-    """Holds acknowledgements of workers' appends back, by log.
+    """Delays acknowledgements of workers' appends, per log.
 
-    A worker has one message in flight per task: while its acknowledgement is held back, nothing
-    more is appended. So the test decides between which two messages something happens.
+    A worker has one message in flight per task: until it is acknowledged, nothing more is appended.
+    This lets a test act between two messages.
     """
 
     def __init__(self) -> None:
-        """Hold nothing back."""
+        """Start without delays."""
         self._held: dict[str, list[_Send]] = {}
 
     def close(self, subject: str) -> None:
-        """Hold workers' acknowledgements for the log on `subject` back."""
+        """Delay workers' acknowledgements for the log on `subject`."""
         self._held.setdefault(subject, [])
 
     def hold(self, subject: str, reply: str, send: _Send) -> bool:
-        """Keep `send` for later if it is held back (see `HoldAck`)."""
+        """Store `send` and return True if the acknowledgement is delayed (see `HoldAck`)."""
         held = self._held.get(subject)
         if held is None or not reply.startswith(_OF_WORKERS):
             return False
@@ -35,13 +35,13 @@ class AckGate:
         return True
 
     def step(self, subject: str) -> None:
-        """Send what was held back for `subject`, and hold back what comes next."""
+        """Send the delayed acknowledgement for `subject`, and delay the next one."""
         if subject in self._held:
             held, self._held[subject] = self._held[subject], []
             for send in held:
                 send()
 
     def open(self, subject: str) -> None:
-        """Hold nothing more back for `subject`."""
+        """Send delayed acknowledgements for `subject`, and stop delaying them."""
         for send in self._held.pop(subject, []):
             send()

@@ -1,4 +1,4 @@
-"""A task of a fleet under test, and what a test may do with it."""
+"""A task of a test fleet: answer, cancel, and read it."""
 
 import asyncio
 import uuid
@@ -25,20 +25,20 @@ type Sent = str | Json | Sequence[Json]
 
 @dataclass(frozen=True, slots=True)
 class FleetParts:
-    """What tasks need of their fleet."""
+    """What a task needs from its fleet."""
 
     gateway: GatewayTasks
     files: FileStore
     gate: AckGate
     timeout: float
-    """Seconds that a test waits for a run at most."""
+    """Maximum seconds to wait for an event of a run."""
 
 
 class FleetTask:
-    """A task; all that is asked of it goes the way that a client's request goes."""
+    """A task; its methods take the same path as a client's requests."""
 
     def __init__(self, fleet: FleetParts, key: TaskKey, context: str, subject: str) -> None:
-        """Handle the task at `key`, whose log is on `subject`."""
+        """Wrap the task at `key`, whose log is on `subject`."""
         self._fleet, self.key, self.context, self._subject = fleet, key, context, subject
         self._after = 0
 
@@ -48,18 +48,18 @@ class FleetTask:
         return self.key.task
 
     async def answer(self, message: Sent, files: Sequence[File] = ()) -> "TaskResult":
-        """Send a message to the task and return what its run comes to.
+        """Send a message to the task and return the result of its run.
 
-        The message answers an agent that asks, or is a follow-up while the agent is at work.
+        The message answers the agent's question, or is a follow-up to a working agent.
 
         Raises:
-            HeadraceError: the task takes no message (`TaskEnded`, `TaskBusy`).
+            HeadraceError: the task accepts no message (`TaskEnded`, `TaskBusy`).
         """
         await self.tell(message, files)
         return await self.result()
 
     async def tell(self, message: Sent, files: Sequence[File] = ()) -> None:
-        """Send a message to the task, without waiting for what its run comes to.
+        """Send a message to the task without waiting for a result.
 
         Raises:
             HeadraceError: as `answer`.
@@ -70,19 +70,19 @@ class FleetTask:
         )
 
     async def cancel(self) -> "TaskResult":
-        """Cancel the task and return what it has come to.
+        """Cancel the task and return its result.
 
         Raises:
-            TaskEnded: it was over.
+            TaskEnded: the task had already ended.
         """
         await self._fleet.gateway.cancel(self.key, lambda: self._fleet.gate.open(self._subject))
         return await self._report()
 
     async def result(self) -> "TaskResult":
-        """Wait until no run is at work or waits, and return the task as it is then.
+        """Wait until no run is working or queued, and return the task.
 
         Raises:
-            TimeoutError: that took longer than the fleet's `timeout`.
+            TimeoutError: no event came within the fleet's `timeout`.
         """
         self._fleet.gate.open(self._subject)
         async with self._reading(0) as entries:
@@ -91,7 +91,7 @@ class FleetTask:
         return await self._report()
 
     async def events(self, after: int = 0) -> AsyncIterator[TaskEvent]:
-        """Yield the events after generation `after`, until the run has ended or asks its user.
+        """Yield the events after generation `after` until the run ends or asks its user.
 
         Raises:
             TimeoutError: no event came within the fleet's `timeout`.
@@ -106,11 +106,11 @@ class FleetTask:
         self._fleet.gate.open(self._subject)
 
     async def now(self) -> "TaskResult":
-        """Return the task as it is now."""
+        """Return the current task without waiting."""
         return await self._report()
 
     async def read(self, url: str) -> bytes:
-        """Return the content of a large file, which a result names by its link.
+        """Return the content of a large file, given its link in a result.
 
         Raises:
             FileUnknown: there is no such file.
@@ -159,19 +159,19 @@ class FleetTask:
 
 @dataclass(frozen=True)
 class TaskResult(TaskReport):
-    """A `TaskReport` whose task can be answered."""
+    """A `TaskReport` with the task's files and a handle to answer it."""
 
     handle: FleetTask
     files: list[ResultFile]
-    """The files among the results, with the content of large ones."""
+    """The files in the results, including the content of large ones."""
 
     async def reply(self, message: Sent, files: Sequence[File] = ()) -> "TaskResult":
-        """Send the next message and return what comes of it (see `FleetTask.answer`)."""
+        """Send the next message and return its result (see `FleetTask.answer`)."""
         return await self.handle.answer(message, files)
 
 
 def message_of(said: Sent, files: Sequence[File] = (), task: FleetTask | None = None) -> Json:
-    """Return the A2A Message of a user."""
+    """Return a user's A2A Message."""
     message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER"}
     if isinstance(said, dict):
         message |= said

@@ -1,1 +1,1 @@
-"""NATS with JetStream in this process's memory, as far as a fleet uses it; for tests of agents."""
+"""The parts of NATS and JetStream that a fleet uses, in memory, for tests of agents."""

@@ -1,4 +1,4 @@
-"""JetStream's API in memory: streams and consumers, as requests name them."""
+"""JetStream's API in memory: requests on streams and consumers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ class MemoryJetStream:
     """All streams of a server, and their consumers."""
 
     def __init__(self, outlet: Outlet, longest_pause: float) -> None:
-        """Send through `outlet`; see `MemoryConsumer.longest_pause`."""
+        """Send through `outlet`; for `longest_pause` see `MemoryConsumer`."""
         self._outlet, self._longest_pause = outlet, longest_pause
         self._streams: dict[str, MemoryStream] = {}
         self._consumers: dict[str, dict[str, MemoryConsumer]] = {}
@@ -65,20 +65,20 @@ class MemoryJetStream:
         return {"stream": stream.config["name"], "seq": stored.sequence}
 
     def acknowledge(self, subject: str, answer: bytes) -> None:
-        """Take a receiver's answer to a delivered message."""
+        """Process a receiver's acknowledgement of a delivered message."""
         stream, name, _, sequence, *_ = subject.removeprefix(ACKS).split(".")
         consumer = self._consumers.get(stream, {}).get(name)
         if consumer is not None:
             consumer.acknowledge(int(sequence), answer)
 
     def expire(self) -> None:
-        """End all leases: deliver again what was delivered and not acknowledged."""
+        """End all leases: redeliver every message that is not acknowledged."""
         for consumers in self._consumers.values():
             for consumer in consumers.values():
                 consumer.expire()
 
     def request(self, asked: Publication) -> None:
-        """Carry out a request to the API."""
+        """Handle a request to the API."""
         operation = asked.subject.removeprefix(API)
         query = orjson.loads(asked.data or b"{}")
         try:
@@ -180,7 +180,7 @@ class MemoryJetStream:
 
 
 def _placed(one: StoredMessage, previous: int) -> bytes:
-    """Return the message's header block with the headers that say where it is stored."""
+    """Return the message's header block with its subject, sequences and time added."""
     headers = {
         SUBJECT: one.subject,
         SEQUENCE: str(one.sequence),

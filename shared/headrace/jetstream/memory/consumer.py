@@ -1,4 +1,4 @@
-"""A pull consumer in memory: what it has delivered, and who waits for more."""
+"""A pull consumer in memory: its deliveries and pending pull requests."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,10 +19,10 @@ _NAK = b"-NAK"
 
 
 class Outlet(Protocol):
-    """What a consumer needs of its server."""
+    """What a consumer needs from its server."""
 
     def send(self, to: str, subject: str, reply: str, block: bytes, data: bytes) -> bool:
-        """Send a message on `subject` to who listens on `to`; return whether anybody does."""
+        """Send a message on `subject` to the subscribers of `to`; return whether there are any."""
 
     def later(self, seconds: float, work: Callable[[], None]) -> None:
         """Call `work` after `seconds`."""
@@ -30,7 +30,7 @@ class Outlet(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Pull:
-    """A pull request, and how many messages it still gets."""
+    """A pull request, and how many messages it can still receive."""
 
     reply: str
     left: int
@@ -44,7 +44,7 @@ class _Delivered:
 
     tries: int
     round: int
-    """Number of the delivery or of its last sign of life."""
+    """Number of the delivery, or of its last heartbeat."""
 
 
 @dataclass(slots=True)
@@ -56,19 +56,19 @@ class MemoryConsumer:
     stream: MemoryStream
     outlet: Outlet
     longest_pause: float
-    """Maximum seconds before a message that was given back is delivered again."""
+    """Maximum seconds before a message is redelivered after a negative acknowledgement."""
     delivered: int = 0
     """Number of deliveries."""
     position: int = 0
-    """Sequence of the last message that was delivered for the first time."""
+    """Sequence of the last message that has been delivered at least once."""
     _pulls: deque[_Pull] = field(default_factory=deque)
     _again: dict[int, int] = field(default_factory=dict)
-    """Messages to deliver again, with the number of their deliveries."""
+    """Messages to redeliver, with the number of their deliveries."""
     _open: dict[int, _Delivered] = field(default_factory=dict)
     _rounds: int = 0
 
     def __post_init__(self) -> None:
-        """Begin where the configuration says."""
+        """Start at the sequence in the configuration, if it has one."""
         if self.config.get("deliver_policy") == "by_start_sequence":
             self.position = self.config["opt_start_seq"] - 1
 
@@ -114,7 +114,7 @@ class MemoryConsumer:
                 self._pulls.popleft()
 
     def acknowledge(self, sequence: int, answer: bytes) -> None:
-        """Take the receiver's `answer` to a delivered message."""
+        """Process the receiver's acknowledgement (`answer`) of a delivered message."""
         known = self._open.get(sequence)
         if known is None:
             return
@@ -131,12 +131,12 @@ class MemoryConsumer:
                 self.stream.remove(sequence)
 
     def expire(self) -> None:
-        """Deliver again what was delivered and not acknowledged."""
+        """Redeliver every message that is not acknowledged."""
         for sequence, known in list(self._open.items()):
             self._lapse(sequence, known.round)
 
     def _waiting(self) -> Iterator[StoredMessage]:
-        """Yield what can be delivered now: what was given back first, then what is new."""
+        """Yield the messages that can be delivered now: redeliveries first, then new ones."""
         yield from [self.stream.messages[n] for n in self._again if n in self.stream.messages]
         for sequence in range(self.position + 1, self.stream.last + 1):
             one = self.stream.messages.get(sequence)
@@ -160,7 +160,7 @@ class MemoryConsumer:
         return True
 
     def _watch(self, sequence: int, known: _Delivered) -> None:
-        """Deliver the message again unless there is a sign of life within the ack timeout."""
+        """Redeliver the message unless a heartbeat or an acknowledgement arrives in time."""
         now = self._next_round(known)
         wait = self.config.get("ack_wait", 30 * _SECOND) / _SECOND
         self.outlet.later(wait, lambda: self._lapse(sequence, now))

@@ -1,7 +1,7 @@
-"""The server in memory: sessions, subscriptions and the way of a message between them.
+"""The NATS server in memory: sessions, subscriptions and message routing.
 
-Clients may live on several threads, each on its own loop: one lock guards everything, and each
-session delivers on its own loop.
+Clients may run in several threads, each with its own event loop: one lock guards everything, and
+each session delivers on its client's loop.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from headrace.jetstream.memory.wire import (
 type Json = dict[str, Any]
 
 type HoldAck = Callable[[str, str, Callable[[], None]], bool]
-"""Called with a stored message's subject and reply subject, and with what sends its acknowledgement
-there. Returns whether it sends that later, instead of the server now."""
+"""Called with a stored message's subject and reply subject, and a function that sends its
+acknowledgement. Returns True if it calls the function itself, later; False to let the server."""
 
 _SUB_WORDS = 3
-"""Words of a subscription without a queue group."""
+"""Number of words of a SUB command without a queue group."""
 _UNSUB_WORDS = 3
-"""Words of the end of a subscription after a number of messages, which clients count, too."""
+"""Number of words of an UNSUB command with a message limit, which clients enforce too."""
 
 
 class MemorySession:
     """One client's connection."""
 
     def __init__(self, server: "MemoryServer", deliver: Callable[[bytes | None], None]) -> None:
-        """Pass what the server sends to `deliver`, on any thread; None: the connection is over."""
+        """Pass the server's output to `deliver`, from any thread; None: the connection ended."""
         self._server, self.deliver = server, deliver
         self._parser = CommandParser()
         self.subscriptions: dict[str, tuple[str, str]] = {}
@@ -48,7 +48,7 @@ class MemorySession:
         self.is_open = True
 
     def receive(self, data: bytes) -> None:
-        """Carry out the commands in `data`."""
+        """Execute the commands in `data`."""
         with self._server.lock:
             for command in self._parser.parse(data):
                 if not self.is_open:
@@ -80,9 +80,11 @@ class MemoryServer:
     """A NATS server with JetStream, for the clients of one process."""
 
     def __init__(self, longest_pause: float = 0.02) -> None:
-        """Start without streams, on the running loop.
+        """Start without streams, on the running event loop.
 
-        A message that is given back is delivered again after `longest_pause` seconds at most.
+        Args:
+            longest_pause: Maximum seconds before a message is redelivered after a negative
+                acknowledgement.
         """
         self.lock = threading.RLock()
         self.hold_ack: HoldAck | None = None
@@ -115,16 +117,16 @@ class MemoryServer:
                 self._sessions.remove(session)
 
     def close(self) -> None:
-        """Accept no more sessions, and do nothing more later."""
+        """Refuse new sessions and drop delayed calls."""
         self._is_closed = True
 
     def expire_leases(self) -> None:
-        """Deliver again, now, what was delivered and not acknowledged."""
+        """Redeliver every unacknowledged message now."""
         with self.lock:
             self._jetstream.expire()
 
     def publish(self, said: Publication) -> None:
-        """Take a message to whom it concerns."""
+        """Route a message to JetStream's API, a consumer, subscribers and a stream."""
         if said.subject.startswith(API):
             self._jetstream.request(said)
             return
@@ -140,7 +142,7 @@ class MemoryServer:
             self.send(said.reply, said.reply, "", NO_RESPONDERS, b"")
 
     def send(self, to: str, subject: str, reply: str, block: bytes, data: bytes) -> bool:
-        """Send a message on `subject` to who listens on `to`; return whether anybody does."""
+        """Send a message on `subject` to the subscribers of `to`; return whether there are any."""
         groups = set[str]()
         is_heard = False
         for session in list(self._sessions):
@@ -161,7 +163,7 @@ class MemoryServer:
                 with self.lock:
                     work()
 
-        with suppress(RuntimeError):  # The loop is closed, and so is everything that waits.
+        with suppress(RuntimeError):  # The loop is closed: nothing can be waiting any more.
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, do)
 
     def _is_held(self, said: Publication, answer: Json) -> bool:

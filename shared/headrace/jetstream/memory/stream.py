@@ -1,4 +1,4 @@
-"""A stream in memory: its messages, and the rules by which it stores them."""
+"""A stream in memory: its messages and the rules for storing them."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ class ApiRefusal(Exception):
     """JetStream's error answer."""
 
     def __init__(self, number: ErrorCode, description: str, code: int = 400) -> None:
-        """Keep what the answer says."""
+        """Store the error object of the answer."""
         super().__init__(description)
         self.error = {"code": code, "err_code": int(number), "description": description}
 
 
 def not_found(number: ErrorCode, what: str) -> ApiRefusal:
-    """Return the refusal for something that does not exist."""
+    """Return the error for something that does not exist."""
     return ApiRefusal(number, f"{what} not found", 404)
 
 
@@ -59,9 +59,9 @@ class MemoryStream:
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     """By sequence, in order."""
     last: int = 0
-    """Sequence of the last message, which may be gone."""
+    """Sequence of the last message, which may have been removed."""
     by_subject: dict[str, list[int]] = field(default_factory=dict)
-    """Sequences of the messages that each subject has."""
+    """Sequences of the messages on each subject."""
 
     def takes(self, subject: str) -> bool:
         """Return whether messages on `subject` are stored here."""
@@ -71,7 +71,7 @@ class MemoryStream:
         """Store a message.
 
         Raises:
-            ApiRefusal: the subject's last sequence is not the expected one, or it is full.
+            ApiRefusal: the subject's last sequence is not the expected one, or the subject is full.
         """
         there = self.by_subject.get(subject, [])
         previous = there[-1] if there else 0
@@ -161,5 +161,5 @@ class MemoryStream:
 
 
 def stamp(time: datetime) -> str:
-    """Return a time as NATS writes it."""
+    """Return a time in NATS's format."""
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -14,14 +14,14 @@ class MemoryTransport(Transport):
     """A connection to a `MemoryServer`, on the loop that opens it."""
 
     def __init__(self, server: MemoryServer) -> None:
-        """Connect to `server` when nats-py says so."""
+        """Connect to `server` when nats-py calls `connect`."""
         self._server = server
         self._session: MemorySession | None = None
         self._reader = asyncio.StreamReader()
         self._is_cut = False
 
     def cut(self) -> None:
-        """End the connection at once and for good, as the end of a process does."""
+        """End the connection immediately and permanently, as if the process had died."""
         self._is_cut = True
         if self._session is not None:
             self._session.end()
@@ -44,7 +44,7 @@ class MemoryTransport(Transport):
         buffer_size: int,
         connect_timeout: int,
     ) -> None:
-        """Refuse: what stays in this process is not encrypted."""
+        """Refuse: connections within a process need no encryption."""
         raise NotImplementedError
 
     def write(self, payload: bytes) -> None:
@@ -65,10 +65,10 @@ class MemoryTransport(Transport):
         return await self._reader.readline()
 
     async def drain(self) -> None:
-        """Return: what was written has arrived."""
+        """Return at once: written data has already arrived."""
 
     async def wait_closed(self) -> None:
-        """Return: closing takes no time."""
+        """Return at once: closing is immediate."""
 
     def close(self) -> None:
         """End the session."""
@@ -76,7 +76,7 @@ class MemoryTransport(Transport):
             self._session.end()
 
     def at_eof(self) -> bool:
-        """Return whether the session is over and all was read."""
+        """Return whether the session has ended and all data has been read."""
         return self._reader.at_eof()
 
     def __bool__(self) -> bool:
@@ -84,7 +84,7 @@ class MemoryTransport(Transport):
 
 
 def _feeding(reader: asyncio.StreamReader) -> Callable[[bytes | None], None]:
-    """Return what feeds `reader` on this loop, from any thread."""
+    """Return a function that feeds `reader` on this loop and can be called from any thread."""
     loop = asyncio.get_running_loop()
 
     def feed(data: bytes | None) -> None:

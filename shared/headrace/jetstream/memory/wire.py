@@ -1,4 +1,4 @@
-"""The NATS protocol as a server sees it: commands that arrive, and messages that leave."""
+"""The server's side of the NATS protocol: parse commands and encode messages."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ MAX_PAYLOAD = 1024 * 1024
 
 PONG = b"PONG\r\n"
 NO_RESPONDERS = b"NATS/1.0 503\r\n\r\n"
-"""The header block of the answer to a request that nobody receives."""
+"""The header block of the reply to a request without subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Another command: its words, the first in upper case."""
+    """Any other command, split into words."""
 
     words: tuple[str, ...]
 
 
 class CommandParser:
-    """Parses the bytes of one client, in whichever pieces they arrive."""
+    """Parses the bytes of one client, which may arrive in arbitrary pieces."""
 
     def __init__(self) -> None:
         """Start without input."""
@@ -76,7 +76,7 @@ def message(sid: str, subject: str, reply: str, block: bytes, data: bytes) -> by
 
 
 def info(client: int) -> bytes:
-    """Return a server's first line to a client."""
+    """Return the INFO line, which a server sends first."""
     described = {
         "server_id": "memory",
         "version": "2.12.0",
@@ -93,7 +93,7 @@ def status(code: int, description: str, headers: Mapping[str, str] | None = None
 
 
 def with_headers(block: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return a header block with `headers` after those that it has."""
+    """Return a header block with `headers` appended."""
     begun = block[: -len(_EOL)] if block else _VERSION + _EOL
     return b"%b%b\r\n" % (begun, _lines(headers))
 
