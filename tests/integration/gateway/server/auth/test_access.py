@@ -241,6 +241,8 @@ async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(
             assert refused.json()["error"]["details"][0]["reason"] == "RATE_LIMITED"
             told = await http.post(agui("assistant"), json=run_input())
             assert (told.status_code, told.json()["error"]["code"]) == (429, "rate_limited")
-            assert json.loads(told.text)["error"]["message"] == "you may send 6 requests per minute"
+            assert json.loads(told.text)["error"]["message"] == (
+                "you may send 6 requests per minute; try again later"
+            )
             # Cards and probes are not counted.
             assert (await http.get("/v1/agents")).is_success
