@@ -208,6 +208,10 @@ ITEMS: dict[str, list[Item]] = {
             f"{_INPUT}::test_parts_of_0_x_clients_become_todays",
         ),
         _says(
+            "`metadata` of messages (a field of 1.0)",
+            f"{_INPUT}::test_metadata_of_messages_is_kept",
+        ),
+        _says(
             "ToolCall: `type: function`, nested `function`, arguments as a JSON string",
             f"{_TOOLS}::test_calls_of_one_turn_are_made_by_one_message",
             f"{_ANY}::test_the_fold_knows_what_the_client_holds",
@@ -344,6 +348,7 @@ _DECLARES = (
 _PARTS = (
     "content as a string or as parts: text, image, audio, video, document, by data, URL or file"
 )
+_METADATA = "`metadata` of messages (a field of 1.0)"
 _OWN = "what the protocol has no event for is CUSTOM, named `headrace.…`"
 _AS_THEY_COME = "text and arguments are told as they come"
 
@@ -380,6 +385,7 @@ ANALYSIS: dict[str, tuple[str, ...]] = {
         "compaction of event streams",
         "event streams are kept and restored: with a cursor, and without",
     ),
+    "metadata field on messages": (_METADATA,),
     "Extra": ("no `eventId`: the cursor is the frame's `id`",),
     "P1.1 Adopt the official Rust SDK types": ("Message roles and structures",),
     "P1.2 Implement all 32 spec event types": _EVENT_TABLES,

@@ -1,6 +1,6 @@
-"""All code of AG-UI's 0.x documents, taken from them and run as it stands, or listed with a reason.
+"""All code of AG-UI's 0.x documents, taken from them and run, or listed with a reason.
 
-Addresses are replaced, and line breaks restored. Node runs what clients do, with the official
+`DIFFERENCES` says what is changed of it. Node runs what clients do, with the official
 client; the TypeScript compiler and pydantic hold what our gateway says and takes to the documents'
 types. `docs/agui-lines.md` is written from here: `python -m tests.e2e.test_agui_documents`.
 """
@@ -82,12 +82,23 @@ REASONS = {
 """What is not run, by such a pattern, and why."""
 
 NOT_MET = """
-- `runAgent(…).subscribe(…)`: no published client returns an Observable. The test's client hands the
-  official client's events on as one.
-- `tools: [...]` and `context: [...]` are not JavaScript; they are run as `[]`.
+- `runAgent(…).subscribe(…)`: `runAgent` returns a promise, and not an Observable, in the clients that
+  the tests install (1.0.0, 0.0.59, 0.0.53) and in the oldest published one (0.0.27).
+- `tools: [...]` and `context: [...]` are not JavaScript.
 - The types of `concepts` and `sdk` know five roles and sixteen events; what else is said (roles
   `activity` and `reasoning`, events of 1.0) is not held to them, but to 1.0's own models.
-- The copy of the documents has no line breaks and no type arguments. Line breaks are restored.
+- The copy of the documents has no line breaks and no type arguments.
+"""
+
+DIFFERENCES = """
+- Line breaks are restored.
+- Addresses are the gateway's, and a client that is made without one gets it.
+- `runAgent` returns an Observable of the official client's events.
+- `[...]` is run as `[]`.
+- Names that a block uses but does not define, such as `agent`, `event` and `z`, are given to it.
+- Values are held to the documents' types without messages of roles and events of types that these
+  do not have. An event's `type` is written as a member of `EventType`. Fields beside those of a type
+  are allowed.
 """
 
 
@@ -119,7 +130,7 @@ def page() -> str:
     head = (
         "# AG-UI's 0.x documents, block by block\n\n"
         "Written by `tests/e2e/test_agui_documents.py`, which takes the code from the documents\n"
-        "and runs it as it stands, but for addresses and line breaks.\n"
+        f"and runs it, with these differences:\n{DIFFERENCES}"
     )
     tables = [
         f"\n## `{page}`\n\n| block | test, or why there is none |\n|---|---|\n"
@@ -146,6 +157,14 @@ def test_each_test_of_the_page_is_one_of_this_module() -> None:
     elsewhere = re.findall(r"`(tests/[\w/]+\.py)`", PAGE.read_text(encoding="utf-8"))
     assert len(elsewhere) > 3
     assert [one for one in elsewhere if not (PAGE.parents[1] / one).is_file()] == []
+
+
+def test_a_run_is_a_promise_in_every_client_that_the_tests_install() -> None:
+    javascript.install(javascript.FOLDER)
+    clients = sorted((javascript.FOLDER / "node_modules/@ag-ui").glob("client*"))
+    declared = [(one / "dist/index.d.ts").read_text(encoding="utf-8") for one in clients]
+    returned = [{*re.findall(r"^ *runAgent\(.*\): (\w+)<", one, re.MULTILINE)} for one in declared]
+    assert returned == [{"Promise"}] * 3
 
 
 @pytest.fixture

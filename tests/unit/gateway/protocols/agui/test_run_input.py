@@ -100,6 +100,13 @@ def test_all_seven_roles_are_taken() -> None:
     assert kept == [*messages[:-1], {"id": "u-1", "role": "user"}]
 
 
+def test_metadata_of_messages_is_kept() -> None:
+    messages = [{**ASSISTANT, "metadata": {"model": "m"}}, {**USER, "metadata": {"page": [1]}}]
+    asked = read(messages=messages)
+    task = {"id": "0-1", "contextId": "t-1", "history": [asked.message], "metadata": asked.metadata}
+    assert AguiRun.of_input({"task": task}, 1).messages == messages
+
+
 def test_unknown_roles_and_parts_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     content = [
         {"type": "hologram", "depth": 3},
