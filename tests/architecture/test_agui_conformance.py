@@ -1,9 +1,6 @@
 """The AG-UI tables of the conformance page are made of tests that exist and look at their item."""
 
-import ast
 import re
-from collections.abc import Iterator
-from functools import cache
 
 import pytest
 from ag_ui.core import EventType, RunAgentInput
@@ -15,6 +12,7 @@ from tests.architecture.agui_items import (
     ITEMS,
     Item,
 )
+from tests.architecture.named_tests import exists, looked_at
 from tests.architecture.tree import ROOT
 
 PAGE = ROOT / "docs" / "conformance.md"
@@ -54,50 +52,6 @@ def _row(item: Item) -> str:
     remark = f": {item.remark}" if item.remark else ""
     name = f"`{item.name}`" if item.is_name else item.name
     return f"| {name}{remark} | {', '.join(f'`{test}`' for test in item.tests)} |\n"
-
-
-@cache
-def _parsed(path: str) -> tuple[str, dict[str, ast.stmt]]:
-    """Return a test module's text, and what it defines, by name."""
-    file = ROOT / "tests" / path
-    text = file.read_text() if file.is_file() else ""
-    return text, dict(_definitions(ast.parse(text)))
-
-
-def _definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    for statement in module.body:
-        match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield statement.name, statement
-            case ast.Assign(targets=targets):
-                yield from ((t.id, statement) for t in targets if isinstance(t, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name, statement
-
-
-def exists(test: str) -> bool:
-    """Tell whether there is such a test."""
-    path, _, name = test.partition("::")
-    return name in _parsed(path)[1]
-
-
-def looked_at(test: str) -> str:
-    """Return the text of a test, and of all of its module that it uses."""
-    path, _, name = test.partition("::")
-    text, known = _parsed(path)
-    used, left = set[str](), [name]
-    while left:
-        if (one := left.pop()) in used or one not in known:
-            continue
-        used.add(one)
-        left += [node.id for node in ast.walk(known[one]) if isinstance(node, ast.Name)]
-    return "\n".join(_source(text, known[one]) for one in used)
-
-
-def _source(text: str, statement: ast.stmt) -> str:
-    decorators = getattr(statement, "decorator_list", [])
-    said = [ast.get_source_segment(text, node) or "" for node in [*decorators, statement]]
-    return "\n".join(said)
 
 
 def _rows() -> list[Item]:

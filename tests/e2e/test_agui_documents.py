@@ -82,8 +82,8 @@ REASONS = {
 """What is not run, by such a pattern, and why."""
 
 NOT_MET = """
-- `runAgent(…).subscribe(…)`: `runAgent` returns a promise, and not an Observable, in the clients that
-  the tests install (1.0.0, 0.0.59, 0.0.53) and in the oldest published one (0.0.27).
+- `runAgent(…).subscribe(…)`: `runAgent` returns a promise, and not an Observable, in the clients
+  that the tests install (1.0.0, 0.0.59, 0.0.53) and in the oldest published one (0.0.27).
 - `tools: [...]` and `context: [...]` are not JavaScript.
 - The types of `concepts` and `sdk` know five roles and sixteen events; what else is said (roles
   `activity` and `reasoning`, events of 1.0) is not held to them, but to 1.0's own models.
@@ -97,8 +97,8 @@ DIFFERENCES = """
 - `[...]` is run as `[]`.
 - Names that a block uses but does not define, such as `agent`, `event` and `z`, are given to it.
 - Values are held to the documents' types without messages of roles and events of types that these
-  do not have. An event's `type` is written as a member of `EventType`. Fields beside those of a type
-  are allowed.
+  do not have. An event's `type` is written as a member of `EventType`. Fields beside those of a
+  type are allowed.
 """
 
 
