@@ -28,7 +28,7 @@ const countdown = agent({
     }
     for (let number = from; number >= 1; number -= 1) {
       yield `${number} `;
-      // A signal that is aborted when somebody cancels ends the pause at once.
+      // The signal is aborted when the task is canceled, which ends the pause at once.
       if (delay > 0) await pause(delay, undefined, { signal: ctx.signal });
     }
   },

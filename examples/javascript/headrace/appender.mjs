@@ -1,4 +1,4 @@
-// Between an agent and its log: what is said while an append is in flight goes into the next one.
+// Appends an agent's events to its log; events emitted during an append go into the next one.
 
 import { Fenced, LogLost } from "./log.mjs";
 import { SUBMITTED, WORKING } from "./entry.mjs";
@@ -9,7 +9,7 @@ const MOST_IN_A_MESSAGE = 512;
 const GENERATION_ROOM = 64;
 
 export class Appender {
-  #batches = []; // {events, size, state, checkpoint}, each one message to come
+  #batches = []; // {events, size, state, checkpoint}, each a future message
   #waiting = 0;
   #sending;
   #closed = false;
@@ -24,13 +24,13 @@ export class Appender {
     return this.#sending !== undefined;
   }
 
-  /** Take events; what is returned is settled when the agent may go on. */
+  /** Add events; the returned promise is settled when the agent can continue. */
   async say(events) {
     for (const event of events) this.post(event);
     while (this.#waiting > MOST_WAITING && !this.#closed) await this.#sending;
   }
 
-  /** Take one event and return its generation; another state or a checkpoint ends its message. */
+  /** Add one event and return its generation; a new state or a checkpoint ends its message. */
   post(event, { state = WORKING, checkpoint } = {}) {
     if (this.#closed) throw new Fenced("the run is over");
     const size = Buffer.byteLength(JSON.stringify(event)) + GENERATION_ROOM;
@@ -45,7 +45,7 @@ export class Appender {
     return this.#offered;
   }
 
-  /** As `post`; returns the generation once it is stored. */
+  /** Like `post`, but returns the generation once the event is stored. */
   async deliver(event, how) {
     const generation = this.post(event, how);
     while (this.writer.generation < generation && this.#sending) await this.#sending;
@@ -53,7 +53,7 @@ export class Appender {
     return generation;
   }
 
-  /** Append what is pending and `events`, after which the task is in `state`; take no more. */
+  /** Append pending events and `events`, which put the task into `state`; accept no more. */
   async close(events, state) {
     for (const event of events) this.post(event);
     const last = this.#batches.at(-1);
@@ -63,21 +63,21 @@ export class Appender {
     this.#closed = true;
   }
 
-  /** Append the next run's input behind all that was closed; returns the run. */
+  /** Append the next run's input after the closed run; returns the new run. */
   async goOn(input) {
     const run = this.writer.generation + 1;
     await this.writer.append([input], { ...this.authorship, run, attempt: 0, state: SUBMITTED });
     return run;
   }
 
-  /** Drop what is pending and say one last word. */
+  /** Drop pending events and append a last one. */
   async bidFarewell(event) {
     this.mute();
     await this.#sending;
     await this.writer.append([event], { ...this.authorship, state: WORKING });
   }
 
-  /** Take no more, append no more. */
+  /** Accept and append nothing more. */
   mute() {
     this.#closed = true;
     this.#batches = [];

@@ -1,4 +1,4 @@
-// One attempt at one run: take it, run the agent, end it, acknowledge the request.
+// One attempt at a run: claim it, run the agent, end it, acknowledge the request.
 
 import { randomBytes } from "node:crypto";
 import { BusUnavailable, sleep } from "./bus.mjs";
@@ -10,7 +10,7 @@ import { encodeCheckpoint, waitingIn } from "./recovery.mjs";
 import { Ids, MalformedOutput, Encoder } from "./encoder.mjs";
 import { take } from "./claim.mjs";
 
-/** Another attempt may do better; thrown by agents. */
+/** Thrown by agents to request another attempt. */
 export class Retryable extends Error {}
 
 const HAND_BACK = 400;
@@ -26,7 +26,7 @@ export class Attempt {
     this.holding = new Holding(bus, request);
   }
 
-  /** Do it. Whatever goes wrong, the request stays in the queue or its log says how it ended. */
+  /** Execute the attempt. On any error, the request stays in the queue or the log records the end. */
   async work() {
     try {
       const { taken, held, behind, over, lost } = await take(this.bus, this.worker, this.request, this.agent.policy);
@@ -42,7 +42,7 @@ export class Attempt {
     }
   }
 
-  /** Stop the agent: it is cancelled, this worker leaves, or another worker has taken over. */
+  /** Stop the agent: its task is canceled, this worker leaves, or another worker has taken over. */
   stop(why) {
     if (this.#why === "lost" || this.#why === why) return;
     this.#why = why;
@@ -74,7 +74,7 @@ export class Attempt {
     else await this.#conclude(end);
   }
 
-  /** Run the agent; returns its end, what it threw, or undefined if it was stopped. */
+  /** Run the agent; returns its result, the error it threw, or undefined if it was stopped. */
   async #act() {
     const stopped = new Promise((done) => {
       const { signal } = this.#stopping;
@@ -124,7 +124,7 @@ export class Attempt {
     await this.appender.deliver(events.at(-1), { checkpoint });
   }
 
-  /** Queue a message that came meanwhile; it is the next run's input. */
+  /** Queue a message that arrived during the run; it becomes the next run's input. */
   async #takeIn({ input, message, metadata }) {
     if (this.agent.followUps === "reject") return { accepted: false, refused: "policy" };
     const known = this.waiting.find((queued) => queued.name !== undefined && queued.name === input);
@@ -157,7 +157,7 @@ export class Attempt {
   async #handBack(why, pause) {
     await this.appender.bidFarewell(this.encoder.status(WORKING, undefined, { "headrace.handedBack": why }));
     this.holding.release();
-    // Whoever gets the run next must not hear from us any more.
+    // The next holder of the run must get no more heartbeats or answers from this one.
     await this.bus.connection.flush();
     this.request.giveBack(this.bus, pause);
   }
@@ -170,7 +170,7 @@ export class Attempt {
     if (this.waiting.length === 0 || !GOES_ON.has(end.state)) {
       await this.appender.close([...retractions, end.event], end.state);
     } else {
-      // Not the end after all: what was said last is said, and the next message has its turn.
+      // The run does not end the task: keep its last event, and begin a run for the queued message.
       const last = end.message ? [this.encoder.status(WORKING, end.message)] : [];
       await this.appender.close([...retractions, ...last], WORKING);
       this.request.askFor(this.bus, await this.appender.goOn(this.#nextInput()));
@@ -190,7 +190,7 @@ export class Attempt {
     if (ended instanceof Retryable) {
       return this.encoder.failed(`Given up after ${this.#failures()} attempts: ${ended.message}`.slice(0, 500));
     }
-    // Nothing of the error but an id is shown; the worker's log has the rest under it.
+    // Clients get only an id; the worker's log has the error under the same id.
     const id = randomBytes(4).toString("hex");
     console.error(`task ${this.request.key.task}: error ${id}`, ended);
     const reason = ended instanceof MalformedOutput ? `The agent's output is malformed: ${ended.message}` : "The agent failed";

@@ -2,12 +2,12 @@
 
 import { connect, headers as emptyHeaders } from "@nats-io/transport-node";
 
-/** NATS did not answer, or refused; the outcome of what was asked is unknown. */
+/** NATS did not answer, or refused; the outcome of the request is unknown. */
 export class BusUnavailable extends Error {}
 
 const SHARDS_PER_STREAM = 16;
 
-/** What a worker is told by its environment, with the same names as the Python worker. */
+/** A worker's settings from the environment, with the same names as for the Python worker. */
 export function settings(environment = process.env) {
   return {
     natsUrl: environment.HEADRACE_NATS_URL ?? "nats://127.0.0.1:4222",
@@ -39,12 +39,12 @@ export class Bus {
     this.streamPrefix = given.streamPrefix;
   }
 
-  /** Bytes that one message may have. */
+  /** Maximum size of a message in bytes. */
   get maxPayload() {
     return this.connection.info?.max_payload ?? 1024 * 1024;
   }
 
-  /** The runs of the queue that every agent has: tenant `default`, usual priority. */
+  /** The queue that every agent has: tenant `default`, default priority. */
   firstQueue = (agent) => `${this.prefix}.run.default.${agent}.*.*`;
   queuesOf = (agent) => `${this.prefix}.queue.${agent}`;
   event = (key) => `${this.prefix}.event.${this.#place(key)}`;
@@ -72,7 +72,7 @@ export class Bus {
     this.connection.publish(subject, encoded(body), { reply, headers: asHeaders(headers) });
   }
 
-  /** Ask and return the JSON answer; raises BusUnavailable where there is none in time. */
+  /** Send a request and return the JSON answer; throws BusUnavailable if there is none in time. */
   async ask(subject, body, timeout, headers) {
     try {
       const options = { timeout, headers: asHeaders(headers) };
@@ -82,7 +82,7 @@ export class Bus {
     }
   }
 
-  /** As `ask`, where an answer that carries an error is one more reason to have none. */
+  /** Like `ask`, but also throws BusUnavailable if the answer is an error. */
   async command(subject, body, timeout, headers) {
     const answer = await this.ask(subject, body, timeout, headers);
     if (answer.error) throw new BusUnavailable(`${subject}: ${answer.error.description}`);

@@ -1,4 +1,4 @@
-// Whether a pulled run request is for this worker, and taking its run (docs/bus.md, "A worker's duties").
+// Decides whether this worker claims a pulled run request's run (docs/bus.md, "A worker's duties").
 
 import { randomBytes } from "node:crypto";
 import { sleep } from "./bus.mjs";
@@ -13,7 +13,7 @@ const ASK_AGAIN = 150;
 const ROUNDS = 5;
 
 /**
- * Take the run that `request` asks for if it is to be taken. Returns one of
+ * Claim the run of `request` if this worker should. Returns one of
  * {taken: {recovered, writer, authorship}}, {held: worker}, {behind: task}, {over: reason, lost, letter}.
  */
 export async function take(bus, worker, request, policy) {
@@ -23,7 +23,7 @@ export async function take(bus, worker, request, policy) {
     try {
       return await begin(bus, worker, request, policy, verdict);
     } catch (trouble) {
-      // Somebody was quicker: what it appended decides anew.
+      // Another writer was faster: decide again with what it appended.
       if (trouble instanceof LogLost) return { over: trouble.message, lost: true };
       if (!(trouble instanceof Fenced)) throw trouble;
     }
@@ -31,7 +31,7 @@ export async function take(bus, worker, request, policy) {
   throw new Error(`other writers keep appending to ${request.key.task}`);
 }
 
-/** The input that a request carries, so that a first attempt begins without reading the log. */
+/** The input in a run request: a first attempt can begin without reading the log. */
 function carried(request) {
   const { input, sequence, log } = request.body;
   if (input == null || sequence == null || request.deliveries !== 1) return undefined;
@@ -60,7 +60,7 @@ async function decide(bus, request) {
   return { last, attempt: stamp.attempt + 1 };
 }
 
-/** Ask the task's holder. A holder begins to listen a moment after it has written to the log. */
+/** Contact the task's holder, which subscribes a moment after its first entry in the log. */
 async function whoHolds(bus, key) {
   for (const pause of [0, ASK_AGAIN]) {
     await sleep(pause);
@@ -88,7 +88,7 @@ async function begin(bus, worker, request, policy, { last, attempt }) {
   const encoder = new Encoder(request.key, request.body.context, new Ids(request.key, request.run));
   const reason = whyHopeless(policy, recovered, attempt);
   if (reason !== undefined) {
-    // The letter first: dying in between repeats it, which its message id makes one.
+    // The dead letter first: a crash in between repeats it, and its message id deduplicates it.
     await request.keepAsDeadLetter(bus, reason);
     await writer.append([encoder.failed(reason).event], { ...authorship, state: FAILED });
     return { over: reason };
@@ -99,7 +99,7 @@ async function begin(bus, worker, request, policy, { last, attempt }) {
   return { taken: { recovered, writer, authorship } };
 }
 
-/** A task of those `named` that this one is to begin after; undefined: it may begin. */
+/** One of the tasks `named` that must end before this one begins; undefined: it may begin. */
 async function whoseTurnItIs(bus, key, named) {
   for (const task of Array.isArray(named) ? named : []) {
     if (!TASK_ID.test(task)) continue;

@@ -1,4 +1,4 @@
-// This worker's place among the agents' instances (docs/bus.md, bucket AGENTS).
+// Registers this worker as an instance of its agents (docs/bus.md, bucket AGENTS).
 
 import { BusUnavailable } from "./bus.mjs";
 
@@ -22,7 +22,7 @@ export class Registration {
     this.#renewing = setInterval(() => this.#renewAll(), RENEW_EVERY);
   }
 
-  /** Say that this instance serves nothing any more. The mark of it expires too. */
+  /** Record that this instance no longer serves its agents. The record expires too. */
   async withdraw() {
     clearInterval(this.#renewing);
     const headers = { "KV-Operation": "DEL", "Nats-TTL": TTL_SECONDS };

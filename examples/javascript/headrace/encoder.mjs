@@ -1,9 +1,9 @@
-// What an agent can say, and the events that it becomes (docs/bus.md, "What an agent says").
+// What an agent can emit, and the events it becomes (docs/bus.md, "What an agent says").
 
 import { createHash } from "node:crypto";
 import { CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING } from "./entry.mjs";
 
-/** The agent's output can't stand in a log, or not at this point. */
+/** The agent's output can't be stored in a log, or not at this point. */
 export class MalformedOutput extends Error {}
 
 export const thinking = (text) => ({ says: "thinking", text });
@@ -16,7 +16,7 @@ export const inputRequired = (prompt, schema) => ({ ends: INPUT_REQUIRED, text: 
 export const reject = (reason) => ({ ends: REJECTED, text: reason });
 export const complete = (text) => ({ ends: COMPLETED, text });
 
-/** Ids of one run: they depend on task, run and number, so that another attempt mints the same. */
+/** Ids of one run, derived from task, run and number, so that every attempt generates the same. */
 export class Ids {
   constructor(key, run, minted = {}) {
     this.minted = { ...minted };
@@ -30,17 +30,17 @@ export class Ids {
   }
 }
 
-/** Turns what one run's agent says into events without generations. */
+/** Converts the output of one run's agent to events without generations. */
 export class Encoder {
   #text; // the open text block
   #thought; // the open reasoning
-  #flows = false; // whether the next text goes on with the open block
+  #flows = false; // whether the next text continues the open block
 
   constructor(key, context, ids, nextIndex = 0) {
     Object.assign(this, { key, context, ids, nextIndex, artifacts: new Set() });
   }
 
-  /** The events of one thing said that goes on with the run. */
+  /** The events of one emission that does not end the run. */
   events(said) {
     if (typeof said === "string") return said === "" ? [] : this.#answer(said);
     switch (said?.says) {
@@ -79,7 +79,7 @@ export class Encoder {
     return { statusUpdate: { taskId: this.key.task, contextId: this.context, status: told, metadata } };
   }
 
-  /** The events that end every open block: none spans a checkpoint. */
+  /** The events that end all open blocks: no block spans a checkpoint. */
   checkpoint() {
     const ends = this.#endThought();
     if (this.#text) ends.push(this.#piece("", true));
@@ -88,7 +88,7 @@ export class Encoder {
     return ends.length > 0 ? ends : [this.status(WORKING)];
   }
 
-  /** The event that empties an artifact which only a dead attempt made. */
+  /** The event that empties an artifact which only a discarded attempt produced. */
   retraction(artifactId) {
     const artifact = { artifactId, parts: [{ text: "" }] };
     return this.#update(artifact, { lastChunk: true, metadata: { "headrace.retracted": true } });
@@ -192,7 +192,7 @@ function json(value) {
     const text = JSON.stringify(value);
     if (text !== undefined) return JSON.parse(text);
   } catch {
-    // Told below: undefined, a function, a circle or a BigInt.
+    // Reported below: undefined, a function, a cycle or a BigInt.
   }
   throw new MalformedOutput("what is said holds something that is no JSON");
 }

@@ -1,5 +1,5 @@
 // One stored message of a log: headers that describe it, and events as JSON lines
-// (docs/bus.md, "An entry of a log"). What does not parse is no entry; everybody steps over it.
+// (docs/bus.md, "An entry of a log"). Messages that can't be parsed are skipped by all readers.
 
 const VERSION = "2";
 const DEEPEST = 200;
@@ -35,7 +35,7 @@ export function headersOf(stamp) {
 /** Whether the run is over in this state. */
 export const endsRun = (state) => RUN_ENDED.has(state);
 
-/** Read an entry; undefined: the message is none. `header` returns a header's value, or "". */
+/** Read an entry; undefined: the message is not one. `header` returns a header's value, or "". */
 export function readEntry(header, body, sequence, time) {
   const stamp = readStamp(header);
   if (stamp === undefined || body.includes("\r")) return undefined;
@@ -48,7 +48,7 @@ export function readEntry(header, body, sequence, time) {
   }
 }
 
-/** Read what the headers say; undefined: they are no entry's. */
+/** Read an entry's headers; undefined: the message is not an entry. */
 export function readStamp(header) {
   if (header("Headrace-Version") !== VERSION) return undefined;
   const stamp = {
@@ -81,7 +81,7 @@ function readEvent(line) {
 }
 
 function depth(root) {
-  // Level by level: recursion would run out of stack on what it is to refuse.
+  // Iterative: recursion would overflow the stack on the input that this must refuse.
   let level = [root];
   for (let count = 0; ; count += 1) {
     level = level.filter((value) => value !== null && typeof value === "object");

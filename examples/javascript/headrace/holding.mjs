@@ -1,11 +1,11 @@
-// Keeping one run while it is worked on: heartbeats to the work queue, answers to whoever asks for
-// the holder, and a look at the log while the agent is silent (docs/bus.md, "A worker's duties").
+// Holds a run while the agent works: sends heartbeats to the work queue, answers requests to the
+// holder, and checks the log while the agent is silent (docs/bus.md, "A worker's duties").
 
 import { readStamp } from "./entry.mjs";
 import { lastEntry } from "./log.mjs";
 
 const HEARTBEAT = 1000;
-const STALL = 1000; // a beat that is so much late: this process was stopped, or an agent blocked it
+const STALL = 1000; // ms; a heartbeat later than this: the process was stopped, or an agent blocked it
 const SILENCE = 2000;
 
 export class Holding {
@@ -21,7 +21,7 @@ export class Holding {
     this.#beating = setInterval(() => this.#beat(), HEARTBEAT);
   }
 
-  /** Answer on the task's control subject from now on, and watch its log. */
+  /** Start to answer on the task's control subject and to watch its log. */
   answer(claim) {
     if (this.#released) return;
     this.#claim = claim;
@@ -29,7 +29,7 @@ export class Holding {
     this.#subscribe(this.bus.live(this.request.key), (msg) => this.#hear(msg));
   }
 
-  /** Keep it no more: no heartbeat, no answer. */
+  /** Stop heartbeats and answers. */
   release() {
     this.#released = true;
     clearInterval(this.#beating);
@@ -45,7 +45,7 @@ export class Holding {
     const late = Date.now() - this.#beaten - HEARTBEAT;
     this.#beaten = Date.now();
     if (late > STALL && this.#claim) {
-      // Somebody may hold it by now, and must not be disturbed.
+      // Another worker may hold the run by now; don't send heartbeats for it.
       this.#look();
       return;
     }
@@ -60,7 +60,7 @@ export class Holding {
     if (stamp && stamp.writer !== this.#claim.who.writer) this.#look();
   }
 
-  /** Read the tail at the leader: only an entry by another writer ends the hold. */
+  /** Read the log's last entry at the leader: only an entry of another writer ends the hold. */
   async #look() {
     this.#checked = Date.now();
     try {

@@ -3,11 +3,11 @@
 import { BusUnavailable, sleep } from "./bus.mjs";
 import { headersOf, readEntry } from "./entry.mjs";
 
-/** Somebody else has appended: this writer may never append, acknowledge or renew again. */
+/** Another writer has appended: this writer must not append, acknowledge or send heartbeats again. */
 export class Fenced extends Error {}
-/** The log that was written is gone. */
+/** The log has been deleted. */
 export class LogLost extends Error {}
-/** An event does not fit a message. */
+/** An event does not fit into a message. */
 export class EventTooLarge extends Error {}
 
 const ACK_TIMEOUT = 2000;
@@ -18,25 +18,25 @@ const NOT_FOUND = 10037;
 const BATCH = 512;
 const PAUSES = [0, 50, 200, 500, 1000];
 
-/** The last message on the log's subject as the leader has it; undefined: there is none. */
+/** The leader's last message on the log's subject; undefined: there is none. */
 export function lastStored(bus, key) {
   return askLeader(bus, key, { last_by_subj: bus.event(key) });
 }
 
-/** The last entry of the log: messages that are none are stepped over. */
+/** The last entry of the log; messages that are not entries are skipped. */
 export async function lastEntry(bus, key) {
   const last = await lastStored(bus, key);
   if (last === undefined || last.entry !== undefined) return last?.entry;
   return (await readLog(bus, key, last.sequence)).at(-1);
 }
 
-/** Every entry of the log up to stream sequence `head`, which the leader has reported. */
+/** All entries of the log up to stream sequence `head`, which the leader has reported. */
 export async function readLog(bus, key, head) {
   const entries = [];
   for (let after = 0; after < head; ) {
     const batch = await directGet(bus, key, after + 1);
     if (batch.length === 0) {
-      // That copy lags or is gone; the leader says whether the log is still there.
+      // This replica is behind or gone; the leader knows whether the log still exists.
       const last = await lastStored(bus, key);
       if (last === undefined || last.sequence < head) throw new LogLost(`${key.task}: cut off`);
       await sleep(100);
@@ -74,7 +74,7 @@ function fromLeader(message) {
   return { sequence: message.seq, entry };
 }
 
-/** What one copy of the stream has from `start` on, without a hole; it may be behind, or silent. */
+/** The messages that one replica has from `start` on, without gaps; it may be behind or silent. */
 async function directGet(bus, key, start) {
   const inbox = `_INBOX.${crypto.randomUUID().replaceAll("-", "")}`;
   const found = [];
@@ -103,7 +103,7 @@ async function directGet(bus, key, start) {
   return found;
 }
 
-/** The one place from which this process appends to a task's log: one append in flight. */
+/** Appends to a task's log, with one append in flight. A process has one writer per log. */
 export class LogWriter {
   constructor(bus, key, last) {
     this.bus = bus;
@@ -112,15 +112,15 @@ export class LogWriter {
     this.generation = last.last;
   }
 
-  /** Bytes of events that one message takes. */
+  /** Maximum bytes of events in one message. */
   get capacity() {
     return this.bus.maxPayload - HEADER_ROOM;
   }
 
   /**
-   * Append `events` as one message; returns when it is stored, however long NATS is away.
+   * Append `events` as one message; returns when it is stored, also after a long outage of NATS.
    *
-   * Raises Fenced or LogLost when nothing may be appended any more.
+   * Throws Fenced or LogLost if nothing more may be appended.
    */
   async append(events, stamp) {
     const first = this.generation + 1;
@@ -139,7 +139,7 @@ export class LogWriter {
     }
   }
 
-  /** The sequence of a clean acknowledgement; undefined: the outcome is unknown. */
+  /** The sequence in a positive acknowledgement; undefined: the outcome is unknown. */
   async #publish(body, headers) {
     try {
       const ack = await this.bus.ask(this.bus.event(this.key), body, ACK_TIMEOUT, headers);
@@ -150,7 +150,7 @@ export class LogWriter {
     }
   }
 
-  /** The sequence, if it is stored after all; undefined: it is not, so the same bytes go again. */
+  /** The sequence if the message is stored; undefined: it is not, so send the same bytes again. */
   async #resolve(body, headers) {
     for (;;) {
       const found = await this.#next();
@@ -183,7 +183,7 @@ export class LogWriter {
   }
 
   async #checkReached() {
-    // Asked twice: a leader that has just thawed answers, for a moment, what it knew before.
+    // Ask twice: a leader that has just thawed briefly answers with what it knew before.
     for (const pause of [500, 0]) {
       const last = await lastStored(this.bus, this.key);
       if (last !== undefined && last.sequence >= this.sequence) return undefined;

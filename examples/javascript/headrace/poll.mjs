@@ -1,4 +1,4 @@
-// Asking for the runs of one queue: one request at a time, for no more than there is room.
+// Pulls the runs of one queue: one request at a time, within the concurrency limit.
 
 import { BusUnavailable, sleep } from "./bus.mjs";
 
@@ -21,7 +21,7 @@ export class Puller {
     this.inbox = `_INBOX.${crypto.randomUUID().replaceAll("-", "")}`;
   }
 
-  /** Begin to pull. */
+  /** Start to pull. */
   start() {
     this.slots.queues += 1;
     const callback = (error, msg) => error === null && this.#take(msg);
@@ -29,12 +29,12 @@ export class Puller {
     this.#pull();
   }
 
-  /** Returns once there is a consumer: the work queue may have to be made by the fleet first. */
+  /** Returns once there is a consumer; another service may have to create the work queue first. */
   async ensured() {
     while (!(await this.#mend()));
   }
 
-  /** Pull no more; a run that still arrives goes back to the queue. */
+  /** Stop pulling; a run that still arrives is returned to the queue. */
   async stop() {
     this.#stopped = true;
     this.slots.queues -= 1;
@@ -50,7 +50,7 @@ export class Puller {
       const scarce = this.slots.scarce;
       const how = await this.#ask(scarce ? { no_wait: true } : { expires: EXPIRES * 1e6 });
       if (!IN_ORDER.includes(how)) await this.#mend();
-      // Where others want the room, a queue without runs steps back for a while.
+      // A queue without runs pauses for a while if other queues wait for a slot.
       rest = scarce && EMPTY.includes(how) ? Math.min(Math.max(2 * rest, FIRST_REST), LONGEST_REST) : 0;
       if (rest) await sleep(rest);
     }
@@ -76,13 +76,13 @@ export class Puller {
   }
 
   #take(msg) {
-    // A word from the server comes on the request's own subject, a run on the run's.
+    // Status messages have the request's reply subject, runs have the subject of the run.
     const status = msg.headers?.code;
     if (status) {
       if (msg.subject === this.#request?.inbox) this.#request.over(String(status));
       return;
     }
-    // Too late: the request is over, and its place went to another run. Somebody else may have one.
+    // Too late: the pull request has ended and its slot is in use. Return the run to the queue.
     if (this.#stopped || !this.#request || this.#request.done) {
       this.bus.publish(msg.reply, "-NAK");
       return;
@@ -91,7 +91,7 @@ export class Puller {
     this.deliver(msg, () => this.slots.giveBack());
   }
 
-  /** See that there is a consumer, which only a first queue's worker makes; if not, wait a moment. */
+  /** Ensure that there is a consumer; only workers of a first queue create it, others wait. */
   async #mend() {
     if (this.consumer.includes("@")) return sleep(AFTER_TROUBLE);
     const config = {

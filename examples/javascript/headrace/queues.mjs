@@ -1,5 +1,5 @@
-// The queues of a worker's agents, as they come and go (docs/bus.md, "Queues"). Queues that are used no
-// more are let go by others: by any worker in Python, or by nobody, at the cost of a consumer.
+// The queues of a worker's agents, as they are added (docs/bus.md, "Queues"). Unused queues are deleted
+// by workers in Python; without one they stay, each at the cost of a consumer.
 
 import { BusUnavailable } from "./bus.mjs";
 import { Puller } from "./poll.mjs";
@@ -16,7 +16,7 @@ export class QueueWatch {
     Object.assign(this, { bus, agents, slots, deliver });
   }
 
-  /** Pull from the first queue of every agent, and from others as they come. */
+  /** Pull from the first queue of every agent, and from others as they are added. */
   async start() {
     for (const agent of this.agents) {
       await this.#begin(agent).ensured();
@@ -27,7 +27,7 @@ export class QueueWatch {
     this.#look();
   }
 
-  /** Pull no more. */
+  /** Stop pulling. */
   async stop() {
     clearInterval(this.timer);
     for (const hints of this.#hints) hints.unsubscribe();

@@ -1,8 +1,8 @@
-// What a run's log holds before an attempt begins: the input, and what dead attempts left.
+// What an attempt reads from the log before it begins: the input and the state of earlier attempts.
 
 import { LogLost, readLog } from "./log.mjs";
 
-/** Read what a run has behind it, of which `last` is the log's last entry; a first attempt reads nothing. */
+/** Read a run's earlier events; `last` is the log's last entry. A first attempt reads nothing. */
 export async function recover(bus, key, run, last) {
   const input = last.last === run ? last : undefined;
   if (input && !metadataOf(input.events.at(-1))["headrace.waiting"]?.length) return begin(input, run);
@@ -16,12 +16,12 @@ export async function recover(bus, key, run, last) {
   return recovered;
 }
 
-/** The messages that nobody has answered; what was taken behind the last checkpoint is not. */
+/** The queued messages that are not answered, including those taken after the last checkpoint. */
 export function waitingIn(recovered) {
   return recovered.queued.filter((q) => (recovered.taken.get(q.generation) ?? recovered.kept + 1) > recovered.kept);
 }
 
-/** Why an attempt was handed back, if `event` says that one was. */
+/** Why an attempt was handed back, if `event` records that. */
 export const whyHandedBack = (event) => metadataOf(event)["headrace.handedBack"];
 
 function begin(entry, run) {
@@ -68,7 +68,7 @@ function metadataOf(event) {
   return (event.task ?? event.statusUpdate ?? event.artifactUpdate ?? event.message ?? {}).metadata ?? {};
 }
 
-/** A checkpoint's header: what an agent saved, and how far the run's ids have come. */
+/** A checkpoint's header: the data that the agent saved, and the number of ids generated so far. */
 export function encodeCheckpoint(data, ids, index) {
   const text = JSON.stringify(data ?? null);
   if (Buffer.byteLength(text) > 8192) throw new RangeError("a checkpoint exceeds the limit of 8192 bytes");

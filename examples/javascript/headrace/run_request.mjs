@@ -1,4 +1,4 @@
-// A pulled run request: what it asks for, and what becomes of it (docs/bus.md, "A worker's duties").
+// A pulled run request: its content and its acknowledgement (docs/bus.md, "A worker's duties").
 
 const TIMEOUT = 2000;
 export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
@@ -6,14 +6,14 @@ export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
 export class RunRequest {
   constructor(msg) {
     Object.assign(this, { subject: msg.subject, reply: msg.reply, raw: msg.data });
-    // $JS.ACK.<stream>.<consumer>.<deliveries>.… , with domain and account before them or not.
+    // $JS.ACK.<stream>.<consumer>.<deliveries>.… , optionally with domain and account before them.
     const tokens = msg.reply.split(".");
     const [deliveries, sequence] = tokens.length === 9 ? tokens.slice(4) : tokens.slice(6);
     this.deliveries = Number(deliveries);
     this.sequence = Number(sequence);
   }
 
-  /** Read subject and body; returns why that can't be done, or undefined. */
+  /** Parse subject and body; returns the reason if that fails, otherwise undefined. */
   read(prefix) {
     const [tenant, agent, task, run, priority] = this.subject.slice(`${prefix}.run.`.length).split(".");
     if (!TASK_ID.test(task) || !/^[0-9]+$/.test(run)) return "not a run request's subject";
@@ -27,21 +27,21 @@ export class RunRequest {
     return absent && `${absent}: must be a string`;
   }
 
-  /** Keep it: without a heartbeat it goes to another worker 4 s later. */
+  /** Extend the lease: without a heartbeat the run goes to another worker after 4 s. */
   beat = (bus) => bus.publish(this.reply, "+WPI");
-  /** Take it off the queue. */
+  /** Remove it from the queue. */
   ack = (bus) => bus.publish(this.reply, "+ACK");
-  /** Let another worker have it. */
+  /** Return it to the queue for another worker. */
   giveBack = (bus, milliseconds = 0) =>
     bus.publish(this.reply, milliseconds ? `-NAK {"delay": ${Math.round(milliseconds * 1e6)}}` : "-NAK");
 
-  /** Ask workers to do the task's next run. Should it be lost, task state asks again. */
+  /** Publish a request for the task's next run. If it is lost, task state publishes it again. */
   askFor(bus, run) {
     const { input, sequence, ...body } = this.body;
     bus.publish(bus.run(this.key, run, this.priority), body);
   }
 
-  /** Keep it as a dead letter; it stays in the queue. */
+  /** Store it as a dead letter; it stays in the queue. */
   async keepAsDeadLetter(bus, reason) {
     const [tenant, agent] = this.subject.slice(`${bus.prefix}.run.`.length).split(".");
     const letter = {
@@ -56,7 +56,7 @@ export class RunRequest {
     await bus.command(bus.dead(tenant, agent), letter, TIMEOUT, once);
   }
 
-  /** Take it off the queue and keep it as a dead letter. */
+  /** Remove it from the queue and store it as a dead letter. */
   async giveUp(bus, reason) {
     await this.keepAsDeadLetter(bus, reason);
     bus.publish(this.reply, "+TERM");

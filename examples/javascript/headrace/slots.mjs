@@ -1,6 +1,6 @@
-// Places for runs, shared by all queues of a worker, which take turns for them.
+// The concurrency limit: slots for runs, which all queues of a worker share in turn.
 
-/** Turns that a queue gets, in proportion to others that have runs waiting. */
+/** A queue's weight relative to other queues with waiting runs. */
 const WEIGHTS = { high: 9, normal: 3, low: 1 };
 
 export class Slots {
@@ -12,14 +12,14 @@ export class Slots {
     this.queues = 0;
   }
 
-  /** Whether there are fewer places left than queues that may want one. */
+  /** Whether there are fewer free slots than queues that may need one. */
   get scarce() {
     return this.left < this.queues - 1;
   }
 
-  /** Returns when the queue has got a place: the one next that has had the fewest turns. */
+  /** Returns when the queue has a slot; the queue with the fewest turns is next. */
   async take(queue) {
-    // One that has long had nothing to do has saved up nothing.
+    // A queue that was idle gets no extra turns for that time.
     queue.turn = Math.max(queue.turn ?? 0, this.#turn);
     const granted = new Promise((grant) => this.#waiting.push({ queue, grant }));
     this.#hand();

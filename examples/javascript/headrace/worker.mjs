@@ -1,4 +1,4 @@
-// A worker: announces its agents, pulls their runs, works on them, leaves in good order.
+// A worker: announces its agents, pulls and executes their runs, and shuts down gracefully.
 
 import { randomBytes } from "node:crypto";
 import { Bus, settings as fromEnvironment, sleep } from "./bus.mjs";
@@ -10,7 +10,7 @@ import { RunRequest } from "./run_request.mjs";
 
 const LAST_MOMENTS = 1000;
 
-/** Declare an agent: `act` is an async generator function that yields what it says. */
+/** Declare an agent: `act` is an async generator function that yields its output. */
 export function agent({ name, act, maxAttempts = 3, backoff = 1, followUps = "enqueue", ...said }) {
   const card = {
     name,
@@ -24,7 +24,7 @@ export function agent({ name, act, maxAttempts = 3, backoff = 1, followUps = "en
   return { name, act, card, followUps, policy: { maxAttempts, backoff } };
 }
 
-/** Serve `agents` until SIGTERM or SIGINT, then hand back what does not end in time. */
+/** Serve `agents` until SIGTERM or SIGINT, then hand back the runs that don't end in time. */
 export async function serve(agents, settings = fromEnvironment()) {
   const worker = new Worker(agents, settings);
   await worker.start();
@@ -80,7 +80,7 @@ class Worker {
       }
       await this.#attempt(each, request);
     } catch (error) {
-      // The request comes again, and other runs go on.
+      // The request is redelivered; other runs continue.
       console.error(`a run request on ${request.subject} broke`, error);
     }
   }

@@ -17,7 +17,7 @@ class Keys:
     """The keys of one fleet."""
 
     fleet: str
-    """Prefix of all of them, in any version."""
+    """Prefix of all keys, of any version."""
     shape: str
 
     @classmethod
@@ -38,16 +38,16 @@ class Keys:
 
     @property
     def replicas(self) -> str:
-        """Sorted set: the live replicas, by when each counts as gone (ms)."""
+        """Sorted set: the live replicas, by when each expires (ms)."""
         return f"{self.root}replicas"
 
     @property
     def era(self) -> str:
-        """Number of the view in use; a view of logs that are gone is replaced by a new one."""
+        """Number of the view in use; a view whose logs are lost is replaced by a new one."""
         return f"{self.root}era"
 
     def lease(self, place: Range) -> str:
-        """String, expires: the token of the range's writer."""
+        """String that expires: the token of the range's writer."""
         return f"{self.leases}{place.name}"
 
     @property
@@ -56,7 +56,7 @@ class Keys:
         return f"{self.root}lease:"
 
     def epoch(self, place: Range) -> str:
-        """Counter: how often the range's lease was taken."""
+        """Counter: how many times the range's lease was taken."""
         return f"{self.root}epoch:{place.name}"
 
     def progress(self, place: Range) -> str:

@@ -1,18 +1,20 @@
 -- Applies a batch of a range's entries to the view, if the caller holds the range's lease and the
--- range has been applied exactly up to where the batch begins. Answers 'fenced', 'moved', or the
--- names of logs under the ids of other agents' tasks, which change nothing: each
--- <tenant>:<task>:<agent>.
+-- range's position is where the batch begins. Returns 'fenced', 'moved', or the names
+-- (<tenant>:<task>:<agent>) of logs under the ids of other agents' tasks, which change nothing.
 --
 -- KEYS: lease, progress
--- ARGV: token, lease's life (ms), view, range, ms after which the parent of a task that another
---       one has asked for is looked at, expected position, number of progress fields, the
---       fields and values; then for each task a JSON array: tenant, task, log, '1' if its log begins
---       here or 'gone' if a tombstone takes its place, state, time of the status (us), when a
---       waiting input is due (ms) or since when the task waits for its user, when it ended (ms),
---       each '' if it does not change; owner, agent, context, and '1' if another task has asked for
---       it, each but the agent '' unless its log begins here; arrays of hash fields and values, of history items
---       and of artifact items; the agent whose task of this id it replaces, and of a summary how
---       urgent it is to complete it, each '' if there is none. Of one that is gone: when (ms) for the time, and the agent.
+-- ARGV: token, lease duration (ms), view, range, ms after which the parent of a child task is
+--       checked, expected position, number of progress fields, these fields and values; then for
+--       each task a JSON array:
+--         tenant, task, log, '1' if its log begins here or 'gone' if a tombstone replaced it,
+--         state, time of the status (us), when a waiting input is due (ms) or since when the task
+--         waits for its user, when it ended (ms), each '' if it does not change;
+--         owner, agent, context, '1' for a child task, each but the agent '' unless its log begins
+--         here;
+--         arrays of hash fields and values, of history items and of artifact items;
+--         the agent whose task of this id it replaces, and the urgency of completing a summary, each
+--         '' if there is none.
+--       Of a task that is gone, only the time (ms) and the agent are set.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'

@@ -1,7 +1,7 @@
--- Leaves the view for a new, empty one, if the caller holds the lease. No other writer can go on:
--- all leases and positions are gone. Answers the era that was left, or nothing.
+-- Replaces the view by a new, empty one, if the caller holds the lease. All leases and positions are
+-- deleted, so no other writer can continue. Returns the previous era, or nothing.
 --
--- KEYS: the caller's lease, era, then everybody's leases and positions
+-- KEYS: the caller's lease, era, then the leases and positions of all ranges
 -- ARGV: token
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then

@@ -1,11 +1,10 @@
--- Puts all that is in a task's log in place of its summary, or drops that, if the caller holds the
--- lease of the range and the summary is still that of the same entry. Answers 'fenced', or whether it
--- was done.
+-- Replaces a task's summary by the task folded from its whole log, or deletes it, if the caller holds
+-- the lease of the range and the summary is still of the same entry. Returns 'fenced', or whether it
+-- was replaced.
 --
 -- KEYS: lease
--- ARGV: token, view, range, ms after which the parent of a task that another one has asked for is
---       looked at, name (<tenant>:<task>), stream sequence of the entry, the task as in apply.lua
---       ('': it is none)
+-- ARGV: token, view, range, ms after which the parent of a child task is checked, name
+--       (<tenant>:<task>), stream sequence of the entry, the task as in apply.lua ('': there is none)
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'

@@ -1,4 +1,4 @@
--- Puts off looking again at a name in a sorted set, if it is still there, or takes it out.
+-- Changes when a name in a sorted set is due, if it is still there, or removes it.
 --
 -- KEYS: lease, sorted set
 -- ARGV: token, name, when it is due (ms; '': never)

@@ -1,26 +1,27 @@
--- What the other scripts share: the keys below a view, and how a task comes into them and leaves.
+-- Shared by the other scripts: the keys of a view, and adding tasks to them and removing them.
 --
---   <view>t:<tenant>:<task>          hash: what each event overwrites
+--   <view>t:<tenant>:<task>          hash: the fields that events overwrite
 --   <view>t:<tenant>:<task>:h        list: history items
 --   <view>t:<tenant>:<task>:a        list: artifact items
---   <view>l:<tenant>:<owner>:<agent> sorted set: tasks by the time of their status, microseconds;
---                                    with :s:<state>, :c:<context>, :s:<state>:c:<context> after it
+--   <view>l:<tenant>:<owner>:<agent> sorted set: tasks by the time of their status (us); also with
+--                                    the suffixes :s:<state>, :c:<context>, :s:<state>:c:<context>
 --   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with
 --   <view>p:<tenant>                 set: the owners that have tasks
---   <view>w:<range>                  sorted set: inputs that no worker has taken up and tasks at
---                                    work, by when (ms) the sweep is to look at them
---   <view>i:<range>                  sorted set: tasks that wait for their user, by since when (ms)
---   <view>e:<range>                  sorted set: ended tasks, by when (ms)
---   <view>b:<range>                  sorted set: <tenant>:<task>:<agent> of tasks that have left the
---                                    view, and of which something may be left elsewhere, by when
---                                    (ms) a tombstone took their log's place
---   <view>s:<range>                  sorted set: summaries, by how urgent (least first) it is to
---                                    complete them from their logs
---   <view>t:<tenant>:<task>:d        set: tasks that it has asked for and that have not ended
---   <view>d:<range>                  sorted set: tasks that others have asked for and that have not
---                                    ended, by when (ms) their parents are to be looked at
+--   <view>w:<range>                  sorted set: inputs that no worker has started and working
+--                                    tasks, by when (ms) the sweep checks them
+--   <view>i:<range>                  sorted set: tasks that wait for their user, by the start of
+--                                    the wait (ms)
+--   <view>e:<range>                  sorted set: ended tasks, by their end (ms)
+--   <view>b:<range>                  sorted set: <tenant>:<task>:<agent> of tasks that were deleted
+--                                    from the view but may have data elsewhere, by when (ms) a
+--                                    tombstone replaced their log
+--   <view>s:<range>                  sorted set: summaries to complete from their logs, most urgent
+--                                    (smallest score) first
+--   <view>t:<tenant>:<task>:d        set: its child tasks that have not ended
+--   <view>d:<range>                  sorted set: child tasks that have not ended, by when (ms) their
+--                                    parents are checked
 --
--- Tenants, owners, agents, tasks and states hold no colon, and contexts come last.
+-- Tenants, owners, agents, tasks and states contain no colon, and contexts come last.
 
 local function listings(view, tenant, owner, agent, context, state)
   local all = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
@@ -32,7 +33,7 @@ local function tenant_and_task(name)
   return string.match(name, '^([^:]*):(.*)$')
 end
 
--- Takes a task out of everything; `name` is <tenant>:<task>. Whom it has asked may be kept.
+-- Removes a task from all keys; `name` is <tenant>:<task>. Its set of child tasks can be kept.
 local function forget(view, range, name, keeps_children)
   local key = view .. 't:' .. name
   local tenant, task = tenant_and_task(name)
@@ -62,10 +63,10 @@ local function forget(view, range, name, keeps_children)
   end
 end
 
-local MOST = 1000 -- values that one command takes; unpack has its limits
+local MOST = 1000 -- maximum values in one command: Lua's unpack is limited
 
--- Many new tasks in a row go into the same sorted sets and the same owners': each is added to with
--- one command for all of them, before anything else looks.
+-- Consecutive new tasks often belong to the same sorted sets and owners. Their additions are
+-- collected and sent with one command per key, before anything reads these keys.
 local added, owning = {}, {}
 
 local function add_later(key, score, member)
@@ -119,7 +120,7 @@ local function own(view, tenant, owner, agent)
   end
 end
 
--- A task that another one has asked for is looked after until it ends: its parent may go first.
+-- A child task is registered until it ends, because its parent may end or disappear first.
 local function mind_parent(view, range, tenant, task, ended, look_after)
   local name = tenant .. ':' .. task
   local parent = redis.call('HGET', view .. 't:' .. name, 'parent')
@@ -137,7 +138,7 @@ local function mind_parent(view, range, tenant, task, ended, look_after)
   redis.call('ZADD', view .. 'd:' .. range, 'NX', tonumber(now[1]) * 1000 + tonumber(look_after), name)
 end
 
--- When a run ends or begins, whom the task has asked is looked at.
+-- When a run of a task ends or begins, its child tasks become due for a check.
 local function mind_children(view, range, tenant, name, state)
   if state == 'TASK_STATE_WORKING' or state == 'TASK_STATE_AUTH_REQUIRED' then
     return
@@ -147,8 +148,8 @@ local function mind_children(view, range, tenant, name, state)
   end
 end
 
--- Changes one task as `change` says, the array of `store_redis/store.py`. Answers the name of a log
--- under the id of another agent's task, which changes nothing: <tenant>:<task>:<agent>.
+-- Applies `change`, the array that `store_redis/store.py` builds, to one task. If the log is under
+-- the id of another agent's task, changes nothing and returns its name: <tenant>:<task>:<agent>.
 local function apply_change(view, range, look_after, change)
   local tenant, task, log, kind, state, time, due, ended, owner, agent, context, asked, fields,
     history, artifacts, replaces, urgency = unpack(change)
@@ -161,16 +162,16 @@ local function apply_change(view, range, look_after, change)
     add_now()
   end
   if known and was[3] ~= agent and was[3] ~= replaces then
-    -- A worker may write below its agents' subjects: under the ids of other agents' tasks, too.
+    -- A worker can write to all subjects of its agents, also with the ids of other agents' tasks.
     return name .. ':' .. agent
   elseif kind == 'gone' then
     forget(view, range, name)
     redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
   elseif begins and known then
-    -- It is read anew; or somebody emptied the subject and began another log there.
+    -- The log is read again, or its subject was purged and a new log was started on it.
     forget(view, range, name, known == log)
   end
-  -- A log whose beginning is gone, or that is not the one we know, makes no task.
+  -- A log without its beginning, or with another id than the known one, gives no task.
   if not (begins or known == log) then
     return nil
   end

@@ -1,18 +1,19 @@
--- Answers {positions of the ranges, total, '1' if there is more, {task, time, hash, history items, artifact items}, …}: one
--- page of a list, newest status first, tasks of equal time by their id backwards.
+-- Returns one page of a list, newest status first, tasks with equal times by descending id:
+-- {positions of the ranges, total, '1' if there are more, {task, time, hash, history items,
+-- artifact items}, …}.
 --
--- KEYS: era, positions of the ranges: as of the same moment, so that an answer from a view that was
---       lost a moment ago shows
--- ARGV: start of the views' keys, tenant, owner ('' for all), agent ('' for all), state ('' for all), '1' if there is a context,
---       context, least time ('-inf' for none), time and task after which the page begins ('' for
---       the first), size, '1' if artifacts are wanted
+-- KEYS: era, positions of the ranges, read in the same step, so that the caller notices if the view
+--       has been lost
+-- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), state ('' for
+--       all), '1' to filter by context, context, minimum time ('-inf' for none), time and task after
+--       which the page begins ('' for the first page), size, '1' to include artifacts
 
 local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
 local tenant = ARGV[2]
 local least, after_time, after_task = ARGV[8], ARGV[9], ARGV[10]
 local size = tonumber(ARGV[11])
 
--- As Redis orders them; Lua's own comparison would follow the server's locale.
+-- Redis orders by bytes; Lua's own comparison depends on the server's locale.
 local function less(a, b)
   for i = 1, math.min(#a, #b) do
     if a:byte(i) ~= b:byte(i) then

@@ -1,4 +1,4 @@
--- Gives leases back, those that are still the caller's.
+-- Releases the leases that the caller still holds.
 --
 -- KEYS: leases
 -- ARGV: their tokens

@@ -1,8 +1,8 @@
--- A replica says that it lives and renews its leases. Answers {live replicas, ranges that it does
--- not hold any more, ranges that nobody holds}.
+-- Registers a replica as live and renews its leases. Returns {live replicas, ranges whose lease it
+-- has lost, ranges without a lease}.
 --
 -- KEYS: replicas
--- ARGV: replica, lease's life (ms), start of the leases' keys, number of ranges held, each with its
+-- ARGV: replica, lease duration (ms), prefix of the leases' keys, number of ranges held, each with its
 --       token, then all ranges
 
 local now = redis.call('TIME')

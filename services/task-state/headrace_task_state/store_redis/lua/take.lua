@@ -1,7 +1,7 @@
--- Takes the lease of a range if it is free. Answers {token, era}, or nothing.
+-- Takes the lease of a range if it is free. Returns {token, era}, or nothing.
 --
 -- KEYS: lease, epoch, era
--- ARGV: replica, lease's life (ms)
+-- ARGV: replica, lease duration (ms)
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return false

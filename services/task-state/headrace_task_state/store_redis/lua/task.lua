@@ -1,7 +1,7 @@
--- Answers {hash, history items, artifact items} of one task as of one moment.
+-- Returns {hash, history items, artifact items} of one task, read in one step.
 --
 -- KEYS: era
--- ARGV: start of the views' keys, name (<tenant>:<task>)
+-- ARGV: prefix of the views' keys, name (<tenant>:<task>)
 
 local key = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':t:' .. ARGV[2]
 return {
