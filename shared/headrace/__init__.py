@@ -9,44 +9,97 @@ An agent is an async function decorated with `agent`. What it yields is its answ
         yield f"Hello, {ctx.prompt}!"
 
 ``headrace worker MODULE:hello`` serves it. The subpackages hold the code that the services share.
+
+Each name is imported on first access: pytest imports this package in every run of every project,
+and services use the subpackages without these names.
 """
 
-from headrace.model.agent_card import Provider
-from headrace.sdk.agent import Agent, Agents, Skill, agent
-from headrace.sdk.calling import Answer, ToolError
-from headrace.sdk.context import RunContext
-from headrace.sdk.emit import (
-    Complete,
-    Data,
-    Emission,
-    File,
-    InputRequired,
-    Message,
-    Reject,
-    Status,
-    Text,
-    Thinking,
-    ToolArguments,
-    ToolCall,
-    ToolResult,
-)
-from headrace.sdk.ended import EndedTask
-from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
-from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
-from headrace.sdk.results import Result
-from headrace.sdk.signals import (
-    Activity,
-    ActivityDelta,
-    Custom,
-    Messages,
-    Raw,
-    State,
-    StateDelta,
-    Step,
-    Subagent,
-    Usage,
-)
-from headrace.sdk.tools import Tool, ToolSource, tool
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.model.agent_card import Provider
+    from headrace.sdk.agent import Agent, Agents, Skill, agent
+    from headrace.sdk.calling import Answer, ToolError
+    from headrace.sdk.context import RunContext
+    from headrace.sdk.emit import (
+        Complete,
+        Data,
+        Emission,
+        File,
+        InputRequired,
+        Message,
+        Reject,
+        Status,
+        Text,
+        Thinking,
+        ToolArguments,
+        ToolCall,
+        ToolResult,
+    )
+    from headrace.sdk.ended import EndedTask
+    from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
+    from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
+    from headrace.sdk.results import Result
+    from headrace.sdk.signals import (
+        Activity,
+        ActivityDelta,
+        Custom,
+        Messages,
+        Raw,
+        State,
+        StateDelta,
+        Step,
+        Subagent,
+        Usage,
+    )
+    from headrace.sdk.tools import Tool, ToolSource, tool
+
+_MODULES = {
+    "Activity": "sdk.signals",
+    "ActivityDelta": "sdk.signals",
+    "Agent": "sdk.agent",
+    "Agents": "sdk.agent",
+    "Answer": "sdk.calling",
+    "Artifact": "sdk.relayed",
+    "Complete": "sdk.emit",
+    "Custom": "sdk.signals",
+    "Data": "sdk.emit",
+    "DelegationFailed": "sdk.errors",
+    "DelegationRefused": "sdk.errors",
+    "Emission": "sdk.emit",
+    "EndedTask": "sdk.ended",
+    "File": "sdk.emit",
+    "InputRequired": "sdk.emit",
+    "MalformedOutput": "sdk.errors",
+    "Message": "sdk.emit",
+    "Messages": "sdk.signals",
+    "Outcome": "sdk.relayed",
+    "Provider": "model.agent_card",
+    "Raw": "sdk.signals",
+    "Reject": "sdk.emit",
+    "RelayedMessage": "sdk.relayed",
+    "Result": "sdk.results",
+    "Retryable": "sdk.errors",
+    "RunContext": "sdk.context",
+    "Skill": "sdk.agent",
+    "State": "sdk.signals",
+    "StateDelta": "sdk.signals",
+    "Status": "sdk.emit",
+    "Step": "sdk.signals",
+    "Subagent": "sdk.signals",
+    "Text": "sdk.emit",
+    "Thinking": "sdk.emit",
+    "Tool": "sdk.tools",
+    "ToolArguments": "sdk.emit",
+    "ToolCall": "sdk.emit",
+    "ToolError": "sdk.calling",
+    "ToolResult": "sdk.emit",
+    "ToolSource": "sdk.tools",
+    "Usage": "sdk.signals",
+    "agent": "sdk.agent",
+    "tool": "sdk.tools",
+}
 
 __all__ = [
     "Activity",
@@ -93,3 +146,10 @@ __all__ = [
     "agent",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
+    """Import the requested name."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -34,8 +34,10 @@ def agents(request: pytest.FixtureRequest) -> Sequence["Agent"]:
 
 
 async def _fleet(agents: Sequence["Agent"]) -> AsyncIterator["TestFleet"]:
-    from headrace.testing import TestFleet  # noqa: PLC0415 - slow, and few tests need it
-
+    try:
+        from headrace.testing import TestFleet  # noqa: PLC0415 - slow, and few tests need it
+    except ImportError as missing:
+        pytest.fail(str(missing), pytrace=False)
     async with TestFleet(agents) as fleet:
         yield fleet
 

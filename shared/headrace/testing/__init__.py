@@ -9,8 +9,11 @@
 The pytest plugin provides the fixture ``fleet``, which serves ``@pytest.mark.agents(shop)``.
 """
 
-from headrace.testing.fleet import TestFleet
-from headrace.testing.result import CalledTool, ResultFile, TaskEvent
-from headrace.testing.task import FleetTask, TaskResult
+from headrace_worker.adapters.extras import needs
+
+with needs("testing"):
+    from headrace.testing.fleet import TestFleet
+    from headrace.testing.result import CalledTool, ResultFile, TaskEvent
+    from headrace.testing.task import FleetTask, TaskResult
 
 __all__ = ["CalledTool", "FleetTask", "ResultFile", "TaskEvent", "TaskResult", "TestFleet"]

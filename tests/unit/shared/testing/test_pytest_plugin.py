@@ -59,3 +59,18 @@ async def test_echo(fleet):
     code, output = _run(tmp_path, text, "-p", "pytest_asyncio.plugin", "--asyncio-mode=auto")
     assert code == 1
     assert "@pytest.mark.agents(my_agent)" in output
+
+
+def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:
+    text = """
+import sys
+sys.modules["starlette"] = None
+
+@pytest.mark.agents(echo)
+async def test_echo(fleet):
+    pass
+"""
+    code, output = _run(tmp_path, text, "-p", "pytest_asyncio.plugin", "--asyncio-mode=auto")
+    assert code == 1
+    assert "starlette is not installed: pip install 'headrace[testing]'" in output
+    assert "Traceback" not in output
