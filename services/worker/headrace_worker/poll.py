@@ -110,7 +110,7 @@ class QueueWatch:
         names = await self._names()
         for name in names - self._pullers.keys() - self._barred:
             if await self._may_pull(name):
-                _log.debug("could not open a queue: %s", name)
+                _log.debug("serving a new queue: %s", name)
                 await self._begin(name)
         for name in self._others() - names:
             _log.debug("a queue was deleted: %s", name)

@@ -9,11 +9,12 @@
 The pytest plugin provides the fixture ``fleet``, which serves ``@pytest.mark.agents(shop)``.
 """
 
-from headrace_worker.adapters.extras import needs
-
-with needs("testing"):
+try:
     from headrace.testing.fleet import TestFleet
     from headrace.testing.result import CalledTool, ResultFile, TaskEvent
     from headrace.testing.task import FleetTask, TaskResult
+except ModuleNotFoundError as missing:
+    library = str(missing.name).partition(".")[0]
+    raise ImportError(f"{library} is not installed: pip install 'headrace[testing]'") from missing
 
 __all__ = ["CalledTool", "FleetTask", "ResultFile", "TaskEvent", "TaskResult", "TestFleet"]
