@@ -38,6 +38,7 @@ class Following:
         """Follow `task` of the agent at `base` from `cursor` on; without one from where it is."""
         self._client, self._base = client, base
         self._task, self._cursor = task, cursor
+        self._is_resumable = bool(task)
 
     @property
     def task(self) -> str:
@@ -51,16 +52,20 @@ class Following:
         event that follows.
 
         Raises:
-            RequestFailed: the gateway refused, or did not answer for long.
+            RequestFailed: the gateway refused, did not answer for long, or the connection was lost
+                before it answered.
         """
+        # Until then nothing shows that the task has the message.
+        self._is_resumable = False
         connection = self._client.stream("POST", f"{self._base}/message:stream", body)
         return self._across(self._without_snapshot(connection) if self._task else connection)
 
-    @staticmethod
-    def _without_snapshot(connection: Iterator[Frame]) -> Iterator[Frame]:
+    def _without_snapshot(self, connection: Iterator[Frame]) -> Iterator[Frame]:
         for index, frame in enumerate(connection):
             if index or "task" not in frame.event:
                 yield frame
+            else:
+                self._note(frame)
 
     def subscribed(self) -> Iterator[Json]:
         """Subscribe, and yield events until the task ends or needs input.
@@ -101,12 +106,16 @@ class Following:
         for frame in connection:
             if "error" in frame.event:
                 raise RequestFailed(str(frame.event["error"].get("message", "the stream failed")))
-            self._cursor = frame.cursor or self._cursor
-            self._task = task_of(frame.event) or self._task
+            self._note(frame)
             yield frame.event
+
+    def _note(self, frame: Frame) -> None:
+        self._cursor = frame.cursor or self._cursor
+        self._task = task_of(frame.event) or self._task
+        self._is_resumable = bool(self._task)
 
     def _pause(self, pauses: Iterator[float], reason: str) -> None:
         pause = next(pauses, None)
-        if pause is None or not self._task:
+        if pause is None or not self._is_resumable:
             raise RequestFailed(f"connection to {self._client.url} lost: {reason}")
         time.sleep(pause)

@@ -197,6 +197,19 @@ def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> 
     assert "answer with" not in answer.stderr
 
 
+def test_a_follow_up_that_was_not_taken_is_not_answered_by_what_was_asked_before() -> None:
+    away = ScriptedResponse(status=503, body={"error": {"message": "restarting"}})
+    before = stream({"task": task("INPUT_REQUIRED")})
+    responses = {
+        "/v1/agents/ask/message:stream": away,
+        "/v1/agents/ask/tasks/t1:subscribe": before,
+    }
+    with answering(**responses) as gateway:
+        answer = headrace(gateway, "send", "--agent", "ask", "--task", "t1", "Ada")
+    assert answer.exit_code == 1
+    assert "restarting" in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("state", "code"),
     [
