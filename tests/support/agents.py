@@ -1,4 +1,4 @@
-"""Agents that behave as demo agents should not, for workers of the tests' own."""
+"""Agents that misbehave in ways demo agents should not, for workers that tests start."""
 
 import hashlib
 import time

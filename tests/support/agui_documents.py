@@ -1,4 +1,4 @@
-"""Code of AG-UI's 0.x documents, found in the documents themselves: none of it is in this project.
+"""Extract code from AG-UI's 0.x documents; the project contains no copy of it.
 
 They stand beside the project, or where HEADRACE_AGUI_DOCUMENTS says. The copy has no line breaks
 and no type arguments: line breaks are restored where code needs them, at what begins a statement

@@ -1,4 +1,4 @@
-"""Which workers have announced an agent, as the bus has it."""
+"""Read from the bus which workers have announced an agent."""
 
 import asyncio
 import json

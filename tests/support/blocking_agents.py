@@ -1,4 +1,4 @@
-"""Agents that keep their worker's loop to themselves until a file is there."""
+"""Agents that block their worker's event loop until a file exists."""
 
 import asyncio
 import time

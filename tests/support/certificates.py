@@ -1,4 +1,4 @@
-"""A certificate of one name, signed by itself."""
+"""A self-signed certificate for one name."""
 
 import ssl
 from datetime import UTC, datetime, timedelta

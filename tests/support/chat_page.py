@@ -1,4 +1,4 @@
-"""CopilotKit's chat in a real browser: a page that React renders, and a test types into."""
+"""Drive CopilotKit's chat in a real browser: a React page that a test types into."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""A chat completions endpoint that says what a test has it say, in the API's wire format."""
+"""A stub of a chat completions endpoint with scripted replies in the API's wire format."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""What an official A2A client is put through, in whatever language, and what is to come of it."""
+"""Scenarios for the official A2A clients in all languages, with the expected results."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""A NATS cluster of three nodes on loopback, each of which can be killed, frozen, started again."""
+"""A NATS cluster of three nodes on loopback; each can be killed, frozen and restarted."""
 
 import json
 from http.client import HTTPConnection, HTTPException

@@ -1,4 +1,4 @@
-"""`docker-compose.yml`, read as Compose reads it: anchors merged, variables put in."""
+"""Read `docker-compose.yml` as Compose does: merge anchors and substitute variables."""
 
 import re
 from collections.abc import Mapping

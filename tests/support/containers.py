@@ -1,4 +1,4 @@
-"""Which servers the tests run on: embedded ones, or containers of `docker-compose.yml`'s images.
+"""Choose the tests' servers: embedded ones, or containers of `docker-compose.yml`'s images.
 
 In containers every server that a test starts runs in one, on the host's network and on the same
 files, so that a test can kill and freeze it as it does a process.

@@ -1,4 +1,4 @@
-"""Credentials for tests: a file, and the tokens that are in it."""
+"""Credentials for tests: a credentials file and its tokens."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A TCP proxy that passes on everything, until it is told to cut, to refuse or to withhold."""
+"""A TCP proxy that can cut connections, refuse them or withhold data."""
 
 import asyncio
 from contextlib import suppress

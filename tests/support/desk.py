@@ -1,4 +1,4 @@
-"""Plays the gateway for tests of workers: starts tasks, publishes runs, reads the logs back."""
+"""The gateway's role in tests of workers: start tasks, publish runs, read the logs."""
 
 import itertools
 import secrets

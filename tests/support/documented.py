@@ -1,4 +1,4 @@
-"""Agents for what AG-UI's documents have clients do: share state, and bring tools."""
+"""Agents for the clients in AG-UI's documents, which share state and provide tools."""
 
 import json
 from collections.abc import AsyncIterator

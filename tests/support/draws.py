@@ -1,4 +1,4 @@
-"""What property tests draw: by one seed, in whichever process and after whatever other tests."""
+"""Make property tests reproducible: one seed, independent of process and order of tests."""
 
 import pytest
 from hypothesis import HealthCheck, settings

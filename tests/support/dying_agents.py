@@ -1,4 +1,4 @@
-"""Agents that take their worker with them, or wait for it to be frozen."""
+"""Agents that kill their worker, or wait until it is frozen."""
 
 import os
 import signal

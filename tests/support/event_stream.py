@@ -1,4 +1,4 @@
-"""Server-sent events as they are on the wire, for tests that look at every byte."""
+"""Parse server-sent events from the wire, for tests that check every byte."""
 
 import json
 import re

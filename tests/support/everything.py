@@ -1,4 +1,4 @@
-"""An agent that says everything that can be said."""
+"""An agent that emits every kind of output."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The examples as modules: each test gets a fresh one."""
+"""Load the examples as modules, a fresh one for each test."""
 
 from pathlib import Path
 from types import ModuleType

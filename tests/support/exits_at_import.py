@@ -1,4 +1,4 @@
-"""Code that a headrace.yaml may name by mistake."""
+"""A module that exits when it is imported, for headrace.yaml files that name it by mistake."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Services that tests run beside the shared stack's own: other agents, another way to NATS."""
+"""Services that tests add to the shared stack: other agents, other routes to NATS."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A bus without a server, for what is hard to bring about with one."""
+"""A bus without a server, for conditions that are hard to produce with a real one."""
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace

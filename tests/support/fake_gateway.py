@@ -1,4 +1,4 @@
-"""A gateway that answers from a script, and remembers what it was asked."""
+"""A gateway with scripted answers that records its requests."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""A delegating task and its children, as their logs tell."""
+"""Read a delegating task and its children from their logs."""
 
 from headrace.log import last_entry, replay
 from headrace.model.delegation import CHILD

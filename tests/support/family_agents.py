@@ -1,4 +1,4 @@
-"""Agents that ask each other, for workers that tests kill.
+"""Agents that delegate to each other, for workers that tests kill.
 
 Each run of `helper` writes a line into the file that `RUNS` names, so that a test sees how
 often which question was worked on.

@@ -1,4 +1,4 @@
-"""The one stack that the end-to-end tests share, and how they break it and find it whole again."""
+"""The stack that end-to-end tests share: how tests break it and restore it."""
 
 import os
 import signal

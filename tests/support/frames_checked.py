@@ -1,4 +1,4 @@
-"""Reading an event stream of whatever kind, and whether each of its frames is in protocol shape."""
+"""Read any protocol's event stream and check that each frame is valid."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Gates between a test and agents in other processes: they wait until the test opens one."""
+"""Gates at which agents in other processes wait until the test opens them."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Code of Hector's documents, found in the documents themselves: none of it is in this project.
+"""Extract code from Hector's documents; the project contains no copy of it.
 
 They stand beside the project, or where HEADRACE_HECTOR_DOCUMENTS says.
 """

@@ -1,4 +1,4 @@
-"""Logs written by hand, and what the dialect makes of them."""
+"""Hand-written logs and their rendering for Hector's clients."""
 
 import orjson
 

@@ -1,4 +1,4 @@
-"""One ask for each operation of each protocol, of things that are another's, or of nobody's.
+"""Requests for each operation of each protocol on things of another owner, or of nobody.
 
 What an answer says is kept with the ids that were asked for taken out, so that two answers are the
 same if they tell nothing apart.

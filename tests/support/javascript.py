@@ -1,4 +1,4 @@
-"""The official JavaScript clients, run with Node in a process of their own."""
+"""Run the official JavaScript clients with Node in a separate process."""
 
 import fcntl
 import functools

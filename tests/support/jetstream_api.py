@@ -1,4 +1,4 @@
-"""JetStream's API as tests ask it, also while a leader is being elected."""
+"""Requests of tests to JetStream's API that also wait for a leader election."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The demo agents, and one whose first attempt lasts until it is stopped."""
+"""The demo agents, and one whose first attempt runs until it is stopped."""
 
 import asyncio
 import itertools

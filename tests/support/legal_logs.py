@@ -1,4 +1,4 @@
-"""Logs as gateways and workers may write them, drawn at random.
+"""Random logs that gateways and workers could have written.
 
 Every rule of the log holds in them: generations without holes, runs one after the other, attempts
 that discard what came after the last checkpoint, an end after which nothing comes.

@@ -1,4 +1,4 @@
-"""The live copies of a log as they come, with nothing repaired."""
+"""Read a log's live messages as they arrive, without repairing gaps."""
 
 import asyncio
 

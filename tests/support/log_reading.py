@@ -1,4 +1,4 @@
-"""What a log says, as tests of doors look at it."""
+"""Read a log for tests of adapters."""
 
 import orjson
 

@@ -1,4 +1,4 @@
-"""NATS' decentralised accounts by hand: an operator, its accounts and their users, as JWTs."""
+"""Create NATS' decentralised accounts as JWTs: an operator, accounts and users."""
 
 import base64
 import json

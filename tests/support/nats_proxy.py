@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and nats-server that loses, holds back and cuts."""
+"""A TCP proxy between a client and nats-server that can lose, delay and cut."""
 
 import asyncio
 import re

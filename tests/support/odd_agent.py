@@ -1,4 +1,4 @@
-"""Outside agents that speak JSON-RPC as a test has them speak it."""
+"""Outside agents with scripted, unusual JSON-RPC responses."""
 
 import asyncio
 import json

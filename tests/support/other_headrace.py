@@ -1,4 +1,4 @@
-"""Another Headrace, as an outside agent of ours."""
+"""A second Headrace that serves an outside agent."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""An outside agent for workers of processes of their own: ``HEADRACE_OUTSIDE_URL`` says where."""
+"""An outside agent for workers in other processes; its URL is in ``HEADRACE_OUTSIDE_URL``."""
 
 import os
 

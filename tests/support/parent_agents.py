@@ -1,4 +1,4 @@
-"""Agents that have others of the tests' own do their work, for workers that tests kill."""
+"""Agents that delegate to other test agents, for workers that tests kill."""
 
 from collections.abc import AsyncIterator
 

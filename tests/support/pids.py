@@ -1,4 +1,4 @@
-"""Which processes live, and stopping them."""
+"""Find live processes and stop them."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A2A by plain HTTP, as curl speaks it: no A2A-Version, nothing of the SDK."""
+"""A2A over plain HTTP as from curl: without A2A-Version and without the SDK."""
 
 import uuid
 from contextlib import AbstractAsyncContextManager

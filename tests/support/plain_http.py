@@ -1,4 +1,4 @@
-"""Clients of what is served without TLS."""
+"""HTTP clients without TLS."""
 
 import ssl
 

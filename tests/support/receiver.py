@@ -1,4 +1,4 @@
-"""A webhook's receiver that does what it is told to, and remembers what came."""
+"""A webhook receiver with scripted responses that records notifications."""
 
 import asyncio
 import json

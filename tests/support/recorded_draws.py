@@ -1,4 +1,4 @@
-"""A plugin for pytest that writes down what each property test drew, to tell two runs apart.
+"""A pytest plugin that records the draws of each property test, to compare two runs.
 
 Each line of the file that HEADRACE_DRAWS names is a test's id and a hash of all of its choices.
 """

@@ -1,4 +1,4 @@
-"""Requests drawn at random around what A2A's protobuf says, right, nearly right and wrong."""
+"""Random requests around A2A's protobuf schema: valid, nearly valid and invalid."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A client that follows one task over as many connections as it takes."""
+"""A client that follows one task over as many connections as necessary."""
 
 import asyncio
 import itertools

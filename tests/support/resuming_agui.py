@@ -1,4 +1,4 @@
-"""Following an AG-UI run by every way back into it; its cursors are its own.
+"""Follow an AG-UI run through each way to resume it, with AG-UI's own cursors.
 
 What leads a stream that is come back to stands under the cursor of the last frame that it accounts
 for: a client that has that frame skips it.

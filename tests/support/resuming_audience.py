@@ -1,4 +1,4 @@
-"""Many clients of tasks that go on until a test has broken what it wanted to break."""
+"""Many clients of tasks that continue until a test has caused its failures."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Every way to follow a task, behind one face: adding a protocol is adding one to a list.
+"""All ways to follow a task behind one interface; a new protocol is one more in a list.
 
 Bindings of one family hand out and take the same cursors, so a client may change between them
 whenever it reconnects.

@@ -1,4 +1,4 @@
-"""A real browser's EventSource on a task, in a page that tells the test what it sees."""
+"""A real browser's EventSource on a task, in a page that reports events to the test."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A development stack on a NATS cluster of three nodes, and who leads its event stream."""
+"""A development stack on a NATS cluster of three nodes, and the leader of its event stream."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

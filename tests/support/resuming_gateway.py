@@ -1,4 +1,4 @@
-"""A gateway of a test's own, beside those of the shared stack."""
+"""An additional gateway for one test."""
 
 from pathlib import Path
 

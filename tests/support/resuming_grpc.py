@@ -1,4 +1,4 @@
-"""Following a task over gRPC, by way of a proxy that tears the connection at any byte."""
+"""Follow a task over gRPC through a proxy that can cut the connection at any byte."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a client that followed a task must have seen, told by the log as JetStream has it."""
+"""Derive from the stored log what a client that followed the task must have received."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Random lives of tasks and of the clients that follow them, for hypothesis to draw."""
+"""Hypothesis strategies: random tasks and clients that follow them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every protocol that a task can be followed in. A new one is added here."""
+"""List of protocols in which a task can be followed. Add new protocols here."""
 
 from tests.support.resuming_bindings import JSON_RPC, REST_GET, REST_POST, REST_QUERY, Binding
 from tests.support.resuming_grpc import GRPC

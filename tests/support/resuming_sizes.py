@@ -1,4 +1,4 @@
-"""How large the tests on resuming are, and by what chance: small in CI, full under `make soak`."""
+"""Sizes and probabilities of the tests on resuming: small in CI, full under `make soak`."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Following a task over a WebSocket that its client can tear at any byte."""
+"""Follow a task over a WebSocket that the client can cut at any byte."""
 
 import itertools
 import json

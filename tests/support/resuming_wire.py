@@ -1,4 +1,4 @@
-"""HTTP over a bare socket that its client can tear at any byte, and read as slowly as it likes."""
+"""HTTP over a raw socket that the client can cut at any byte and read slowly."""
 
 import asyncio
 import json

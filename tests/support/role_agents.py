@@ -1,4 +1,4 @@
-"""Agents of two groups that may not touch each other's tasks, and ask each other all the same."""
+"""Agents of two worker groups that delegate to each other but can't access others' tasks."""
 
 from base64 import b64encode
 

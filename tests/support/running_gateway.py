@@ -1,4 +1,4 @@
-"""A gateway in this process."""
+"""Run a gateway in this process."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""An outside agent of the official SDK's, and how it becomes one of the fleet's."""
+"""A scripted executor of the official SDK, served directly or as an agent of the fleet."""
 
 import asyncio
 from typing import Any, override

@@ -1,4 +1,4 @@
-"""Worker and task state in a few lines, so that a gateway's tests decide what its fleet does.
+"""Scripted worker and task state for tests of gateways.
 
 Agents are scripts that write a task's log; task state is a fold of the log made for each question.
 """

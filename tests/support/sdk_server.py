@@ -1,4 +1,4 @@
-"""The official SDK's in-process server, with an executor of a test's, over all its bindings."""
+"""The official SDK's in-process server with a test's executor, over all its bindings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""nats-servers that let in who has credentials, and clusters of them that tell their addresses."""
+"""nats-servers that require credentials, and clusters of them that advertise their addresses."""
 
 import json
 import re

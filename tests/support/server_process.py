@@ -1,4 +1,4 @@
-"""A server under test's thumb: started, killed, frozen, started again on the same port and data.
+"""A server process that tests can kill, freeze and restart on the same port and data.
 
 It is a process, or a container where those are asked for (`tests.support.containers`).
 """

@@ -1,4 +1,4 @@
-"""One service as a process of its own, beside or instead of `headrace dev`."""
+"""One service in its own process, in addition to or instead of `headrace dev`."""
 
 import os
 import sys

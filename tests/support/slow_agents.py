@@ -1,4 +1,4 @@
-"""Agents that answer what they are told, in their own time."""
+"""Slow agents: they echo their input after a while, or ask for a secret first."""
 
 import asyncio
 from collections.abc import AsyncIterator

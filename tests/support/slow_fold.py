@@ -1,4 +1,4 @@
-"""A second opinion on what a log says: keep the events that count, then do what A2A says."""
+"""Reference fold, simple and slow: keep the events that count, then apply A2A's rules."""
 
 from headrace.model.events import DISCARDED_AFTER, GENERATION, RETRACTED, Json
 from headrace.model.task import COMPLETED, SUBMITTED

@@ -1,4 +1,4 @@
-"""`headrace dev` as a user runs it: a process of its own on a folder of its own."""
+"""`headrace dev` as a user runs it: a separate process with its own data folder."""
 
 import os
 import queue

@@ -1,4 +1,4 @@
-"""A task's log as JetStream has it, read without any of the project's own readers."""
+"""Read a task's log from JetStream without the project's own readers."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Writing and following one task's log, as workers and gateways do."""
+"""Write and follow one task's log as workers and gateways do."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

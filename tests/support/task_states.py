@@ -1,4 +1,4 @@
-"""Replicas of task state over real servers, in this process or in their own."""
+"""Replicas of task state on real servers, in this process or in separate ones."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What every TCP proxy of the tests does: listen on loopback, serve connections, end them."""
+"""Base of the tests' TCP proxies: listen on loopback, serve connections, end them."""
 
 import asyncio
 from abc import ABC, abstractmethod

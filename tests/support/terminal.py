@@ -1,4 +1,4 @@
-"""``headrace`` as an operator types it, on the streams and subjects of one test."""
+"""Run ``headrace`` as an operator does, on the streams and subjects of one test."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""NATS as the contract tests meet it: one node, or three, and the same questions to both."""
+"""NATS for the contract tests: one node or three, with the same requests to both."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A worker as a process of its own: killed, frozen, drained like any server under test."""
+"""A worker in its own process, which tests can kill, freeze and drain."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What an AG-UI 1.0 client enforces and builds, written down once more, independent of the fold."""
+"""Reference implementation of an AG-UI 1.0 client's checks and state, independent of the fold."""
 
 from copy import deepcopy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Children of a task, drawn at random: what their parent's worker writes into its log of them."""
+"""Random child tasks: the events that the parent's worker writes about them into its log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

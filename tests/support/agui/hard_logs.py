@@ -1,4 +1,4 @@
-"""Logs at which the fold once disagreed with clients; what is drawn at random seldom meets them."""
+"""Regression logs: on these, which random draws seldom produce, the fold disagreed with clients."""
 
 from headrace.model import parts
 from headrace.model.events import Json

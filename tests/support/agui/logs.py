@@ -1,4 +1,4 @@
-"""Logs with everything that AG-UI has an event for, written by hand or drawn at random."""
+"""Logs with everything that AG-UI has an event for, hand-written or random."""
 
 from collections.abc import Callable
 from typing import Any

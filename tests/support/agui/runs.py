@@ -1,4 +1,4 @@
-"""Starting runs and reading their streams, byte by byte."""
+"""Start AG-UI runs and read their streams byte by byte."""
 
 import re
 from collections.abc import AsyncIterator

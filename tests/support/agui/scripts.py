@@ -1,4 +1,4 @@
-"""The agents of these tests."""
+"""Agents for the AG-UI tests."""
 
 import base64
 

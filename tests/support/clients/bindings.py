@@ -1,4 +1,4 @@
-"""Both JSON bindings behind one face, so that each claim is shown for both."""
+"""Both JSON bindings behind one interface, so that each test runs with both."""
 
 import json
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""gRPC behind the same face as the JSON bindings: its answers as the responses they would be."""
+"""gRPC behind the interface of the JSON bindings: its answers are converted to their responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

@@ -1,4 +1,4 @@
-"""A client's end of a WebSocket, that keeps what came apart by the ids it came for."""
+"""A WebSocket client that sorts received messages by request id."""
 
 import asyncio
 import json

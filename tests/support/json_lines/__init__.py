@@ -1,4 +1,4 @@
-"""A protocol of newline-delimited JSON: what a new protocol takes, and no more.
+"""A protocol of newline-delimited JSON: a minimal example of a new protocol.
 
 ``POST /lines/<agent>`` with a text begins a task, ``GET /lines/<agent>/<task>?after=<cursor>``
 follows one, and ``DELETE`` cancels it. A line is ``{"cursor", "event"}``; the first one after a

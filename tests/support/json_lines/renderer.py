@@ -1,4 +1,4 @@
-"""Events as lines, rendered once however many clients read them."""
+"""Render events as lines, once for all clients."""
 
 from dataclasses import dataclass
 

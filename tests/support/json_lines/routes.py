@@ -1,4 +1,4 @@
-"""Where clients come in."""
+"""Routes of the protocol."""
 
 from collections.abc import Sequence
 

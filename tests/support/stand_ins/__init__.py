@@ -1,4 +1,4 @@
-"""Services without substance, for tests of what `headrace dev` does with processes.
+"""Stub services for tests of how `headrace dev` manages processes.
 
 First on a stack's PYTHONPATH, they take the real ones' place and are up in a moment.
 """

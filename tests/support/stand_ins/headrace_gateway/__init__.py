@@ -1,1 +1,1 @@
-"""Stands in for the service of this name."""
+"""Stub of the service of this name."""

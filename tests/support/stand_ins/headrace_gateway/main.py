@@ -1,4 +1,4 @@
-"""A gateway that is ready at once and knows one agent."""
+"""A stub gateway that is ready at once and knows one agent."""
 
 import json
 import os

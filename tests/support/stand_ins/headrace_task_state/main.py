@@ -1,4 +1,4 @@
-"""A task state that keeps nothing."""
+"""A stub task state that stores nothing."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""A worker that does nothing; stubborn where STAND_IN_STUBBORN is set.
+"""A stub worker that does nothing; it ignores SIGTERM if STAND_IN_STUBBORN is set.
 
 A stubborn one ignores SIGTERM and has a child of its own, whose pid it writes to that file.
 """
