@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from headrace.jetstream.api import store_surely
+from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, Moved
 from headrace.jetstream.purge import purge
@@ -178,7 +178,7 @@ class Webhooks:
 
     async def wake(self, key: TaskKey, token: str) -> None:
         """Have task state check whether the webhook has events to deliver."""
-        await store_surely(self._bus, self._bus.subjects.push(key, token), b"{}")
+        await store_with_retries(self._bus, self._bus.subjects.push(key, token), b"{}")
 
     async def _check_room(self, key: TaskKey) -> None:
         if len(await self._bucket.under(_name(key, "*"))) >= MOST_PER_TASK:

@@ -108,7 +108,7 @@ async def until_answered[Answer](
         await asyncio.sleep(_PAUSE)
 
 
-async def store_surely(
+async def store_with_retries(
     bus: Bus, subject: str, data: bytes, headers: dict[str, str] | None = None
 ) -> int:
     """Like `store`, repeated until a leader answers. For messages that may be stored twice.

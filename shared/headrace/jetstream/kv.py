@@ -11,7 +11,7 @@ from headrace.jetstream.api import (
     Json,
     get_message,
     store_behind,
-    store_surely,
+    store_with_retries,
     stream_info,
     until_answered,
 )
@@ -91,7 +91,7 @@ class Bucket:
 
     async def overwrite(self, key: str, data: bytes, *, seconds: int) -> None:
         """Write the key unconditionally. It expires after `seconds`."""
-        await store_surely(self._bus, self.prefix + key, data, {TTL: str(seconds)})
+        await store_with_retries(self._bus, self.prefix + key, data, {TTL: str(seconds)})
 
     async def delete(self, key: str, *, seconds: int = FORGET_AFTER) -> None:
         """Delete the key. Nothing happens if it does not exist.
@@ -99,7 +99,7 @@ class Bucket:
         The deletion marker expires after `seconds`.
         """
         mark = {KV_OPERATION: "DEL", TTL: str(seconds)}
-        await store_surely(self._bus, self.prefix + key, b"", mark)
+        await store_with_retries(self._bus, self.prefix + key, b"", mark)
 
     async def forget(self, pattern: str) -> None:
         """Remove every key that matches `pattern`, without a deletion marker."""

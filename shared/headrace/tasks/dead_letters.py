@@ -24,7 +24,7 @@ from headrace import metrics
 from headrace.jetstream.api import (
     delete_message,
     get_message,
-    store_surely,
+    store_with_retries,
     stream_info,
     until_answered,
 )
@@ -201,7 +201,7 @@ async def write_letter(bus: Bus, letter: DeadLetter, message_id: str | None = No
     """
     tenant, agent = addressee(letter.subject, bus.subjects.prefix)
     headers = None if message_id is None else {MESSAGE_ID: message_id}
-    await store_surely(bus, bus.subjects.dead(tenant, agent), letter.encode(), headers)
+    await store_with_retries(bus, bus.subjects.dead(tenant, agent), letter.encode(), headers)
     metrics.DEAD_LETTERS.labels(_kind(letter, bus.subjects.prefix)).inc()
 
 
@@ -363,7 +363,7 @@ async def _send_again(
     bus: Bus, subject: str, body: bytes, headers: dict[str, str] | None = None
 ) -> None:
     try:
-        await store_surely(bus, subject, body, headers or None)
+        await store_with_retries(bus, subject, body, headers or None)
     except Refused as refused:
         if not refused.is_duplicate:
             raise

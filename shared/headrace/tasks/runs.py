@@ -10,7 +10,13 @@ have task state create queues.
 import asyncio
 from contextlib import suppress
 
-from headrace.jetstream.api import LEADER_TIMEOUT, Json, store_surely, stream_info, until_answered
+from headrace.jetstream.api import (
+    LEADER_TIMEOUT,
+    Json,
+    store_with_retries,
+    stream_info,
+    until_answered,
+)
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumer_info
 from headrace.jetstream.durables import ensure_consumer, of_runs
@@ -132,7 +138,7 @@ class RunRequests:
         subject = self._bus.subjects.run(key, generation, priority)
         is_new = True
         try:
-            await store_surely(self._bus, subject, request.encode())
+            await store_with_retries(self._bus, subject, request.encode())
         except Refused as refused:
             if not refused.is_duplicate:
                 raise
