@@ -1,4 +1,4 @@
-"""All code of Hector's documents, taken from them and run as it stands.
+"""Functions, listeners, programs and commands of Hector's documents, taken from them and run.
 
 Addresses, agents and ids are replaced, and a message is added where a document has none. Node runs
 JavaScript, curl its commands, the official client grpcurl's request. `docs/hector-lines.md` is
@@ -68,6 +68,12 @@ NOT_MET = """
   whoever sends the events.
 - `AGUIStateManager` calls methods that its document does not have.
 - Go code is of Hector's own packages, and `hector serve` is Hector's own program.
+- Examples in JSON are not taken from the documents. Requests and responses are tested by
+  `tests/integration/gateway/protocols/hector/test_shapes.py` and `test_codes.py`, parts and events
+  by `tests/unit/gateway/protocols/hector/test_events.py`, a card's `security` by
+  `tests/integration/gateway/server/auth/test_schemes.py`.
+- `response.metadata` is that of the task or message, without `tokens_used`, `model` and
+  `execution_time`. Usage that an agent reports is in a stream's `task.metadata`.
 - Hector's built-in user interface: a console comes later.
 """
 """Lines that are not met as they stand, with the reason."""
@@ -107,6 +113,12 @@ def page() -> str:
 @needed
 def test_the_page_lists_every_line_that_is_run() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_files_that_the_page_names_exist() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", PAGE.read_text(encoding="utf-8"))
+    assert len(named) > 4
+    assert [one for one in named if not (PAGE.parents[1] / one).is_file()] == []
 
 
 def test_each_line_of_the_page_names_a_test_of_this_module() -> None:
