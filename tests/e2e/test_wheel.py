@@ -4,6 +4,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -59,6 +60,14 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def project(environment: Path, tmp_path: Path) -> Path:
+    """What `headrace init` of the clean environment creates."""
+    init = [str(environment / "bin" / "headrace"), "init", "shop"]
+    subprocess.run(init, cwd=tmp_path, check=True, capture_output=True, timeout=_INSTALLING)
+    return tmp_path / "shop"
+
+
+@pytest.fixture
 def repeaters(environment: Path, tmp_path: Path) -> Iterator[Stack]:
     """A stack of the clean environment's own, with an agent of its folder."""
     (tmp_path / "my_agents.py").write_text(AGENT)
@@ -92,3 +101,19 @@ async def test_it_serves_an_agent_of_another_folder(
     answer = await PlainAgent(http, repeaters.url, "repeater").send("hello")
     [artifact] = answer.json()["task"]["artifacts"]
     assert artifact["parts"][0]["text"] == "hello hello"
+
+
+def test_the_tests_of_a_new_project_pass(environment: Path, project: Path) -> None:
+    """Its templates are in the wheel, and pytest finds the plugin by its entry point."""
+    wanted = [f"{name}=={version(name)}" for name in ("pytest", "pytest-asyncio")]
+    pip = [str(environment / "bin" / "pip"), "install", "--no-compile", *wanted]
+    subprocess.run(pip, check=True, capture_output=True, timeout=_INSTALLING)
+    tests = subprocess.run(
+        [environment / "bin" / "python", "-m", "pytest", "-q"],
+        cwd=project,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=_INSTALLING,
+    )
+    assert "3 passed" in tests.stdout, tests.stdout

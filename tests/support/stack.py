@@ -52,6 +52,8 @@ class Stack:
         self.folder = folder
         self.data_dir = folder / self._environment["HEADRACE_DATA_DIR"]
         self.url = ""
+        self.said = list[str]()
+        """The lines that it wrote to stdout."""
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[str] = queue.Queue()
         self._listener: threading.Thread | None = None
@@ -188,4 +190,5 @@ class Stack:
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
-                self._lines.put(line.decode().rstrip())
+                self.said.append(line.decode().rstrip())
+                self._lines.put(self.said[-1])

@@ -10,6 +10,7 @@ import orjson
 
 from headrace.model.errors import HeadraceError
 from headrace_cli.failures import CannotStart, Misconfigured
+from headrace_cli.services import import_from_here
 from headrace_cli.tables import one_line
 
 
@@ -22,6 +23,7 @@ def config() -> None:
 @click.argument("file", default="headrace.yaml")
 def check(file: str) -> None:
     """Validate FILE and list its agents; no connection is opened."""
+    import_from_here()
     try:
         declared = _configuration().declared_in(Path(file), os.environ, connect=False)
     except HeadraceError as error:

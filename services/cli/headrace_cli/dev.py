@@ -1,19 +1,19 @@
 """``headrace dev``: the whole stack on this machine, one command."""
 
 import asyncio
+from pathlib import Path
 
 import click
 
 from headrace_cli import dev_run, dev_settings
-from headrace_cli.failures import CannotStart
-from headrace_cli.services import check_target
+from headrace_cli.dev_agents import with_agents
 
 
 @click.command()
 @click.option("--gateways", type=int, metavar="N", help="Number of gateways (1).")
 @click.option("--workers", type=int, metavar="N", help="Number of workers (1).")
 @click.option("--task-states", type=int, metavar="N", help="Number of task state services (1).")
-@click.option("--agents", metavar="MODULE:ATTR", help="Agents to run (default: the demo agents).")
+@click.option("--agents", metavar="MODULE:ATTR", help="Agents to run; several: with commas.")
 @click.option("--config", metavar="FILE", help="headrace.yaml with agents to run instead.")
 @click.option(
     "--port", type=int, metavar="P", help="Port of the first gateway (8080); 0: any free ports."
@@ -38,10 +38,14 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
 ) -> None:
     """Run the whole stack on this machine until Ctrl-C.
 
+    Without --agents and --config, runs the agents of the headrace.yaml in this folder; without that
+    file, the functions declared with @agent in this folder's modules; without any, the demo agents.
+    The first agent is the default agent.
+
     Starts NATS, Valkey, gateways, workers and task state services. Prints `ready URL` on stdout
-    once agents answer there; logs go to stderr. Flags take precedence over HEADRACE_* variables.
-    HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the embedded servers. DATA_DIR/dev.json lists
-    the running processes.
+    once agents answer there, then the agents and a command to try; logs go to stderr. Flags take
+    precedence over HEADRACE_* variables. HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the
+    embedded servers. DATA_DIR/dev.json lists the running processes.
     """
     settings = dev_settings.load(
         gateways=gateways,
@@ -53,8 +57,4 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
         ephemeral=ephemeral,
         restart=False if no_restart else None,
     )
-    if not settings.config:
-        check_target(settings.agents)
-    elif agents is not None:
-        raise CannotStart("--agents and --config can't be combined")
-    asyncio.run(dev_run.run(settings))
+    asyncio.run(dev_run.run(with_agents(settings, Path.cwd())))

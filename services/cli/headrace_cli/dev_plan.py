@@ -80,7 +80,7 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
         "PYTHONUNBUFFERED": "1",
     }
     gateways = [
-        _gateway(shared, index, port, grpc)
+        _gateway(shared | _default_agent(settings), index, port, grpc)
         for index, (port, grpc) in enumerate(zip(http_ports, grpc_ports, strict=True))
     ]
     services = (*_others(settings, shared), *gateways)
@@ -110,6 +110,11 @@ def _no_credentials(prefix: str, is_embedded: bool) -> dict[str, str]:  # noqa: 
     """Return variables that hide this process's credentials from services of an embedded server."""
     names = [name for name in os.environ if name.startswith(prefix)]
     return dict.fromkeys(names, "") if is_embedded else {}
+
+
+def _default_agent(settings: DevSettings) -> dict[str, str]:
+    name = settings.default_agent
+    return {"HEADRACE_DEFAULT_AGENT": name} if name else {}
 
 
 def _gateway(shared: dict[str, str], index: int, port: int, grpc: int) -> ChildSpec:

@@ -14,6 +14,7 @@ from headrace_cli.console import Console
 from headrace_cli.dev_plan import Plan
 from headrace_cli.dev_ready import until_ready
 from headrace_cli.dev_settings import DevSettings
+from headrace_cli.dev_summary import summary
 from headrace_cli.embedded_bus import without_login
 from headrace_cli.failures import CannotStart
 from headrace_cli.forgetting import forget_workers
@@ -59,11 +60,16 @@ class _Stack:
         try:
             if await self._unless(stop, self._come_up()):
                 self._supervisor.settle()
-                sys.stdout.write(f"ready {self._plan.gateway_urls[0]}\n")
-                sys.stdout.flush()
+                await self._say_ready()
                 await stop.wait()
         finally:
             await self._supervisor.end()
+
+    async def _say_ready(self) -> None:
+        url = self._plan.gateway_urls[0]
+        _say(f"ready {url}")
+        for line in await asyncio.to_thread(summary, url):
+            _say(line)
 
     async def _come_up(self) -> None:
         for server, spec in self._plan.servers():
@@ -105,6 +111,11 @@ class _Stack:
             processes=processes, nats_url=self._plan.nats_url, redis_url=self._plan.redis_url
         )
         dev_file.write(self._folder, content)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _process(child: ChildProcess) -> dev_file.Process:

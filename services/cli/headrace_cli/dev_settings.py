@@ -45,10 +45,14 @@ class DevSettings(BusSettings):
     under development are served."""
 
     agents: str = "headrace_dojo:agents"
-    """MODULE:ATTR of the agents to run."""
+    """MODULE:ATTR of the agents to run; several are separated by commas. Unless this or `config` is
+    set, the agents of the current folder are run, if it has any."""
 
     config: str = ""
     """A ``headrace.yaml`` with agents to run, instead of `agents`."""
+
+    default_agent: str = ""
+    """The default agent. If empty, the first one of a ``headrace.yaml`` or of the folder."""
 
     nats_sync_interval: str = Field(default="", pattern=r"^(always|\d+(ms|s|m|h))?$")
     """How often the embedded nats-server syncs to disk, such as ``always`` or ``10s``. If empty,

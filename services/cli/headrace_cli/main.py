@@ -9,6 +9,10 @@ from importlib import import_module
 import click
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
+    "init": (
+        "headrace_cli.init.command:init",
+        "Create a project in DIR: an agent, its test, headrace.yaml, README.md and pyproject.toml.",
+    ),
     "dev": (
         "headrace_cli.dev:dev",
         "Run the whole stack on this machine until Ctrl-C.",

@@ -14,11 +14,12 @@ import click
 
 from headrace_cli.failures import CannotStart, Misconfigured
 
-_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+_TARGET = re.compile(rf"{_DOTTED}:{_DOTTED}(,{_DOTTED}:{_DOTTED})*")
 
 
 def check_target(target: str) -> str:
-    """Return `target` if it has the form MODULE:ATTR.
+    """Return `target` if it has the form MODULE:ATTR, or is several of these with commas.
 
     Raises:
         CannotStart: it has not.
@@ -42,16 +43,14 @@ def gateway() -> None:
 def worker(target: str, config: str) -> None:
     """Run a worker with the agents in MODULE:ATTR; MODULE may be in the current directory.
 
-    With --config, run those that a headrace.yaml declares, and follow its changes.
+    Separate several by commas. With --config, run those that a headrace.yaml declares, and follow
+    its changes.
     """
     if bool(target) == bool(config):
         raise CannotStart("a worker needs either MODULE:ATTR or --config FILE")
     if target:
         check_target(target)
-    # The console script does not add the current folder to the path; `python -m` does.
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    import_from_here()
     _run("worker", "headrace_worker", target, config)
 
 
@@ -59,6 +58,13 @@ def worker(target: str, config: str) -> None:
 def task_state() -> None:
     """Run a task state service: the view of all tasks in Redis (HEADRACE_REDIS_URL, …)."""
     _run("task-state", "headrace_task_state")
+
+
+def import_from_here() -> None:
+    """Let modules of the current folder be imported, as ``python -m`` does; our script does not."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def _run(service: str, package: str, *arguments: str) -> NoReturn:

@@ -12,12 +12,17 @@ from headrace.sdk.errors import Misdeclared
 def load(target: str) -> Agents:
     """Import MODULE and return its ATTR as agents: one agent, several, or a registry.
 
+    Several targets are separated by commas.
+
     Raises:
         Misdeclared: the module or the attribute does not exist, the attribute has no agents, or the
             module imports a package that is not installed.
         Exception: any other error during the import.
     """
-    return _agents(target, resolve(target))
+    several = [_agents(one, resolve(one)) for one in target.split(",")]
+    if len(several) == 1:
+        return several[0]
+    return Agents([agent for agents in several for agent in agents])
 
 
 def resolve(target: str) -> Any:  # noqa: ANN401  # any attribute

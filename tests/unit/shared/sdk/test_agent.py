@@ -126,6 +126,8 @@ def test_a_target_may_be_an_agent_several_or_a_registry() -> None:
     assert load("headrace_worker.demo:agents") is demo_agents
     assert [a.name for a in load(f"{__name__}:several")] == ["echo", "my-function"]
     assert [a.name for a in load(f"{__name__}:Namespace.inner")] == ["echo"]
+    both = f"headrace_worker.demo:counter,{__name__}:several"
+    assert [a.name for a in load(both)] == ["counter", "echo", "my-function"]
 
 
 def test_a_module_that_imports_what_is_missing_is_not_called_missing(

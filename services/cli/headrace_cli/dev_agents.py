@@ -1,0 +1,109 @@
+"""The agents that ``headrace dev`` serves: those of the flags, or those it finds in the folder."""
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.model.errors import HeadraceError
+from headrace_cli.dev_settings import DevSettings
+from headrace_cli.failures import CannotStart
+from headrace_cli.services import check_target, module_of
+
+_FILE = "headrace.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A function declared with ``@agent``."""
+
+    target: str
+    """MODULE:ATTR."""
+    name: str
+    """The agent's id; empty if only running the module tells."""
+
+
+def with_agents(settings: DevSettings, folder: Path) -> DevSettings:
+    """Return `settings` with the agents to serve, and the first one as the default agent.
+
+    Without `agents` and `config`, those of the ``headrace.yaml`` in `folder` are served; without
+    that file, all functions declared with ``@agent`` in its modules; without any, the demo agents.
+
+    Raises:
+        CannotStart: the file or a module is invalid, or both flags were given.
+    """
+    given = settings.model_fields_set
+    if settings.config and "agents" in given:
+        raise CannotStart("--agents and --config can't be combined")
+    if "agents" in given:
+        check_target(settings.agents)
+        return settings
+    file = settings.config
+    if not file and "config" not in given and (folder / _FILE).is_file():
+        file = _FILE
+    if file:
+        return _completed(settings, _first_in(folder / file), config=file)
+    found = list(_found_in(folder))
+    if not found:
+        return settings
+    return _completed(settings, found[0].name, agents=",".join(one.target for one in found))
+
+
+def _completed(settings: DevSettings, first: str, **served: str) -> DevSettings:
+    return settings.model_copy(update={"default_agent": settings.default_agent or first, **served})
+
+
+def _first_in(file: Path) -> str:
+    reading = module_of("worker", "headrace_worker.config.reading")
+    try:
+        configuration, _ = reading.read(file, os.environ)
+    except HeadraceError as error:
+        raise CannotStart(str(error)) from None
+    return next(iter(configuration.agents), "")
+
+
+def _found_in(folder: Path) -> Iterator[_Found]:
+    for path in sorted(folder.glob("*.py")):
+        if path.stem.isidentifier() and not _is_of_tests(path.stem):
+            yield from _declared_in(path)
+
+
+def _is_of_tests(module: str) -> bool:
+    return module == "conftest" or module.startswith("test_") or module.endswith("_test")
+
+
+def _declared_in(path: Path) -> Iterator[_Found]:
+    source = path.read_bytes()
+    if b"headrace" not in source:
+        return
+    try:
+        module = ast.parse(source, path.name)
+    except SyntaxError as error:
+        raise CannotStart(f"{path.name}:{error.lineno}: {error.msg}") from None
+    decorators = set(_names_of_the_decorator(module))
+    for node in module.body:
+        if isinstance(node, ast.AsyncFunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if ast.unparse(called) in decorators:
+                    yield _Found(f"{path.stem}:{node.name}", _id_of(node.name, decorator))
+
+
+def _names_of_the_decorator(module: ast.Module) -> Iterator[str]:
+    """Yield what `headrace.agent` is called in `module`."""
+    for node in module.body:
+        if isinstance(node, ast.ImportFrom) and node.module == "headrace" and not node.level:
+            yield from (one.asname or one.name for one in node.names if one.name == "agent")
+        if isinstance(node, ast.Import):
+            own = (one.asname or one.name for one in node.names if one.name == "headrace")
+            yield from (f"{name}.agent" for name in own)
+
+
+def _id_of(function: str, decorator: ast.expr) -> str:
+    named = next(
+        (word.value for word in getattr(decorator, "keywords", ()) if word.arg == "name"), None
+    )
+    if named is None:
+        return function.replace("_", "-")
+    return named.value if isinstance(named, ast.Constant) and isinstance(named.value, str) else ""

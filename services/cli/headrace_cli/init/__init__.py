@@ -1,0 +1,1 @@
+"""``headrace init``: a new project with an agent, and the files that it begins with."""

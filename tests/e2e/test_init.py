@@ -1,0 +1,75 @@
+"""What `headrace init` creates: its tests pass, and it is served and talked to as it says."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import Stack
+from tests.support.waiting import until
+
+_TIMEOUT = 250
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    inherited = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", *command],
+        cwd=folder,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_TIMEOUT,
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    done = run(tmp_path, "headrace_cli", "init", "shop")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "shop"
+
+
+@pytest.fixture
+def served(project: Path) -> Iterator[Stack]:
+    with Stack(project) as stack:
+        yield stack
+
+
+def test_its_tests_pass(project: Path) -> None:
+    done = run(project, "pytest", "-q")
+    assert "3 passed" in done.stdout, done.stdout
+    assert "arning" not in done.stdout + done.stderr
+
+
+def test_its_configuration_is_valid(project: Path) -> None:
+    done = run(project, "headrace_cli", "config", "check")
+    assert (done.stdout, done.stderr) == ("shop: Sells what is in stock.\n", "")
+
+
+def test_its_code_passes_strict_type_checks(project: Path) -> None:
+    done = run(project, "mypy", "--strict", "shop.py", "test_shop.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_is_served_without_a_flag_and_answers_what_is_suggested(served: Stack) -> None:
+    until(lambda: len(served.said) == 3, "the agents and a command are printed")
+    ready, listed, suggested = served.said
+    assert ready == f"ready {served.url}"
+    assert listed == f"  shop {served.url}/v1/agents/shop (default)"
+    assert suggested == f"try: headrace send --url {served.url} nails"
+
+    asked = run(served.folder, "headrace_cli", *shlex.split(suggested)[2:])
+    assert asked.stdout == "There are 7 nails. How many would you like?\n"
+    assert asked.returncode == 6
+
+    [task] = set(re.findall(r"task (\S+) ", asked.stderr))
+    sold = run(served.folder, "headrace_cli", "send", "--url", served.url, "--task", task, "3")
+    assert sold.stdout == "Sold: 3 nails.\n"
+    assert sold.returncode == 0

@@ -1,0 +1,100 @@
+"""Which agents `headrace dev` serves, and which of them is the default."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace_cli.dev_agents import with_agents
+from headrace_cli.dev_settings import load
+from headrace_cli.failures import CannotStart
+
+MODULE = """\
+import headrace
+from headrace import RunContext, agent as served
+
+def agent(function): return function
+
+@agent
+async def not_ours(ctx): ...
+
+@served
+async def price_list(ctx: RunContext): ...
+
+@headrace.agent(name="shop")
+async def sell(ctx: RunContext): ...
+"""
+
+FILE = "agents:\n  second: {target: no:where}\n  first: {target: no:where}\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AGENTS", "CONFIG", "DEFAULT_AGENT"):
+        monkeypatch.delenv(f"HEADRACE_{name}", raising=False)
+
+
+def served(folder: Path, **flags: str) -> tuple[str, str, str]:
+    """Return the targets, the file and the default agent."""
+    settings = with_agents(load(**flags), folder)
+    targets = "" if settings.config else settings.agents
+    return targets, settings.config, settings.default_agent
+
+
+def test_without_any_the_demo_agents_are_served(tmp_path: Path) -> None:
+    (tmp_path / "unrelated.py").write_text("this is not Python")
+    assert served(tmp_path) == ("headrace_dojo:agents", "", "")
+
+
+def test_declared_functions_of_the_folder_are_found(tmp_path: Path) -> None:
+    for name in ("shop", "test_shop", "shop_test", "conftest", "no-module"):
+        (tmp_path / f"{name}.py").write_text(MODULE)
+    another = "from headrace import agent\n@agent()\nasync def a(ctx): ..."
+    (tmp_path / "another.py").write_text(another)
+    assert served(tmp_path) == ("another:a,shop:price_list,shop:sell", "", "a")
+
+
+def test_ids_are_those_of_the_declaration(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(MODULE)
+    assert served(tmp_path)[2] == "price-list"
+    (tmp_path / "shop.py").write_text(MODULE.replace("@served\n", ""))
+    assert served(tmp_path)[2] == "shop"
+
+
+def test_an_id_that_is_computed_is_left_to_the_gateway(tmp_path: Path) -> None:
+    source = "from headrace import agent\n@agent(name=NAME)\nasync def a(ctx): ..."
+    (tmp_path / "shop.py").write_text(source)
+    assert served(tmp_path) == ("shop:a", "", "")
+
+
+def test_the_file_of_the_folder_comes_before_its_modules(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(MODULE)
+    (tmp_path / "headrace.yaml").write_text(FILE)
+    assert served(tmp_path) == ("", "headrace.yaml", "second")
+
+
+def test_flags_come_before_what_is_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "headrace.yaml").write_text("agents: 1")
+    (tmp_path / "other.yaml").write_text(FILE)
+    assert served(tmp_path, agents="json:loads") == ("json:loads", "", "")
+    assert served(tmp_path, config="other.yaml") == ("", "other.yaml", "second")
+
+
+def test_the_default_agent_that_is_set_stays(tmp_path: Path) -> None:
+    (tmp_path / "headrace.yaml").write_text(FILE)
+    assert served(tmp_path, default_agent="first")[2] == "first"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("shop.py", "from headrace import agent\ndef (", "shop.py:2: "),
+        ("headrace.yaml", "agents:\n  shop: {colour: red}\n", "headrace.yaml:2: "),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(
+    tmp_path: Path, file: str, content: str, message: str
+) -> None:
+    (tmp_path / file).write_text(content)
+    with pytest.raises(CannotStart) as refused:
+        served(tmp_path)
+    assert str(refused.value).startswith(message)
