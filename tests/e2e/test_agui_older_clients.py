@@ -37,7 +37,7 @@ async def test_it_drives_every_demo_agent(fleet: Fleet, client: str) -> None:
     scenes = {name: runs for name, runs in SCENES.items() if name != "interrupt"}
     for agent, driven in drive(fleet.gateways[0], client, scenes).items():
         assert driven["warnings"] == [], agent
-        assert wanted(driven, agent), agent
+        assert wanted(driven, agent), (agent, [run["failure"] for run in driven["runs"]])
         events = [event for run in driven["runs"] for event in run["events"]]
         assert not {event["type"] for event in events} & MODERN, agent
         assert not any("usage" in event for event in events), agent

@@ -140,7 +140,11 @@ class Stack:
 
     def wait(self, timeout: float = 200.0) -> int:
         """Return how it ended once it has."""
-        until(lambda: self.exit_code() is not None, "the stack has ended", timeout)
+        try:
+            until(lambda: self.exit_code() is not None, "the stack has ended", timeout)
+        except AssertionError as late:
+            late.add_note(self.log())
+            raise
         return self._running().returncode
 
     def stop(self, number: int = signal.SIGTERM) -> int:

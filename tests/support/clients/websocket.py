@@ -10,6 +10,8 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from tests.support.waiting import TIMEOUT
+
 type Json = dict[str, Any]
 
 
@@ -66,6 +68,7 @@ class Socket:
 async def socket_to(url: str, path: str = "/stream", **options: Any) -> AsyncIterator[Socket]:  # noqa: ANN401 - handed on
     """Open a WebSocket for the length of a block."""
     target = url.replace("http://", "ws://") + path
+    options.setdefault("open_timeout", TIMEOUT)
     async with connect(target, max_size=None, **options) as connection:
         socket = Socket(connection)
         try:
