@@ -14,8 +14,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from headrace.model.task import mint_task_id
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner, FileStore
+from headrace.model.names import encode_token
+from headrace.model.task import TaskKey, mint_task_id
 from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.scripts import EXTENDED
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
@@ -193,6 +197,40 @@ async def test_each_declared_scheme_passes_where_it_is_accepted_and_nowhere_else
                 assert found == ({"passes"} if passes else {"UNAUTHENTICATED"}), (agent, name)
                 asked += 1
     assert asked == {"none": 6, "keys": 8, "optional": 8, "tokens": 4}[kind]
+
+
+async def test_whoever_satisfies_a_scheme_gets_the_extended_card_and_the_tasks_files(
+    settings: GatewaySettings, bus: Bus, fleet: ScriptedFleet, tmp_path: Path
+) -> None:
+    assert fleet.working
+    base, content = "/v1/agents/ask", b"\x89PNG"
+    file = write(tmp_path / "c.toml", ANN)
+    asked = 0
+    async with guarded(settings, file) as (http, _):
+        card = await card_of(http, "ask")
+        schemes = {name: card["securitySchemes"][name] for one in needs(card) for name in one}
+        http.headers.update(ANN.bearer)
+        sent = await Rest(http, "ask").call("SendMessage", message("hello"))
+        task = sent["task"]["id"]
+        key = TaskKey(encode_token(ANN.tenant), "ask", task)
+        owner = FileOwner(encode_token(ANN.owner), "c")
+        link = await FileStore(bus).put(key, owner, content, "a.png", "image/png")
+        del http.headers["Authorization"]
+        paths = (
+            f"{base}/extendedAgentCard",
+            f"{base}/tasks/{task}/files/{link.rpartition('/')[2]}",
+        )
+        for headers in ({}, {"X-Partner-Key": ANN.token}):
+            answers = [await http.get(path, headers=headers) for path in paths]
+            assert [answer.status_code for answer in answers] == [401, 401], headers
+        for scheme in schemes.values():
+            extended, download = [
+                await http.get(path, headers=satisfying(scheme, ANN.token)) for path in paths
+            ]
+            assert extended.json()["description"] == EXTENDED["description"]
+            assert (download.status_code, download.content) == (200, content)
+            asked += 1
+    assert asked == 2
 
 
 async def test_a_header_that_a_card_does_not_name_is_no_key(
