@@ -192,7 +192,7 @@ async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (_a_number, "int is not allowed as output of an agent; allowed: str, Thinking"),
+        (_a_number, "can't yield int; allowed: str, Thinking"),
         (_a_wrong_field, "Text.text must be a string, not int"),
         (_no_json, "ToolCall must be JSON"),
         (_half_a_character, "str must be JSON"),

@@ -154,7 +154,7 @@ async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
         async with working(caller(server)):
             done = await folded(await desk.start("caller", "x"))
         assert state(done) == "FAILED"
-        assert "does not answer" in words(done)
+        assert "does not respond" in words(done)
 
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://x.test", "command": ["x"]}])
