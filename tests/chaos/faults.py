@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.model.errors import StateUnavailable
-from headrace_cli.dev_file import Role
+from headrace_cli.dev.dev_file import Role
 from tests.chaos.fleet import GATEWAYS, TASK_STATES, WORKERS, Fleet
 from tests.support.waiting import eventually
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from headrace.jetstream.connection import Bus
-from headrace_cli.dev_ready import until_ready
+from headrace_cli.dev.readiness import until_ready
 from tests.chaos.clients import Client, Place, client_of
 from tests.chaos.faults import Tormentor, plan
 from tests.chaos.fleet import Fleet

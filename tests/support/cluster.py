@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from headrace_cli.servers_nats import ClusterPlace
+from headrace_cli.dev.nats_server import ClusterPlace
 from tests.support.servers import NatsProcess, ports
 from tests.support.waiting import until
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headrace_cli.servers_nats import program_path as nats_program
-from headrace_cli.servers_valkey import program_path as valkey_program
+from headrace_cli.dev.nats_server import program_path as nats_program
+from headrace_cli.dev.valkey_server import program_path as valkey_program
 from tests.support.compose_file import ROOT, ComposeService, load
 from tests.support.server_process import ServerProcess
 from tests.support.servers import ports

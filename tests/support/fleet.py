@@ -8,8 +8,8 @@ from functools import partial
 
 import httpx
 
-from headrace_cli.dev_file import Role
-from headrace_cli.dev_ready import until_ready
+from headrace_cli.dev.dev_file import Role
+from headrace_cli.dev.readiness import until_ready
 from tests.support.pids import freeze
 from tests.support.plain_http import NO_TLS
 from tests.support.server_process import ServerProcess

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from headrace_cli import process_table
+from headrace_cli.dev import process_table
 from tests.support.waiting import until
 
 _PROC = Path("/proc")

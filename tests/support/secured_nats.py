@@ -5,7 +5,7 @@ import re
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from headrace_cli.servers_nats import ClusterPlace
+from headrace_cli.dev.nats_server import ClusterPlace
 from tests.support.cluster import NatsCluster
 from tests.support.servers import NatsProcess, ports
 

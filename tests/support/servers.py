@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from headrace_cli.ports import Ports
-from headrace_cli.servers_nats import ClusterPlace, NatsServer
-from headrace_cli.servers_valkey import ValkeyServer
+from headrace_cli.dev.nats_server import ClusterPlace, NatsServer
+from headrace_cli.dev.ports import Ports
+from headrace_cli.dev.valkey_server import ValkeyServer
 from tests.support.compose_file import load
 from tests.support.server_process import ServerProcess
 

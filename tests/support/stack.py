@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headrace_cli import dev_file
-from headrace_cli.dev_file import DevFile, Process, Role
+from headrace_cli.dev import dev_file
+from headrace_cli.dev.dev_file import DevFile, Process, Role
 from tests.support.pids import freeze
 from tests.support.starting import start_process
 from tests.support.waiting import until

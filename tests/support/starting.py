@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from headrace_cli.die_with_parent import wrapped
+from headrace_cli.dev.die_with_parent import wrapped
 
 _STARTER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starter")
 """The kernel ends a process with the thread that started it; this one stays with the tests."""

@@ -14,7 +14,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "Create a project in DIR: an agent, its test, headrace.yaml, README.md and pyproject.toml.",
     ),
     "dev": (
-        "headrace_cli.dev:dev",
+        "headrace_cli.dev.command:dev",
         "Run the whole stack on this machine until Ctrl-C.",
     ),
     "gateway": (
@@ -30,23 +30,23 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "Run a task state service: the view of all tasks in Redis (HEADRACE_REDIS_URL, …).",
     ),
     "agents": (
-        "headrace_cli.reading:agents",
+        "headrace_cli.agents:agents",
         "List agents and whether a worker serves them.",
     ),
     "send": (
-        "headrace_cli.sending:send",
+        "headrace_cli.send:send",
         "Send TEXT to an agent and show its answer as it comes.",
     ),
     "tail": (
-        "headrace_cli.sending:tail",
+        "headrace_cli.tail:tail",
         "Stream TASK's answer, also over disconnects.",
     ),
     "tasks": (
-        "headrace_cli.reading:tasks",
+        "headrace_cli.tasks:tasks",
         "List tasks, the latest first; without --agent those of every agent.",
     ),
     "cancel": (
-        "headrace_cli.sending:cancel",
+        "headrace_cli.cancel:cancel",
         "Cancel TASK.",
     ),
     "credential": (
@@ -54,11 +54,11 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "Create a token.",
     ),
     "rotate-key": (
-        "headrace_cli.rotating:rotate_key",
+        "headrace_cli.rotate_key:rotate_key",
         "Add a new key for signing agent cards and notifications.",
     ),
     "dead": (
-        "headrace_cli.dead:dead",
+        "headrace_cli.dead.command:dead",
         "Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.",
     ),
     "streams": (
@@ -70,7 +70,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "Check AG-UI agents and bridges against the protocol.",
     ),
     "config": (
-        "headrace_cli.configuring:config",
+        "headrace_cli.config:config",
         "Check a headrace.yaml, or print its JSON Schema.",
     ),
     "settings": (

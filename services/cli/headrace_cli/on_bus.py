@@ -14,8 +14,8 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
 from headrace.secret_settings import first_error
 from headrace.settings import BusSettings
-from headrace_cli import dev_file
-from headrace_cli.embedded_bus import without_login
+from headrace_cli.dev import dev_file
+from headrace_cli.dev.embedded_bus import without_login
 from headrace_cli.failures import CommandFailed
 
 _TIMEOUT = 5.0

@@ -13,7 +13,7 @@ _CLASSES = {
     "gateway": "headrace_gateway.settings:GatewaySettings",
     "worker": "headrace_worker.settings:WorkerSettings",
     "task-state": "headrace_task_state.settings:TaskStateSettings",
-    "dev": "headrace_cli.dev_settings:DevSettings",
+    "dev": "headrace_cli.dev.settings:DevSettings",
 }
 
 _HEAD = """\

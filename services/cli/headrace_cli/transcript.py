@@ -9,7 +9,7 @@ from headrace.model.delegation import CHILD
 from headrace.model.events import RECOVERED
 from headrace.model.task import INPUT_REQUIRED, WORKING
 from headrace_cli.client import Json
-from headrace_cli.following import state_of, task_of
+from headrace_cli.resuming_stream import state_of, task_of
 
 _LONGEST = 400
 """Maximum characters of a tool call's arguments or result that are shown."""

@@ -47,7 +47,7 @@ def stream(*events: Json, first: int = 1) -> ScriptedResponse:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace_cli.following._PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("headrace_cli.resuming_stream._PAUSES", (0.0, 0.0, 0.0))
 
 
 def test_agents_are_listed_with_their_state() -> None:
@@ -266,7 +266,7 @@ def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headrace_cli.following.time.sleep", interrupted)
+    monkeypatch.setattr("headrace_cli.resuming_stream.time.sleep", interrupted)
     with answering(**{"/message:stream": stream({"task": task("WORKING")})}) as gateway:
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 130

@@ -76,7 +76,7 @@ def test_no_command_shows_what_a_terminal_would_obey(
     arguments: list[str],
     script: dict[str, ScriptedResponse | Json],
 ) -> None:
-    monkeypatch.setattr("headrace_cli.following._PAUSES", (0.0,))
+    monkeypatch.setattr("headrace_cli.resuming_stream._PAUSES", (0.0,))
     answers = {
         path: given if isinstance(given, ScriptedResponse) else ScriptedResponse(body=given)
         for path, given in script.items()

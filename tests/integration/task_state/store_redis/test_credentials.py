@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from headrace.model.errors import StateUnavailable
-from headrace_cli.servers_valkey import program_path
+from headrace_cli.dev.valkey_server import program_path
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.settings import RedisSettings
 from tests.support.certificates import Authority

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from headrace_cli.child import ChildProcess, ChildSpec
+from headrace_cli.dev.child_process import ChildProcess, ChildSpec
 from headrace_cli.failures import FATAL_EXITS, CannotStart
 
 RESTART_DELAY = 1.0

@@ -2,7 +2,7 @@
 
 Run as a script, by path: ``python -I -S die_with_parent.py PARENT PROGRAM ARGUMENTS…`` becomes
 PROGRAM under the same pid. Only Linux can do this; elsewhere the next `headrace dev` ends what the
-last one left behind (`headrace_cli.orphans`).
+last one left behind (`headrace_cli.dev.orphan_processes`).
 """
 
 import ctypes

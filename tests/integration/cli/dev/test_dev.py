@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 import tests.support.stand_ins
-from headrace_cli import dev_file
+from headrace_cli.dev import dev_file
 from tests.support.pids import living
 from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ValkeyProcess, ports

@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from headrace_cli import dev_file, process_table
-from headrace_cli.dev_file import Process, Role
+from headrace_cli.dev import dev_file, process_table
+from headrace_cli.dev.dev_file import Process, Role
 
 _MARKS: dict[Role, str] = {
     "gateway": "-m headrace_cli gateway",

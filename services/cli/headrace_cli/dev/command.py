@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from headrace_cli import dev_run, dev_settings
-from headrace_cli.dev_agents import with_agents
+from headrace_cli.dev import stack
+from headrace_cli.dev.agents import with_agents
+from headrace_cli.dev.settings import load
 
 
 @click.command()
@@ -47,7 +48,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     precedence over HEADRACE_* variables. HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the
     embedded servers. DATA_DIR/dev.json lists the running processes.
     """
-    settings = dev_settings.load(
+    settings = load(
         gateways=gateways,
         workers=workers,
         task_states=task_states,
@@ -57,4 +58,4 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
         ephemeral=ephemeral,
         restart=False if no_restart else None,
     )
-    asyncio.run(dev_run.run(with_agents(settings, Path.cwd())))
+    asyncio.run(stack.run(with_agents(settings, Path.cwd())))

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from headrace_cli.dev.ports import Ports
 from headrace_cli.failures import CannotStart
-from headrace_cli.ports import Ports
 
 _PICKER = """
-from headrace_cli.ports import Ports
+from headrace_cli.dev.ports import Ports
 ports = Ports()
 print([ports.pick() for _ in range(800)], flush=True)
 input()

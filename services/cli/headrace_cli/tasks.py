@@ -1,4 +1,4 @@
-"""``headrace agents`` and ``tasks``: list agents and tasks, delete and fail tasks."""
+"""``headrace tasks``: list, delete and fail tasks."""
 
 from collections.abc import Iterator
 from urllib.parse import urlencode
@@ -11,8 +11,9 @@ from headrace.tasks.end import fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
-from headrace_cli.client import Client, Json, agent_path, task_path, with_agent, with_gateway
+from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
 from headrace_cli.failures import RequestFailed
+from headrace_cli.lookup import agent_names
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, table
 
@@ -75,21 +76,6 @@ _STATE = "TASK_STATE_"
 type _Query = dict[str, str | int]
 
 
-@click.command()
-@with_gateway
-def agents(url: str, token: str | None) -> None:
-    """List agents and whether a worker serves them."""
-    rows = [
-        (
-            agent["id"],
-            "available" if agent.get("available") else "no worker",
-            agent.get("description", ""),
-        )
-        for agent in Client(url, token).get("/v1/agents").get("agents", [])
-    ]
-    table(("AGENT", "STATE", "DESCRIPTION"), rows)
-
-
 @click.group(invoke_without_command=True)
 @with_gateway
 @with_agent
@@ -138,30 +124,6 @@ def tasks(  # noqa: PLR0913, PLR0917  # one parameter per flag is how click call
 
 tasks.add_command(fail)
 tasks.add_command(delete)
-
-
-def agent_names(client: Client) -> list[str]:
-    """Return the names of all agents in the gateway's directory."""
-    return [agent["id"] for agent in client.get("/v1/agents").get("agents", [])]
-
-
-def base_of_task(client: Client, agent: str | None, task: str) -> str:
-    """Return the path of the agent that has `task`; `agent` itself where it is given.
-
-    Raises:
-        RequestFailed: no agent has it.
-    """
-    if agent:
-        return agent_path(agent)
-    refusal = RequestFailed(f"no agent has a task {task}")
-    for name in agent_names(client):
-        try:
-            client.get(f"{task_path(agent_path(name), task)}?historyLength=0")
-        except RequestFailed as refused:
-            refusal = refused
-        else:
-            return agent_path(name)
-    raise refusal
 
 
 def _of_every_agent(client: Client, query: _Query) -> Iterator[tuple[str, Json]]:

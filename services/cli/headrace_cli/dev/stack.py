@@ -8,20 +8,20 @@ from collections.abc import Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from headrace_cli import data_directory, dev_file, dev_plan
-from headrace_cli.child import ChildProcess
-from headrace_cli.console import Console
-from headrace_cli.dev_plan import Plan
-from headrace_cli.dev_ready import until_ready
-from headrace_cli.dev_settings import DevSettings
-from headrace_cli.dev_summary import summary
-from headrace_cli.embedded_bus import without_login
+from headrace_cli.dev import data_directory, dev_file, plan
+from headrace_cli.dev.child_process import ChildProcess
+from headrace_cli.dev.console import Console
+from headrace_cli.dev.embedded_bus import without_login
+from headrace_cli.dev.nats_server import NatsServer
+from headrace_cli.dev.orphan_processes import end_orphans
+from headrace_cli.dev.plan import Plan
+from headrace_cli.dev.readiness import until_ready
+from headrace_cli.dev.settings import DevSettings
+from headrace_cli.dev.stale_workers import forget_workers
+from headrace_cli.dev.summary import summary
+from headrace_cli.dev.supervisor import Supervisor
+from headrace_cli.dev.valkey_server import ValkeyServer
 from headrace_cli.failures import CannotStart
-from headrace_cli.forgetting import forget_workers
-from headrace_cli.orphans import end_orphans
-from headrace_cli.servers_nats import NatsServer
-from headrace_cli.servers_valkey import ValkeyServer
-from headrace_cli.supervisor import Supervisor
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE = 0.02
@@ -40,7 +40,7 @@ async def run(settings: DevSettings) -> None:
         for pid in end_orphans(folder):
             console.show("headrace", f"ended process {pid} that the previous stack left running")
         with _storage(settings, folder) as storage:
-            stack = _Stack(settings, dev_plan.draw(settings, folder, storage), folder, console)
+            stack = _Stack(settings, plan.draw(settings, folder, storage), folder, console)
             await stack.live(stop)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from headrace_cli import die_with_parent
-from headrace_cli.dev_file import Role
+from headrace_cli.dev import die_with_parent
+from headrace_cli.dev.dev_file import Role
 
 _CHUNK = 65_536
 _LAST_WORDS_TIMEOUT = 0.5

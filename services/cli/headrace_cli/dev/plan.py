@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace_cli.child import ChildSpec
-from headrace_cli.dev_settings import DevSettings
-from headrace_cli.ports import Ports
-from headrace_cli.servers_nats import NatsServer
-from headrace_cli.servers_valkey import ValkeyServer
+from headrace_cli.dev.child_process import ChildSpec
+from headrace_cli.dev.nats_server import NatsServer
+from headrace_cli.dev.ports import Ports
+from headrace_cli.dev.settings import DevSettings
+from headrace_cli.dev.valkey_server import ValkeyServer
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared, not bound
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace_cli.dev_agents import with_agents
-from headrace_cli.dev_settings import load
+from headrace_cli.dev.agents import with_agents
+from headrace_cli.dev.settings import load
 from headrace_cli.failures import CannotStart
 
 MODULE = """\

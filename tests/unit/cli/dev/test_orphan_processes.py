@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace_cli import dev_file, orphans
-from headrace_cli.dev_file import Role
-from headrace_cli.process_table import ProcessEntry, look_up
+from headrace_cli.dev import dev_file, orphan_processes
+from headrace_cli.dev.dev_file import Role
+from headrace_cli.dev.process_table import ProcessEntry, look_up
 from tests.support.pids import living
 from tests.support.waiting import until
 
@@ -36,7 +36,7 @@ def note(folder: Path, role: Role, pid: int) -> None:
 
 def test_an_orphan_is_killed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     note(tmp_path, "nats", sleeper.pid)
-    assert orphans.end_orphans(tmp_path) == [sleeper.pid]
+    assert orphan_processes.end_orphans(tmp_path) == [sleeper.pid]
     assert sleeper.wait() == -signal.SIGKILL
 
 
@@ -44,7 +44,7 @@ def test_a_pid_that_another_program_has_now_is_left_alone(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
     note(tmp_path, "redis", sleeper.pid)
-    assert orphans.end_orphans(tmp_path) == []
+    assert orphan_processes.end_orphans(tmp_path) == []
     assert sleeper.poll() is None
 
 
@@ -58,14 +58,14 @@ def test_the_child_of_another_living_stack_is_left_alone(
             else look_up(pid)
         )
 
-    monkeypatch.setattr("headrace_cli.process_table.look_up", seen)
+    monkeypatch.setattr("headrace_cli.dev.process_table.look_up", seen)
     note(tmp_path, "nats", sleeper.pid)
-    assert orphans.end_orphans(tmp_path) == []
+    assert orphan_processes.end_orphans(tmp_path) == []
     assert sleeper.poll() is None
 
 
 def test_without_a_file_there_are_no_orphans(tmp_path: Path) -> None:
-    assert orphans.end_orphans(tmp_path) == []
+    assert orphan_processes.end_orphans(tmp_path) == []
 
 
 def test_a_process_is_found_by_its_pid() -> None:
@@ -93,7 +93,7 @@ def test_where_there_is_no_proc_ps_is_asked(
         assert command[-1] == "4711"
         return subprocess.CompletedProcess(command, 0, stdout=said)
 
-    monkeypatch.setattr("headrace_cli.process_table._PROC", tmp_path)
+    monkeypatch.setattr("headrace_cli.dev.process_table._PROC", tmp_path)
     monkeypatch.setattr("subprocess.run", answer)
     assert look_up(4711) == entry
 

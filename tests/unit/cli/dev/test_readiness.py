@@ -1,6 +1,6 @@
 import pytest
 
-from headrace_cli.dev_ready import until_ready
+from headrace_cli.dev.readiness import until_ready
 from headrace_cli.failures import CannotStart
 from tests.support.fake_gateway import ScriptedResponse, answering
 

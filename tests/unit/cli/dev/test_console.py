@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace_cli.console import Console
+from headrace_cli.dev.console import Console
 
 
 def shown(writing: int, reading: int, *lines: tuple[str, str]) -> str:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace_cli import data_directory, dev_file
-from headrace_cli.dev_file import DevFile
+from headrace_cli.dev import data_directory, dev_file
+from headrace_cli.dev.dev_file import DevFile
 from headrace_cli.failures import CannotStart
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.model.errors import HeadraceError
-from headrace_cli.dev_settings import DevSettings
+from headrace_cli.dev.settings import DevSettings
 from headrace_cli.failures import CannotStart
 from headrace_cli.services import check_target, module_of
 

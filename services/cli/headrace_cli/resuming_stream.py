@@ -31,7 +31,7 @@ def task_of(event: Json) -> str:
     return str(event.get("task", {}).get("id") or update.get("taskId", ""))
 
 
-class Following:
+class ResumingStream:
     """The events of one task, across any number of connections."""
 
     def __init__(self, client: Client, base: str, task: str = "", cursor: str = "") -> None:
@@ -45,7 +45,7 @@ class Following:
         """The task's id; empty until it is known."""
         return self._task
 
-    def sent(self, body: Json) -> Iterator[Json]:
+    def send(self, body: Json) -> Iterator[Json]:
         """Send `body`, a SendMessageRequest, and yield the events that follow.
 
         An answer to a task begins with the task as it was before: waiting, as a rule. That is no
@@ -58,33 +58,35 @@ class Following:
         # Until then nothing shows that the task has the message.
         self._is_resumable = False
         connection = self._client.stream("POST", f"{self._base}/message:stream", body)
-        return self._across(self._without_snapshot(connection) if self._task else connection)
+        return self._resumed_events(
+            self._without_snapshot(connection) if self._task else connection
+        )
 
     def _without_snapshot(self, connection: Iterator[Frame]) -> Iterator[Frame]:
         for index, frame in enumerate(connection):
             if index or "task" not in frame.event:
                 yield frame
             else:
-                self._note(frame)
+                self._record(frame)
 
-    def subscribed(self) -> Iterator[Json]:
+    def subscribe(self) -> Iterator[Json]:
         """Subscribe, and yield events until the task ends or needs input.
 
         Raises:
             RequestFailed: the gateway refused, or did not answer for long.
         """
-        return self._across(self._subscription())
+        return self._resumed_events(self._subscription())
 
     def _subscription(self) -> Iterator[Frame]:
         path = task_path(self._base, self._task)
         return self._client.stream("GET", f"{path}:subscribe", after=self._cursor)
 
-    def _across(self, connection: Iterator[Frame]) -> Iterator[Json]:
+    def _resumed_events(self, connection: Iterator[Frame]) -> Iterator[Json]:
         pauses = iter(_PAUSES)
         while True:
             reason = "the stream ended early"
             try:
-                for event in self._noted(connection):
+                for event in self._recorded(connection):
                     pauses = iter(_PAUSES)
                     yield event
                     if "message" in event or state_of(event) in _LAST:
@@ -94,7 +96,7 @@ class Following:
                 return
             except Dropped as dropped:
                 reason = str(dropped)
-            self._pause(pauses, reason)
+            self._wait_before_retry(pauses, reason)
             connection = self._subscription()
 
     def _end(self) -> Json:
@@ -102,19 +104,19 @@ class Following:
         task = self._client.get(task_path(self._base, self._task))
         return {"statusUpdate": {"taskId": self._task, "status": task.get("status", {})}}
 
-    def _noted(self, connection: Iterator[Frame]) -> Iterator[Json]:
+    def _recorded(self, connection: Iterator[Frame]) -> Iterator[Json]:
         for frame in connection:
             if "error" in frame.event:
                 raise RequestFailed(str(frame.event["error"].get("message", "the stream failed")))
-            self._note(frame)
+            self._record(frame)
             yield frame.event
 
-    def _note(self, frame: Frame) -> None:
+    def _record(self, frame: Frame) -> None:
         self._cursor = frame.cursor or self._cursor
         self._task = task_of(frame.event) or self._task
         self._is_resumable = bool(self._task)
 
-    def _pause(self, pauses: Iterator[float], reason: str) -> None:
+    def _wait_before_retry(self, pauses: Iterator[float], reason: str) -> None:
         pause = next(pauses, None)
         if pause is None or not self._is_resumable:
             raise RequestFailed(f"connection to {self._client.url} lost: {reason}")

@@ -7,7 +7,7 @@ import click
 
 from headrace.jetstream.connection import Bus
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
-from headrace_cli.choosing import Choice, with_choice, with_filters
+from headrace_cli.dead.selection import Choice, with_choice, with_filters
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, printable, table
 

@@ -1,0 +1,1 @@
+"""``headrace dead``: commands on dead letters."""

@@ -1,0 +1,1 @@
+"""``headrace dev``: the development stack, its processes and embedded servers."""
