@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from headrace import log_lines
 from headrace.model.errors import HeadraceError, StreamsDiffer
-from headrace.secret_settings import first_error
+from headrace.secret_settings import SecretUnreadable, first_error
 
 _log = logging.getLogger(__name__)
 
@@ -59,9 +59,9 @@ def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()
     - 1: it could not start, but a later start may succeed (a taken port, a server away for too
     long).
     - 78 (EX_CONFIG): another start does not help: a setting is invalid, the streams differ from the
-    settings, or one of the errors `fatal` was raised.
+    settings, a key or certificate is unusable, or one of the errors `fatal` was raised.
     """
-    fatal = (StreamsDiffer, *fatal)
+    fatal = (StreamsDiffer, SecretUnreadable, *fatal)
     unfit: tuple[type[Exception], ...] = (ValidationError, *fatal)
     try:
         prepared = prepare()

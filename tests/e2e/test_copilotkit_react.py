@@ -55,7 +55,7 @@ async def test_a_user_stops_a_run_and_goes_on(
 ) -> None:
     thread = str(uuid4())
     await page.open(runtime, "counter", thread)
-    await page.say("1000000 50")
+    await page.say("1000000 500")
     await page.until(lambda shown: shown["running"] and shown["assistant"], "it counts")
     page.stop()
     tasks = runtime.replace("/copilotkit", "/v1/agents/counter/tasks")
@@ -67,4 +67,4 @@ async def test_a_user_stops_a_run_and_goes_on(
     await eventually(is_canceled, "the task is canceled")
     await page.say("3")
     await page.until(lambda shown: shown["assistant"][-1:] == ["1 2 3"], "the next run's answer")
-    assert page.shown["user"] == ["1000000 50", "3"]
+    assert page.shown["user"] == ["1000000 500", "3"]

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
-from headrace.secret_settings import first_error
+from headrace.secret_settings import SecretUnreadable, first_error
 from headrace.settings import BusSettings
 from headrace_cli.dev import dev_file
 from headrace_cli.dev.embedded_bus import without_login
@@ -44,7 +44,7 @@ def on_bus[Result](
     try:
         with _only_errors():
             return asyncio.run(_connected(settings, work))
-    except HeadraceError as error:
+    except (HeadraceError, SecretUnreadable) as error:
         raise CommandRefused(str(error)) from error
 
 

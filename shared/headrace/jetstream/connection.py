@@ -118,6 +118,7 @@ class Bus:
 
         Raises:
             BusUnavailable: NATS or JetStream did not answer within `startup_timeout`.
+            SecretUnreadable: A key or certificate in the settings is unusable.
             StreamsDiffer: The existing streams differ from the settings.
         """
         await self.dial(name)
@@ -132,7 +133,9 @@ class Bus:
 
         Raises:
             BusUnavailable: NATS did not answer within `startup_timeout`.
+            SecretUnreadable: A key or certificate in the settings is unusable.
         """
+        self._credentials.check()
         await wait_for(
             f"NATS at {without_credentials(self.settings.nats_url)}",
             lambda: self._connect(name),

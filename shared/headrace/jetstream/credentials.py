@@ -95,6 +95,20 @@ class NatsCredentials:
             or any(url.startswith(("tls://", "wss://")) for url in settings.nats_servers)
         )
 
+    def check(self) -> None:
+        """Check that keys and certificates can be used, which a server is not needed for.
+
+        Raises:
+            SecretUnreadable: A file can't be read, or its content is unusable.
+        """
+        settings = self._settings
+        if settings.has("nats_creds"):
+            _of_creds(settings.secret("nats_creds"))
+        elif settings.has("nats_nkey"):
+            _pair(settings.secret("nats_nkey").strip(), "nats_nkey")
+        if self.need_tls:
+            self.tls()
+
     def login(self, nonce: str) -> dict[str, str]:
         """Return the CONNECT fields that identify the user; the server wants `nonce` signed.
 

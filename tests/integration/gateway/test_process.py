@@ -143,6 +143,25 @@ def test_a_setting_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
         assert f"HEADRACE_{name.upper()}" in line
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("nats_nkey", "SUGARBAGE", "not an NKey seed"),
+        ("nats_creds", "SUGARBAGE", "no JWT with an NKey seed"),
+        ("nats_ca", "-----BEGIN CERTIFICATE-----", "no PEM certificate"),
+    ],
+)
+def test_an_unusable_key_or_certificate_is_one_clear_line(
+    tmp_path: Path, setting: str, value: str, reason: str
+) -> None:
+    with started(tmp_path, nats_url=NOWHERE, **{setting: value}) as gateway:
+        assert gateway.ends() == os.EX_CONFIG
+    (line,) = gateway.log().splitlines()
+    assert f"HEADRACE_{setting.upper()}" in line
+    assert reason in line
+    assert "SUGARBAGE" not in line
+
+
 def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
     with started(tmp_path, nats_url=NOWHERE, startup_timeout=8) as gateway:
         until(lambda: gateway.status("/healthz") == 200, "it says that it lives")

@@ -92,3 +92,10 @@ def test_a_setting_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     assert process.wait(60) == os.EX_CONFIG
     [line] = log.read_text().splitlines()
     assert "HEADRACE_RETENTION" in line
+
+
+def test_an_unusable_certificate_of_redis_is_one_clear_line(tmp_path: Path) -> None:
+    process, log = spawn(tmp_path, redis_url="rediss://127.0.0.1:1/0", redis_ca="garbage")
+    assert process.wait(60) == os.EX_CONFIG
+    [line] = log.read_text().splitlines()
+    assert "HEADRACE_REDIS_CA contains no PEM certificate" in line

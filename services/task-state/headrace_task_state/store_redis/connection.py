@@ -113,7 +113,11 @@ class _Credentials(CredentialProvider):
 
 
 def _options(settings: RedisSettings, url: str, login: Callable[[], Login]) -> dict[str, Any]:
-    """Return the arguments of a pool of connections to `url`."""
+    """Return the arguments of a pool of connections to `url`.
+
+    Raises:
+        SecretUnreadable: A certificate in the settings is unusable.
+    """
     options: dict[str, Any] = dict(parse_url(url))
     user, password = options.pop("username", ""), options.pop("password", "")
     of_url: Login = ((user, password) if user else (password,)) if password else None
@@ -123,6 +127,8 @@ def _options(settings: RedisSettings, url: str, login: Callable[[], Login]) -> d
         for name in ("host", "port", "path"):
             options.pop(name, None)
     if issubclass(kind, SSLConnection):
+        # Each connection creates its own; this call reports unusable certificates at the start.
+        tls_context(settings, "redis")
         kind = _encrypted(kind, settings)
     return options | {
         "connection_class": packed_in_c(kind),
