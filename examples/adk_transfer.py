@@ -20,13 +20,13 @@ def refund(order: str) -> str:
 refunds = LlmAgent(
     name="refunds",
     description="Refunds orders.",
-    instruction="Refund what is asked for.",
+    instruction="Refund the order that the user names.",
     model=small,
     tools=[FunctionTool(refund, require_confirmation=True)],
 )
 front = LlmAgent(
     name="front",
-    instruction="Transfer money matters.",
+    instruction="Transfer questions about money to refunds.",
     model=small,
     sub_agents=[refunds],
 )

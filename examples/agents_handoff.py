@@ -19,7 +19,14 @@ def refund(order: str) -> str:
     return f"{order} is refunded"
 
 
-refunds = Agent("refunds", instructions="Refund what is asked for.", model=small, tools=[refund])
-front = Agent("front", instructions="Hand over money matters.", model=small, handoffs=[refunds])
+refunds = Agent(
+    "refunds", instructions="Refund the order that the user names.", model=small, tools=[refund]
+)
+front = Agent(
+    "front",
+    instructions="Hand questions about money over to refunds.",
+    model=small,
+    handoffs=[refunds],
+)
 
 desk = openai_agents_agent(front, name="desk", memory="task")

@@ -16,7 +16,7 @@ STOCK = {"nails": 500, "hammers": 2}
 
 
 @tool
-def in_stock(item: Annotated[str, Field(description="What is asked for, in plural.")]) -> int:
+def in_stock(item: Annotated[str, Field(description="The item, in the plural.")]) -> int:
     """Tell how many of an item are in stock."""
     if item not in STOCK:
         raise ToolError(f"we don't sell {item}")
@@ -25,7 +25,7 @@ def in_stock(item: Annotated[str, Field(description="What is asked for, in plura
 
 oracle = openai_agent(
     name="oracle",
-    description="Knows what the shop has.",
+    description="Answers questions about the shop's stock.",
     model="small",
     base_url=MODEL_URL,
     instruction="You work in a hardware shop. Answer briefly.",

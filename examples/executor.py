@@ -58,4 +58,4 @@ def _updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
 
 
 executor = Translator()
-translator = executor_agent(executor, name="translator", description="Says good day.")
+translator = executor_agent(executor, name="translator", description="Greets the user.")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from headrace import Emission, RunContext, Thinking, agent
 
 
-@agent(description="Greets whoever says their name.")
+@agent(description="Greets the user by name.")
 async def hello(ctx: RunContext) -> AsyncIterator[Emission]:
     """Greet the user."""
     yield Thinking(f"This must be {ctx.prompt}.", end=True)

@@ -25,7 +25,7 @@ def add_minutes(time: str, minutes: int) -> str:
 tools = McpServer(command=[sys.executable, __file__])
 
 
-@agent(description="Tells when something ends: 10:30 45.")
+@agent(description="Returns the end of a meeting: `10:30 45`.")
 async def clock(ctx: RunContext) -> AsyncIterator[Emission]:
     """Call the tool. To offer it to a model, use ``openai_agent(tools=[tools])``."""
     begin, minutes = ctx.prompt.split()

@@ -1,4 +1,7 @@
-"""The page of errors is what the gateway's table says."""
+"""The page of errors is what the gateway's table says.
+
+``python -m tests.architecture.test_errors_page`` writes it.
+"""
 
 from collections.abc import Iterator
 
@@ -6,17 +9,24 @@ from headrace.model.errors import HeadraceError
 from headrace_gateway.problems import Problem, problem_kinds
 from tests.architecture.tree import ROOT
 
+PAGE = ROOT / "docs" / "errors.md"
+
 _HEAD = """\
 # Errors
 
-What a refused request is answered with. Every binding of A2A carries the reason: JSON-RPC and REST
-in an `ErrorInfo` detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit and file downloads answer
-`{"error": {"code", "message"}}` with the HTTP status and the code of the last column. An error with
-Retry-After may be sent again as it was.
+To handle a refused request, look up its reason here. JSON-RPC and REST return it in an `ErrorInfo`
+detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit and file downloads return `{"error": {"code",
+"message"}}` with the HTTP status and the code of the last column. After an error with Retry-After,
+the same request may be sent again.
 
 | reason | JSON-RPC | HTTP | gRPC | Retry-After | when | code |
 |---|---|---|---|---|---|---|
 """
+
+
+def page() -> str:
+    """Return the page as it should be."""
+    return _HEAD + "".join(rows())
 
 
 def rows() -> Iterator[str]:
@@ -35,5 +45,8 @@ def _cells(kind: type[Exception], problem: Problem) -> list[str]:
 
 
 def test_the_page_of_errors_is_made_anew() -> None:
-    page = (ROOT / "docs" / "errors.md").read_text()
-    assert page == _HEAD + "".join(rows()), "write what the assertion shows to docs/errors.md"
+    assert PAGE.read_text() == page(), "run: python -m tests.architecture.test_errors_page"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

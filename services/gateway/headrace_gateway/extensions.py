@@ -36,9 +36,9 @@ OFFERED: tuple[Json, ...] = (
     {
         "uri": GENERATIONS,
         "description": (
-            "Every change of a task has a number, from 1: metadata of Task and update events "
-            "carries it as headrace.generation. GetTask with currentGeneration waits until the "
-            "task's exceeds it. SendMessage with configuration.ifGenerationMatch continues a task "
+            "Every change of a task has a number, from 1: headrace.generation in the metadata of "
+            "the Task and of update events. GetTask with currentGeneration waits until the task's "
+            "number is larger. SendMessage with configuration.ifGenerationMatch continues a task "
             "only if it is at that generation, and is refused with -32010 (HTTP 409) otherwise."
         ),
         "required": False,
@@ -46,18 +46,19 @@ OFFERED: tuple[Json, ...] = (
     {
         "uri": DELETION,
         "description": (
-            "DeleteTask (in REST DELETE /tasks/{id}; parameters as CancelTask's, answered with an "
-            "empty object) erases a task of the caller's for good: it is canceled first if it has "
-            "not ended. Repeated, it is answered as before; the task is TaskNotFound from then on."
+            "DeleteTask (in REST: DELETE /tasks/{id}) erases a task of the caller permanently. A "
+            "task that has not ended is canceled first. The parameters are CancelTask's, and the "
+            "response is an empty object. A repeated request gets the same response; all other "
+            "requests for the task get TaskNotFound."
         ),
         "required": False,
     },
     {
         "uri": AGUI_EVENTS,
         "description": (
-            "Streams come as events for user interfaces (messages, content blocks, thinking, tool "
-            f"calls, tasks) where Accept has {' or '.join(AGUI_MEDIA_TYPES)}, "
-            "or the query format=agui."
+            "Streams contain events for user interfaces (messages, content blocks, thinking, tool "
+            f"calls, tasks) if Accept has {' or '.join(AGUI_MEDIA_TYPES)}, "
+            "or the query has format=agui."
         ),
         "required": False,
     },

@@ -82,7 +82,7 @@ def check_body_type(request: Request) -> None:
     stated = request.headers.get("content-type", "application/json")
     media_type = stated.partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise BodyNotJson(f"content-type: {media_type or 'nothing'} is not application/json")
+        raise BodyNotJson(f"content-type: must be application/json, not {media_type or 'empty'}")
 
 
 def json_object(body: bytes, what: str = "the body") -> Json:

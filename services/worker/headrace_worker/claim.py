@@ -206,7 +206,7 @@ def why_overdue(policy: Policy, recovered: Recovered) -> str:
     """Return the failure reason of a run whose deadline has passed."""
     if policy.timeout is None or Lineage.of(recovered.metadata) is not None:
         return "The run did not end before its deadline"
-    return f"It did not end within {policy.timeout:g} s"
+    return f"The run did not end within {policy.timeout:g} s"
 
 
 def is_too_late(recovered: Recovered) -> bool:

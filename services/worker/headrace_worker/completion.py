@@ -133,7 +133,7 @@ def _interrupted_end(execution: Execution, why: Interrupt) -> End:
 def _end(execution: Execution) -> End:
     agent_task = execution.agent_task
     if agent_task is None or agent_task.cancelled():
-        return _failed(execution, "The agent was cancelled from within", None)
+        return _failed(execution, "The agent cancelled itself", None)
     match agent_task.exception():
         case None:
             return _emitted_end(execution)

@@ -18,7 +18,7 @@ _PAUSE = 0.02
 @agent(
     name="echo",
     description="Answers with the message's text.",
-    skills=[Skill("echo", "Echo", "Says what you say.", ["demo"], ["hello"])],
+    skills=[Skill("echo", "Echo", "Repeats your message.", ["demo"], ["hello"])],
 )
 async def echo(ctx: RunContext) -> AsyncIterator[Emission]:
     """Answer with the message's text."""

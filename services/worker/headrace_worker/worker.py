@@ -306,4 +306,4 @@ async def _briefly(*steps: Awaitable[None]) -> None:
         async with asyncio.timeout(_FAREWELL):
             await asyncio.gather(*steps)
     except (TimeoutError, NatsError) as trouble:
-        _log.info("a step of stopping was left out: %s", reason(trouble))
+        _log.info("a shutdown step was skipped: %s", reason(trouble))

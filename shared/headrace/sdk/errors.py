@@ -62,10 +62,12 @@ class DelegationFailed(HeadraceError):
     """A child task failed, was rejected or was canceled."""
 
     code = "delegation_failed"
+    _outcome = "failed"
 
     def __init__(self, agent: str, reason: str, task: str = "", state: str = "") -> None:
         """Keep the child's agent, task and final state."""
-        super().__init__(f"the agent {agent!r} {reason}")
+        delegation = f"delegation to {agent!r}" if agent else "delegation"
+        super().__init__(f"{delegation} {self._outcome}: {reason}")
         self.agent, self.reason, self.task, self.state = agent, reason, task, state
 
 
@@ -77,8 +79,9 @@ class DelegationRefused(DelegationFailed):
     """
 
     code = "delegation_refused"
+    _outcome = "was refused"
 
     def __init__(self, agent: str, why: str, reason: str) -> None:
         """Keep the agent and the rule."""
-        super().__init__(agent, f"was not asked: {reason}")
+        super().__init__(agent, reason)
         self.why = why

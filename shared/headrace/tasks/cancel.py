@@ -1,4 +1,9 @@
-"""Cancelling a task: confirmed by CANCELED in its log, whichever process appends it."""
+"""Cancelling a task: confirmed by CANCELED in its log, whichever process appends it.
+
+The worker that holds the task cancels the children of its run before it appends CANCELED
+(`headrace_worker.delegation.children`). Task state cancels the children of a task that no worker
+holds (`headrace_task_state.maintenance.orphans`).
+"""
 
 import asyncio
 from typing import Protocol

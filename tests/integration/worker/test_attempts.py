@@ -242,10 +242,10 @@ async def test_a_run_ends_at_its_deadline_and_its_agent_cleans_up(
     async with working(endless):
         task = await desk.start("endless")
         entries = await task.ended()
-    assert end_of(entries) == (FAILED, "It did not end within 2 s")
+    assert end_of(entries) == (FAILED, "The run did not end within 2 s")
     assert cleaned == [True]
     [letter] = await dead_letters(desk, "endless")
-    assert (letter["task"], letter["reason"]) == (task.key.task, "It did not end within 2 s")
+    assert (letter["task"], letter["reason"]) == (task.key.task, "The run did not end within 2 s")
 
 
 async def test_a_run_ends_at_the_deadline_that_it_inherits(desk: Desk, working: Working) -> None:
@@ -275,7 +275,7 @@ async def test_a_deadline_counts_from_the_first_attempt(desk: Desk, working: Wor
     await asyncio.sleep(0.4)
     async with working(late):
         entries = await task.ended()
-    assert end_of(entries) == (FAILED, "It did not end within 0.3 s")
+    assert end_of(entries) == (FAILED, "The run did not end within 0.3 s")
     assert called == []
 
 

@@ -70,7 +70,7 @@ class Orphans:
 
     def _cancel(self, key: TaskKey, child: Fields) -> None:
         _log.warning(
-            "canceled task %s: its parent %s no longer needs it",
+            "canceling task %s: its parent %s no longer needs it",
             key.task,
             child["parent"],
         )
@@ -82,7 +82,7 @@ class Orphans:
         try:
             await cancel_task(self._bus, key, self._writer_id)
         except (BusUnavailable, LogLost) as trouble:
-            _log.info("canceling %s: %s", key.task, trouble)
+            _log.info("task %s will be canceled later: %s", key.task, trouble)
 
 
 async def is_unused(bus: Bus, tenant: str, child: Fields) -> bool:

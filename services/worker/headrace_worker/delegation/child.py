@@ -188,7 +188,11 @@ _log = logging.getLogger(__name__)
 
 _GOOD = frozenset({COMPLETED, INPUT_REQUIRED})
 
-_ENDS = {FAILED: "failed", REJECTED: "rejected it", CANCELED: "was canceled"}
+_ENDS = {
+    FAILED: "the task failed",
+    REJECTED: "the task was rejected",
+    CANCELED: "the task was canceled",
+}
 
 _LONGEST_REASON = 300
 
@@ -307,7 +311,7 @@ class Child:
 
     async def _take(self, entry: Entry | LogLost) -> None:
         if isinstance(entry, LogLost):
-            raise DelegationFailed(self.key.agent, "lost its log", self.key.task)
+            raise DelegationFailed(self.key.agent, "the task's log is lost", self.key.task)
         for generation, event in enumerate(entry.parsed(), entry.generation):
             self._fold.apply(event)
             for listener in self._listeners:
@@ -345,7 +349,7 @@ class Child:
         self._parent.usage_totals.add_tokens(result.tokens)
         if state in _GOOD or state == ANSWERED:
             return result
-        ended = _ENDS.get(state, f"ended as {state}")
+        ended = _ENDS.get(state, f"the task ended as {state}")
         text = _text_of(result.message or {})[:_LONGEST_REASON]
         reason = f"{ended}: {text}" if text else ended
         raise DelegationFailed(self.key.agent, reason, self.key.task, state)

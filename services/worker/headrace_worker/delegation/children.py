@@ -254,7 +254,9 @@ async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
         async with asyncio.timeout(None if seconds is None else max(seconds, 0.0) + _LATE):
             return await answer
     except TimeoutError:
-        raise DelegationFailed(child.key.agent, "did not end in time", child.key.task) from None
+        raise DelegationFailed(
+            child.key.agent, "the task did not end in time", child.key.task
+        ) from None
 
 
 class ChildStream:

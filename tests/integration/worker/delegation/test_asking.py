@@ -174,8 +174,8 @@ async def test_a_child_that_fails_is_an_error_that_names_it(desk: Desk, working:
     async with working(failing, refusing, catching):
         entries = await (await desk.start("catching")).ended()
     said = answer(entries)
-    assert "failing: TASK_STATE_FAILED: failed: The agent failed (error " in said
-    assert "refusing: TASK_STATE_REJECTED: rejected it: not today" in said
+    assert "failing: TASK_STATE_FAILED: the task failed: The agent failed (error " in said
+    assert "refusing: TASK_STATE_REJECTED: the task was rejected: not today" in said
     assert "secret" not in said
 
 
@@ -195,7 +195,8 @@ async def test_an_error_that_nobody_catches_fails_the_parent_and_says_whose_it_i
         entries = await (await desk.start("grouping")).ended()
     status = entries[-1].events[-1]["statusUpdate"]["status"]
     assert status["state"] == FAILED
-    assert "'refusing' rejected it: not today" in status["message"]["parts"][0]["text"]
+    failure = "delegation to 'refusing' failed: the task was rejected: not today"
+    assert failure in status["message"]["parts"][0]["text"]
 
 
 async def test_an_agent_that_nobody_knows_is_refused(desk: Desk, working: Working) -> None:
@@ -231,7 +232,7 @@ async def test_a_child_ends_by_its_deadline(
     async with working(hasty, slow):
         entries = await (await desk.start("hasty")).ended()
         [key] = children(entries).values()
-    assert answer(entries) == "failed: The run did not end before its deadline"
+    assert answer(entries) == "the task failed: The run did not end before its deadline"
     assert await state_of(desk, key) == FAILED
 
 
@@ -254,6 +255,6 @@ async def test_a_child_that_nobody_serves_is_canceled_after_its_deadline(
     async with working(hasty):
         entries = await (await desk.start("hasty")).ended()
         [key] = children(entries).values()
-    assert answer(entries) == "did not end in time"
+    assert answer(entries) == "the task did not end in time"
     assert await state_of(desk, key) == "TASK_STATE_CANCELED"
     assert await Task(desk.bus, key, "", "").runs_waiting() == 0

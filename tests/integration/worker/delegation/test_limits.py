@@ -27,7 +27,7 @@ async def test_an_agent_occurs_so_often_in_a_chain(desk: Desk, working: Working)
     async with working(mirror):
         entries = await (await desk.start("mirror", "x")).ended()
     assert answer(entries) == (
-        "m m repeated: was not asked: an agent may occur 3 times in a chain of delegations:"
+        "m m repeated: an agent may occur 3 times in a chain of delegations:"
         " mirror → mirror → mirror → mirror"
     )
 
@@ -46,9 +46,7 @@ async def test_a_chain_is_so_deep(desk: Desk, working: Working) -> None:
     async with working(*(link(number) for number in range(1, 11))):
         entries = await (await desk.start("link-1", "x")).ended()
     said = answer(entries)
-    assert said.startswith(
-        "l " * 8 + "too_deep: was not asked: the delegation depth is limited to 8: "
-    )
+    assert said.startswith("l " * 8 + "too_deep: the delegation depth is limited to 8: ")
     assert said.endswith("link-9 → link-10")
 
 

@@ -219,5 +219,5 @@ async def test_one_run_asks_for_so_many_tasks(desk: Desk, working: Working) -> N
         entries = await (await desk.start("fanning-out")).ended()
     assert len(children(entries)) == 3
     assert answer(entries) == (
-        "2 too_many the agent 'weigher' was not asked: one run may start at most 3 tasks"
+        "2 too_many delegation to 'weigher' was refused: one run may start at most 3 tasks"
     )

@@ -88,7 +88,7 @@ async def test_a_child_for_which_the_queue_has_no_place_is_rejected_and_its_pare
     async with working(asking), working(leaf):
         entries = await (await desk.start("asking")).ended()
     assert answer(entries) == (
-        f"leaf {REJECTED}: rejected it: Rejected: the queue is full; try again later"
+        f"leaf {REJECTED}: the task was rejected: Rejected: the queue is full; try again later"
     )
 
 
