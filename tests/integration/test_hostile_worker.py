@@ -239,6 +239,23 @@ async def _handed_out(w: World) -> int:
     return delivered.consumer_seq if delivered is not None else 0
 
 
+@attempt("acknowledge runs of other agents, which drops them")
+async def acknowledges_others_runs(w: World) -> bool:
+    await w.admin.ask(w.bus.subjects.run(w.others, 10), b"{}")
+    inbox = w.admin.client.new_inbox()
+    pulled = await w.admin.client.subscribe(inbox)
+    pull = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}"
+    await w.admin.send(pull, b'{"expires":15000000000}', inbox)
+    run = await pulled.next_msg(_TIMEOUT)
+    await pulled.unsubscribe()
+    at = {"seq": run.metadata.sequence.stream}
+    assert await w.admin.ask("$JS.API.STREAM.MSG.GET.RUNS", json.dumps(at).encode())
+    await w.user.send(run.reply, b"+ACK")
+    # It asks for an answer, so the acknowledgement before it has been processed.
+    await w.user.ask(run.reply, b"+ACK")
+    return not await w.admin.ask("$JS.API.STREAM.MSG.GET.RUNS", json.dumps(at).encode())
+
+
 @attempt("cancel other agents' tasks at their holders")
 async def controls_others(w: World) -> bool:
     subject = w.bus.subjects.control(w.others)
