@@ -5,7 +5,8 @@ that blocks the worker's loop (`time.sleep`, a long computation) therefore loses
 nor its directory entry. Code that holds the interpreter lock for seconds, inside C, still does.
 
 The worker's loop only adds and removes holds. A run that is held only briefly is never processed
-here, so a short run costs nothing.
+here, so a short run costs nothing. A long run costs its heartbeats: each tick processes the holds
+that are due, not all of them.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import concurrent.futures
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -139,28 +141,38 @@ class HolderAnswers:
 class Hold:
     """One pulled run, from its arrival until it is acknowledged, given back or lost."""
 
-    __slots__ = ("answers", "beat", "reply", "since", "subscription")
+    __slots__ = ("answers", "due", "is_released", "reply", "subscription")
 
     def __init__(self, reply: str) -> None:
         """Hold the run whose acknowledgement subject is `reply`."""
         self.reply = reply
-        self.since = time.monotonic()
-        self.beat = 0.0
+        self.due = time.monotonic() + _TICK
+        """When the next heartbeat is due."""
         self.answers: HolderAnswers | None = None
         """None until this worker holds the task."""
+        self.is_released = False
         self.subscription: Subscription | None = None
 
 
 class WorkerLeases:
-    """All holds of a worker."""
+    """All holds of a worker.
+
+    Both threads use the deques `_taken` and `_released`, whose methods are atomic; everything else
+    belongs to one of them.
+    """
 
     def __init__(self, heartbeat_thread: HeartbeatThread) -> None:
         """Keep holds on `heartbeat_thread`; call this on the worker's loop."""
         self._heartbeat_thread = heartbeat_thread
         self._workers_loop = asyncio.get_running_loop()
-        self._holds: set[Hold] = set()
-        self._lock = threading.Lock()
-        self._kept: set[Hold] = set()
+        self._taken: deque[Hold] = deque()
+        """New holds, in the order of their first heartbeats."""
+        self._beating: deque[Hold] = deque()
+        """Holds with a heartbeat, in the order of their next ones."""
+        self._claiming: set[Hold] = set()
+        """Holds with a heartbeat that this worker may not have claimed yet."""
+        self._released: deque[Hold] = deque()
+        """Released holds whose answers may have to be ended."""
         self._health_probe = time.monotonic()
 
     def start(self) -> None:
@@ -170,14 +182,14 @@ class WorkerLeases:
     def take(self, reply: str) -> Hold:
         """Add a hold on the run whose acknowledgement subject is `reply`."""
         hold = Hold(reply)
-        with self._lock:
-            self._holds.add(hold)
+        self._taken.append(hold)
         return hold
 
     def release(self, hold: Hold) -> None:
         """Remove the hold: no more heartbeats or answers."""
-        with self._lock:
-            self._holds.discard(hold)
+        hold.is_released = True
+        hold.answers = None  # The thread may keep the hold until its heartbeat would be due.
+        self._released.append(hold)
 
     async def let_go(self, hold: Hold) -> None:
         """Release the hold and wait until the thread has stopped answering for it."""
@@ -191,10 +203,8 @@ class WorkerLeases:
     async def _keep(self) -> None:
         blocked = False
         while True:
-            with self._lock:
-                holds = set(self._holds)
             try:
-                await self._look_after(holds)
+                await self._look_after()
             except (NatsError, OSError) as trouble:
                 _log.debug("leases: %s", trouble)
             except Exception:  # noqa: BLE001  # without this loop every lease is lost
@@ -202,48 +212,54 @@ class WorkerLeases:
             blocked = self._watch_health(blocked=blocked)
             await asyncio.sleep(_TICK)
 
-    async def _look_after(self, holds: set[Hold]) -> None:
+    async def _look_after(self) -> None:
         now = time.monotonic()
-        for hold in self._kept - holds:
-            await self._forget(hold)
-        for hold in holds:
-            # A hold may be released while another is processed.
-            if now - hold.since >= _TICK and hold in self._holds:
-                await self._look_after_one(hold, now)
+        while self._released:
+            await self._forget(self._released.popleft())
+        for holds in (self._taken, self._beating):
+            while holds and holds[0].due <= now:
+                hold = holds.popleft()
+                if not hold.is_released:
+                    if holds is self._taken:
+                        self._claiming.add(hold)
+                    await self._beat(hold, now)
+        for hold in list(self._claiming):
+            if hold.is_released:
+                self._claiming.discard(hold)
+            elif (answers := hold.answers) is not None:
+                await self._answer(hold, answers)
+                self._claiming.discard(hold)
 
-    async def _look_after_one(self, hold: Hold, now: float) -> None:
-        self._kept.add(hold)
-        if now - hold.beat >= HEARTBEAT:
-            hold.beat = now
-            await self._heartbeat_thread.bus.connection.publish(hold.reply, IN_PROGRESS)
-        if hold.answers is not None and hold.subscription is None:
-            await self._answer(hold, hold.answers)
+    async def _beat(self, hold: Hold, now: float) -> None:
+        # First, so that a heartbeat that can't be sent is not the last one.
+        hold.due = now + HEARTBEAT
+        self._beating.append(hold)
+        await self._heartbeat_thread.bus.connection.publish(hold.reply, IN_PROGRESS)
 
     async def _answer(self, hold: Hold, answers: HolderAnswers) -> None:
-        async def receive(msg: Msg) -> None:
-            if hold in self._holds:
-                await self._respond(msg, answers)
+        def receive(msg: Msg) -> None:
+            # In the background: the next request may ask who the holder is.
+            self._heartbeat_thread.spawn(self._respond(hold, msg, answers))
 
-        subscription = await self._heartbeat_thread.bus.connection.subscribe(
-            answers.subject, cb=receive
-        )
-        if hold in self._kept:
-            hold.subscription = subscription
-        else:
+        subscription = await self._heartbeat_thread.bus.connection.listen(answers.subject, receive)
+        if hold.is_released:
             await subscription.unsubscribe()
+        else:
+            hold.subscription = subscription
 
-    async def _respond(self, msg: Msg, answers: HolderAnswers) -> None:
+    async def _respond(self, hold: Hold, msg: Msg, answers: HolderAnswers) -> None:
+        if hold.is_released:
+            return
         try:
             asked = Control.decode(msg.subject, msg.data)
         except UndecodableMessage as error:
             _log.warning("%s", error)
             return
+        if asked.ask == "input":
+            await self._take_in(msg, asked, answers)
+            return
         if asked.ask == "cancel":
             self._workers_loop.call_soon_threadsafe(answers.cancel)
-        if asked.ask == "input":
-            # Not awaited: the next request may ask who the holder is.
-            self._heartbeat_thread.spawn(self._take_in(msg, asked, answers))
-            return
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answers.answer.encode())
 
     async def _take_in(self, msg: Msg, asked: Control, answers: HolderAnswers) -> None:
@@ -268,8 +284,8 @@ class WorkerLeases:
         # The worker publishes next on another connection: that must not overtake this.
         await self._heartbeat_thread.bus.connection.flush(_FLUSH)
 
-    async def _forget(self, hold: Hold) -> None:
-        self._kept.discard(hold)
+    @staticmethod
+    async def _forget(hold: Hold) -> None:
         subscription, hold.subscription = hold.subscription, None
         if subscription is not None:
             await subscription.unsubscribe()

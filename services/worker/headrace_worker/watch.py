@@ -95,7 +95,7 @@ class _Watcher:
 
     async def engage(self) -> None:
         subject = self._bus.subjects.live(self.key)
-        self._subscription = await self._bus.connection.subscribe(subject, cb=self._on_live)
+        self._subscription = await self._bus.connection.listen(subject, self._on_live)
         self._rule.watch(self, first=0)
 
     async def disengage(self) -> None:
@@ -108,7 +108,7 @@ class _Watcher:
         if sequence != self._appender.sequence and not self._appender.appending:
             self._appender.look()
 
-    async def _on_live(self, msg: Msg) -> None:
+    def _on_live(self, msg: Msg) -> None:
         try:
             stamp = parse_stamp(msg.subject, msg.headers)
         except UndecodableMessage:

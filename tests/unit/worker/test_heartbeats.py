@@ -1,0 +1,146 @@
+"""Heartbeats of many holds: each hold's in time, and no work for those that are not due."""
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headrace_worker import heartbeats
+from headrace_worker.heartbeats import HEARTBEAT, Hold, HolderAnswers, WorkerLeases
+
+MANY = 1000
+
+
+class Wire:
+    """A connection that records what was published and subscribed to."""
+
+    def __init__(self) -> None:
+        self.published: list[str] = []
+        self.listening: list[str] = []
+
+    async def publish(self, subject: str, _: bytes) -> None:
+        """Record the message."""
+        self.published.append(subject)
+
+    async def listen(self, subject: str, _: object) -> Any:  # noqa: ANN401 - a stand-in
+        """Record the subscription until it ends."""
+        self.listening.append(subject)
+
+        async def unsubscribe() -> None:
+            self.listening.remove(subject)
+
+        return SimpleNamespace(unsubscribe=unsubscribe)
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+
+    def monotonic(self) -> float:
+        """Return the time in seconds."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The heartbeats' clock."""
+    clock = Clock()
+    monkeypatch.setattr(heartbeats, "time", clock)
+    return clock
+
+
+def _leases(wire: Wire) -> WorkerLeases:
+    thread = SimpleNamespace(bus=SimpleNamespace(connection=wire))
+    return WorkerLeases(cast("Any", thread))
+
+
+async def _calls_of_a_tick(leases: WorkerLeases) -> int:
+    """Return how many functions one tick calls."""
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        await leases._look_after()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def _answers(subject: str) -> HolderAnswers:
+    return HolderAnswers(subject, *cast("Any", [None] * 4))
+
+
+async def test_a_tick_does_no_work_for_holds_that_are_not_due(clock: Clock) -> None:
+    wire = Wire()
+    leases = _leases(wire)
+    for number in range(MANY):
+        leases.take(f"ack.{number}").answers = _answers(f"control.{number}")
+    clock.now += 0.1
+    await leases._look_after()
+    assert (len(wire.published), len(wire.listening)) == (MANY, MANY)
+    clock.now += HEARTBEAT / 2
+    assert await _calls_of_a_tick(leases) < MANY / 10
+    assert len(wire.published) == MANY
+
+
+async def test_every_hold_has_a_heartbeat_in_each_interval(clock: Clock) -> None:
+    wire = Wire()
+    leases = _leases(wire)
+    for number in range(10):
+        leases.take(f"ack.{number}")
+        clock.now += 0.05
+        await leases._look_after()
+    first = len(wire.published)
+    clock.now += HEARTBEAT
+    await leases._look_after()
+    second = wire.published[first:]
+    assert first >= 9
+    assert sorted(second) == [f"ack.{number}" for number in range(10)]
+
+
+async def test_a_released_hold_has_no_more_heartbeats_or_answers(clock: Clock) -> None:
+    wire = Wire()
+    leases = _leases(wire)
+    brief, kept, late = (leases.take(name) for name in ("brief", "kept", "late"))
+    leases.release(brief)
+    kept.answers = _answers("control.kept")
+    clock.now += 0.1
+    await leases._look_after()
+    assert (wire.published, wire.listening) == (["kept", "late"], ["control.kept"])
+    # A claim may take longer than a tick.
+    late.answers = _answers("control.late")
+    leases.release(kept)
+    await leases._look_after()
+    assert wire.listening == ["control.late"]
+    clock.now += HEARTBEAT
+    await leases._look_after()
+    assert wire.published == ["kept", "late", "late"]
+
+
+async def test_a_hold_that_could_not_be_renewed_is_renewed_again(clock: Clock) -> None:
+    class Broken(Wire):
+        async def publish(self, subject: str, _: bytes) -> None:
+            await super().publish(subject, _)
+            if len(self.published) == 1:
+                raise OSError("down")
+
+    wire = Broken()
+    leases = _leases(wire)
+    hold: Hold = leases.take("ack")
+    hold.answers = _answers("control")
+    clock.now += 0.1
+    with pytest.raises(OSError, match="down"):
+        await leases._look_after()
+    await leases._look_after()
+    assert wire.listening == ["control"]
+    clock.now += HEARTBEAT
+    await leases._look_after()
+    assert wire.published == ["ack", "ack"]
