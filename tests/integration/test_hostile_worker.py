@@ -251,8 +251,7 @@ async def acknowledges_others_runs(w: World) -> bool:
     at = {"seq": run.metadata.sequence.stream}
     assert await w.admin.ask("$JS.API.STREAM.MSG.GET.RUNS", json.dumps(at).encode())
     await w.user.send(run.reply, b"+ACK")
-    # It asks for an answer, so the acknowledgement before it has been processed.
-    await w.user.ask(run.reply, b"+ACK")
+    await asyncio.sleep(_TURN)
     return not await w.admin.ask("$JS.API.STREAM.MSG.GET.RUNS", json.dumps(at).encode())
 
 
