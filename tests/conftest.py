@@ -1,4 +1,4 @@
-"""Real servers and one real stack, each started once, when the first test asks for it."""
+"""Real servers, each started when the first test asks for it."""
 
 import gc
 import signal
@@ -11,7 +11,6 @@ from tests.support.cluster import NatsCluster
 from tests.support.draws import draw_by_seed
 from tests.support.resuming_sizes import SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.stack import Stack
 
 _SERVERS = pytest.StashKey[str]()
 
@@ -65,9 +64,12 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProces
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
-    """Three nodes for all tests; who breaks one calls `heal`."""
+    """Three nodes for a module's tests; who breaks one calls `heal`.
+
+    Few modules need them, and until they end they take a twentieth of a core while idle.
+    """
     with NatsCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
@@ -77,30 +79,3 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
     """One Valkey for all tests; who kills or freezes it brings it back."""
     with ValkeyProcess(tmp_path_factory.mktemp("valkey")) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def stack_servers(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[NatsProcess, ValkeyProcess] | None]:
-    """The servers of `stack` where they are containers; None: it starts its own."""
-    if not containers.are_wanted():
-        yield None
-        return
-    folder = tmp_path_factory.mktemp("stack-servers")
-    with NatsProcess(folder / "nats") as nats, ValkeyProcess(folder / "valkey") as valkey:
-        yield nats, valkey
-
-
-@pytest.fixture(scope="session")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory,
-    stack_servers: tuple[NatsProcess, ValkeyProcess] | None,
-) -> Iterator[Stack]:
-    """`headrace dev` with two gateways, three workers and two task states, for all tests."""
-    folder, environment = tmp_path_factory.mktemp("stack"), dict[str, str]()
-    if stack_servers is not None:
-        nats, valkey = stack_servers
-        environment = {"HEADRACE_NATS_URL": nats.url, "HEADRACE_REDIS_URL": valkey.url}
-    with Stack(folder, gateways=2, workers=3, task_states=2, environment=environment) as running:
-        yield running

@@ -7,13 +7,43 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support import extra_services
+from tests.support import containers, extra_services
 from tests.support.fleet import Fleet
 from tests.support.plain_http import NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.service_process import ServiceProcess
 from tests.support.stack import Stack
 from tests.support.waiting import until
+
+
+@pytest.fixture(scope="package")
+def stack_servers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[NatsProcess, ValkeyProcess] | None]:
+    """The servers of `stack` where they are containers; None: it starts its own."""
+    if not containers.are_wanted():
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("stack-servers")
+    with NatsProcess(folder / "nats") as nats, ValkeyProcess(folder / "valkey") as valkey:
+        yield nats, valkey
+
+
+@pytest.fixture(scope="package")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory,
+    stack_servers: tuple[NatsProcess, ValkeyProcess] | None,
+) -> Iterator[Stack]:
+    """`headrace dev` with two gateways, three workers and two task states, for all tests of e2e.
+
+    They end with the last of these tests: idle they take a tenth of a core.
+    """
+    folder, environment = tmp_path_factory.mktemp("stack"), dict[str, str]()
+    if stack_servers is not None:
+        nats, valkey = stack_servers
+        environment = {"HEADRACE_NATS_URL": nats.url, "HEADRACE_REDIS_URL": valkey.url}
+    with Stack(folder, gateways=2, workers=3, task_states=2, environment=environment) as running:
+        yield running
 
 
 @pytest.fixture
@@ -44,7 +74,7 @@ def laggards(stack: Stack, tmp_path: Path) -> Iterator[list[ServiceProcess]]:
         yield workers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def extra_workers(
     stack: Stack, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[ServiceProcess]]:

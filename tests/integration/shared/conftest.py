@@ -23,7 +23,7 @@ class Connect(Protocol):
     async def __call__(self, **settings: Any) -> Bus: ...  # noqa: ANN401 - any setting
 
 
-@pytest.fixture(scope="session", params=["one node", "three nodes"])
+@pytest.fixture(scope="module", params=["one node", "three nodes"])
 def topology(request: pytest.FixtureRequest) -> Topology:
     """One nats-server, then a cluster of three: what holds must hold on both."""
     if request.param == "one node":
@@ -32,7 +32,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
     return Topology(cluster.nodes, cluster)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fleet(topology: Topology) -> str:
     """Prefix of the streams that tests share which leave them as they are."""
     return f"fleet{topology.replicas}"

@@ -19,7 +19,7 @@ from tests.support.topology import Topology
 from tests.support.waiting import soon, until
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def topology(nats_server: NatsProcess) -> Topology:
     """One node: each connection is to one."""
     return Topology([nats_server])

@@ -23,7 +23,7 @@ async def _healed(topology: Topology) -> AsyncIterator[None]:
     await asyncio.to_thread(topology.heal)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def topology(nats_cluster: NatsCluster) -> Topology:
     return Topology(nats_cluster.nodes, nats_cluster)
 

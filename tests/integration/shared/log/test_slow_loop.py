@@ -17,7 +17,7 @@ MESSAGES = 75
 """Of a megabyte each: more than the 64 MiB that nats-server keeps for who does not read."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def topology(nats_server: NatsProcess) -> Topology:
     """One node: who is slow to read is cut off by the node it is connected to."""
     return Topology([nats_server])
