@@ -29,13 +29,13 @@ LONG = 4.0
 
 async def conform(ctx: RunContext) -> AsyncIterator[Emission]:
     """Emit what the kit's scenario with that message id expects."""
-    said = ctx.message["messageId"]
-    if said.startswith("test-resubscribe-message-id"):
+    message_id = ctx.message["messageId"]
+    if message_id.startswith("test-resubscribe-message-id"):
         await ctx.status("working")
         await asyncio.sleep(LONG)
         return
     for prefix, emissions in SCENARIOS.items():
-        if said.startswith(prefix):
+        if message_id.startswith(prefix):
             for emission in emissions:
                 yield emission
             return

@@ -20,8 +20,8 @@ def check(state: MessagesState) -> MessagesState:
 
 def decide(state: MessagesState) -> MessagesState:  # noqa: ARG001  # the name is the graph's
     """Ask a person for a decision."""
-    said = interrupt({"question": "Refund it?"})
-    return {"messages": [AIMessage("Refunded." if said == "yes" else "Not refunded.")]}
+    answer = interrupt({"question": "Refund it?"})
+    return {"messages": [AIMessage("Refunded." if answer == "yes" else "Not refunded.")]}
 
 
 graph = StateGraph(MessagesState)

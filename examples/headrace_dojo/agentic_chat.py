@@ -21,8 +21,8 @@ _COLOURS = re.compile(
 async def agentic_chat(ctx: RunContext) -> AsyncIterator[Emission]:
     """Answer; for a background, call the user interface's tool first."""
     if answered := results(ctx):
-        told = answered[-1].error or answered[-1].content
-        async for word in paced(f"The background: {told}"):
+        result = answered[-1].error or answered[-1].content
+        async for word in paced(f"The background: {result}"):
             yield word
         return
     if "background" in ctx.prompt.lower() and has_tool(ctx, TOOL):

@@ -23,10 +23,10 @@ async def backend_tool_rendering(ctx: RunContext) -> AsyncIterator[Emission]:
     call = await ctx.tool_call("get_weather", {"location": place})
     weather = _weather(place)
     await ctx.tool_result(call, weather)
-    said = f"It is {weather['temperature']} °C and {weather['conditions']} in {place}."
-    async for word in paced(said):
+    report = f"It is {weather['temperature']} °C and {weather['conditions']} in {place}."
+    async for word in paced(report):
         yield word
-    yield Usage("weather-1", "headrace", len(ctx.prompt.split()), len(said.split()))
+    yield Usage("weather-1", "headrace", len(ctx.prompt.split()), len(report.split()))
 
 
 def _weather(place: str) -> Json:

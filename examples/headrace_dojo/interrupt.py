@@ -39,7 +39,7 @@ def _answer(part: Json) -> str:
 
 def _approves(part: Json) -> bool:
     """Return whether the user approves, with data as in the schema or with text."""
-    said: Any = part.get("data", part.get("text"))
-    if isinstance(said, dict):
-        return said.get("approved") is True
-    return str(said).strip().lower() in {"yes", "y", "ok", "okay", "true", "approved"}
+    answer: Any = part.get("data", part.get("text"))
+    if isinstance(answer, dict):
+        return answer.get("approved") is True
+    return str(answer).strip().lower() in {"yes", "y", "ok", "okay", "true", "approved"}

@@ -30,9 +30,9 @@ class LineFormatter(logging.Formatter):
 
     @override
     def formatException(self, ei: _Exception) -> str:
-        told = cut("".join(traceback.format_exception(*ei)).rstrip("\n"), _LONGEST_TRACE)
+        trace = cut("".join(traceback.format_exception(*ei)).rstrip("\n"), _LONGEST_TRACE)
         # Indented, so that no line of an exception's text looks like a line of the log.
-        return "\n".join(f"  {escaped(line)}" for line in told.split("\n"))
+        return "\n".join(f"  {escaped(line)}" for line in trace.split("\n"))
 
 
 def configure(level: str = "INFO", form: str = _FORMAT) -> None:

@@ -210,8 +210,8 @@ def _server(url: str) -> SplitResult:
         is_one = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         is_one, parts = False, urlsplit("")
-    beside = parts.path.strip("/") or parts.query or parts.fragment
-    if not is_one or (beside and parts.scheme in {"nats", "tls"}):
+    extra = parts.path.strip("/") or parts.query or parts.fragment
+    if not is_one or (extra and parts.scheme in {"nats", "tls"}):
         raise ValueError(_NO_SERVERS)
     return parts
 

@@ -162,7 +162,7 @@ class StateClient:
     ) -> Answer:
         question = query.encode()
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         while True:
             try:
                 data = await self._fetch(operation, question)
@@ -173,7 +173,7 @@ class StateClient:
             if "code" not in orjson.loads(data):
                 return answer.decode(operation, data)
             refusal = Refusal.decode(operation, data)
-            if loop.time() > begun + _timeout(refusal):
+            if loop.time() > started + _timeout(refusal):
                 raise _error(query, refusal)
             await asyncio.sleep(_BETWEEN_ROUNDS)
 
@@ -184,7 +184,7 @@ class StateClient:
             try:
                 msg = await self._first_answer(operation, question)
                 self._nobody_until = None
-                return await self._whole(msg)
+                return await self._reassembled(msg)
             except NobodyListens:
                 if self._nobody_until is None:
                     self._nobody_until = loop.time() + _NOBODY
@@ -221,7 +221,7 @@ class StateClient:
             for waiting in asking:
                 waiting.cancel()
 
-    async def _whole(self, msg: Msg) -> bytes:
+    async def _reassembled(self, msg: Msg) -> bytes:
         pieces = [msg.data]
         while more := (msg.headers or {}).get(MORE):
             msg = await self._bus.request(more, b"", _PIECE_TIMEOUT)

@@ -125,9 +125,11 @@ class Webhooks:
             if found.data is None:
                 await self._check_room(key)
             else:
-                told = _decode(key, found.data).progress
-                told = WebhookProgress(generation=told.generation, sequence=told.sequence)
-                webhook = webhook.model_copy(update={"progress": told})
+                progress = _decode(key, found.data).progress
+                progress = WebhookProgress(
+                    generation=progress.generation, sequence=progress.sequence
+                )
+                webhook = webhook.model_copy(update={"progress": progress})
             try:
                 await self._bucket.put(_name(key, token), webhook.encode(), found.sequence)
             except Moved:

@@ -89,7 +89,7 @@ class Client:
         try:
             async with step.binding.opened(ask) as incoming:
                 events = [event async for event in incoming.events()]
-                return not events and not incoming.farewell
+                return not events and not incoming.close_reason
         except NothingLeft:
             return True
 
@@ -127,12 +127,12 @@ class Client:
             self._take(received)
             if self.over:
                 return
-        if self.cursor == before and not incoming.farewell:
+        if self.cursor == before and not incoming.close_reason:
             # How a stream says that nothing is left; should there be something, it will be missed.
             self.over = True
             return
-        assert incoming.farewell, f"the stream ended for no reason behind {self.cursor}"
-        self.interruptions.append(incoming.farewell)
+        assert incoming.close_reason, f"the stream ended for no reason behind {self.cursor}"
+        self.interruptions.append(incoming.close_reason)
 
     def _take(self, received: Received) -> None:
         self.received.append(received)

@@ -143,7 +143,7 @@ class SocketStream:
     """One run on a socket of its own."""
 
     socket: Socket
-    farewell: str = ""
+    close_reason: str = ""
     recovered: bool = True
 
     async def events(self) -> AsyncIterator[Received]:

@@ -88,7 +88,7 @@ class Ask:
 class Incoming(Protocol):
     """One open stream."""
 
-    farewell: str
+    close_reason: str
     """Why it ended before its task did, as the gateway said; empty: it did not."""
     recovered: bool
     """False: the gateway said that what came after the cursor is lost."""
@@ -122,7 +122,7 @@ class SseStream:
 
     answer: ResponseReader
     unwrap: Callable[[Json], Json]
-    farewell: str = ""
+    close_reason: str = ""
     recovered: bool = True
     _rest: bytes = b""
     _comments: list[str] = field(default_factory=list)
@@ -145,7 +145,7 @@ class SseStream:
             name, _, value = line.partition(":")
             fields[name] = value.removeprefix(" ")
         if "retry" in fields:
-            self.farewell = fields.get("", "")
+            self.close_reason = fields.get("", "")
         if "data" not in fields:
             return None
         data = fields["data"]

@@ -30,7 +30,7 @@ class GrpcStream:
     """One call that streams."""
 
     call: Any
-    farewell: str = ""
+    close_reason: str = ""
     recovered: bool = True
     _seen: list[str] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class GrpcStream:
             while (event := await self.call.read()) is not grpc.aio.EOF:
                 yield _received(event)
         except grpc.aio.AioRpcError as error:
-            self.farewell = _reason(error)
+            self.close_reason = _reason(error)
 
 
 def _received(message: a2a_pb2.StreamResponse) -> Received:

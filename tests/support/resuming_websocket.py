@@ -92,7 +92,7 @@ class SocketStream:
 
     socket: Socket
     member: str
-    farewell: str = ""
+    close_reason: str = ""
     recovered: bool = True
 
     async def events(self) -> AsyncIterator[Received]:
@@ -103,7 +103,7 @@ class SocketStream:
                 if said.code == _TRY_LATER:
                     raise Refused(503, said.reason)
                 assert said.code == _RESTARTING, said
-                self.farewell = said.reason
+                self.close_reason = said.reason
                 return
             assert said["id"] == _ID, said
             if "error" in said:

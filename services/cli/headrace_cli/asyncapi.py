@@ -120,13 +120,16 @@ def _refs(channel: str, carried: tuple[Carried, ...]) -> list[Json]:
 
 
 def _message(carried: Carried) -> Json:
-    told: Json = {"name": carried.name, "payload": {"$ref": f"#/components/schemas/{carried.name}"}}
+    message: Json = {
+        "name": carried.name,
+        "payload": {"$ref": f"#/components/schemas/{carried.name}"},
+    }
     if carried.by_line:
-        told["contentType"] = "application/x-ndjson"
-        told["summary"] = "One such object per line, without a line break at the end."
+        message["contentType"] = "application/x-ndjson"
+        message["summary"] = "One such object per line, without a line break at the end."
     if carried.headers is not None:
-        told["headers"] = carried.headers
-    return told
+        message["headers"] = carried.headers
+    return message
 
 
 def _schemas(carried: Iterable[Carried]) -> Json:

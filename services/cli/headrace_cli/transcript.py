@@ -114,8 +114,8 @@ class Transcript:
             who = self._children.get(task, "agent")
             self._remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}")
 
-    def _say_parts(self, said: list[Json]) -> None:
-        for part in said:
+    def _say_parts(self, items: list[Json]) -> None:
+        for part in items:
             self._say(_readable(part))
 
     def _say(self, text: str) -> None:

@@ -58,9 +58,9 @@ class SignedCards:
         address.
         """
         key = self._keys.current
-        said = blake2b(orjson.dumps([card, key.id]), digest_size=12).hexdigest()
+        digest = blake2b(orjson.dumps([card, key.id]), digest_size=12).hexdigest()
         # Weak, because two signatures of the same content differ in their bytes.
-        etag = f'W/"{said}"'
+        etag = f'W/"{digest}"'
         kept = self._kept.get((what, base))
         if kept is None or kept.etag != etag:
             served = _signed(card, base, key) if self._is_ours(base) else _unsigned(card)

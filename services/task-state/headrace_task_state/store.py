@@ -315,7 +315,7 @@ class Reader(Protocol):
             ProjectionBehind: the projection has not reached `heads` (any more).
         """
 
-    async def hasten(self, place: Range, name: str) -> None:
+    async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:

@@ -300,7 +300,7 @@ class _Reader:
         size = query.page_size
         return StoredPage(tasks[:size], len(found), len(tasks) > size)
 
-    async def hasten(self, place: Range, name: str) -> None:
+    async def advance_completion(self, place: Range, name: str) -> None:
         urgent = self._store.projection.due[place, DueList.SUMMARIES]
         if name in urgent:
             urgent[name] = min(urgent.values()) - 1

@@ -542,7 +542,7 @@ class Appender:
         found = [each for each in queued if each is not None]
         if not self.authorship.holds_after(entry) or len(found) < len(queued):
             return False
-        self._writer.go_behind(entry)
+        self._writer.continue_after(entry)
         self.offered += len(found)
         named = {each.name: each.generation for each in found if each.name}
         refused = self._drop_overtaken(named, entry.last_generation)

@@ -40,7 +40,7 @@ from headrace.model.names import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.sdk.policy import Policy
 from headrace.tasks.dead_letters import write_letter
-from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unbegun
+from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unstarted
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.appender import Authorship
@@ -286,7 +286,7 @@ async def give_up(
         "parts": [parts.notice_part(reason, parts.ERROR)],
     }
     draft = events.status_update(key.task, assignment.request.context, FAILED, message)
-    writer = LogWriter.behind(bus, key, last)
+    writer = LogWriter.after(bus, key, last)
     await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
     metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
     request = assignment.request
@@ -451,7 +451,7 @@ async def _begin(
 ) -> Taken | Held | Void | Behind:
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and is_too_late(recovered):
-        if not await reject_unbegun(bus, assignment.key, assignment.run, TOO_LATE):
+        if not await reject_unstarted(bus, assignment.key, assignment.run, TOO_LATE):
             raise Fenced(f"task {assignment.key.task} has been started")
         _log.warning("task %s is rejected: no worker started the task in time", assignment.key.task)
         return Void(TOO_LATE)
@@ -469,7 +469,7 @@ async def _begin(
             return Held(recovered.holder)
         await give_up(bus, assignment, authorship, free.last, reason)
         return Void(reason)
-    writer = LogWriter.behind(bus, assignment.key, free.last)
+    writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
     await writer.append([_working(worker, assignment, free, recovered)], stamp, _TIMEOUT)
     metrics.RUNS_TAKEN.labels(assignment.key.agent).inc()

@@ -19,5 +19,5 @@ class Timing:
     """Between attempts at such a clean-up."""
     turn_pauses: tuple[float, float] = (0.1, 10.0)
     """Least and greatest pause before the next check of a run that waits its turn."""
-    farewell: float = 1.0
+    closing_timeout: float = 1.0
     """For the runs that a leaving worker hands back."""

@@ -101,7 +101,7 @@ class Registration:
 
 _log = logging.getLogger(__name__)
 
-_FAREWELL = 0.5
+_DEREGISTER_TIMEOUT = 0.5
 
 _HEALTH_CHECK = 0.5
 
@@ -205,7 +205,7 @@ class Worker:
             task.cancel()
         await _briefly(self._queues.drain(), self._rule.stop())
         if self._working:
-            await asyncio.wait(self._working, timeout=self._resources.timing.farewell)
+            await asyncio.wait(self._working, timeout=self._resources.timing.closing_timeout)
         await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
 
     def _is_served_alike(self, agent: Agent) -> bool:
@@ -292,7 +292,7 @@ class Worker:
             run.interrupt(Interrupt.HANDED_BACK)
         if self._working:
             _log.info("handing %d runs over to other workers", len(self._working))
-            await asyncio.wait(self._working, timeout=self._resources.timing.farewell)
+            await asyncio.wait(self._working, timeout=self._resources.timing.closing_timeout)
 
     async def _beat(self) -> None:
         while True:
@@ -303,7 +303,7 @@ class Worker:
 async def _briefly(*steps: Awaitable[None]) -> None:
     """Await steps that are optional if NATS does not answer."""
     try:
-        async with asyncio.timeout(_FAREWELL):
+        async with asyncio.timeout(_DEREGISTER_TIMEOUT):
             await asyncio.gather(*steps)
     except (TimeoutError, NatsError) as trouble:
         _log.info("a shutdown step was skipped: %s", reason(trouble))

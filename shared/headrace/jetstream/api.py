@@ -93,17 +93,17 @@ async def until_answered[Answer](
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
-    heard = loop.time()
+    last_answer = loop.time()
     while True:
         if bus.answers:
-            heard = loop.time()
+            last_answer = loop.time()
         try:
             return await ask()
         except BusUnavailable as trouble:
             if isinstance(trouble, Refused) and not trouble.is_passing:
                 raise
             now = loop.time()
-            if now > deadline or (not bus.answers and now > heard + RECONNECT):
+            if now > deadline or (not bus.answers and now > last_answer + RECONNECT):
                 raise
         await asyncio.sleep(_PAUSE)
 
@@ -119,15 +119,15 @@ async def store_with_retries(
     return await until_answered(bus, lambda: store(bus, subject, data, _STORE_TIMEOUT, headers))
 
 
-async def store_behind(  # noqa: PLR0917 - what is stored, and where
+async def store_after(  # noqa: PLR0917 - what is stored, and where
     bus: Bus,
     stream: str,
     subject: str,
     data: bytes,
-    behind: int,
+    after: int,
     headers: dict[str, str] | None = None,
 ) -> int:
-    """Store a message once, if the last one on `subject` has sequence `behind`.
+    """Store a message once, if the last one on `subject` has sequence `after`.
 
     If the outcome is unknown, the request is repeated, and then the stored message is compared: it
     may be this one.
@@ -137,7 +137,7 @@ async def store_behind(  # noqa: PLR0917 - what is stored, and where
             (`has_other_sequence`).
         BusUnavailable: No leader answered in time; the message may be stored or not.
     """
-    expecting = {**(headers or {}), EXPECTED: str(behind)}
+    expecting = {**(headers or {}), EXPECTED: str(after)}
     is_in_doubt = False
 
     async def attempt() -> int:
@@ -146,19 +146,19 @@ async def store_behind(  # noqa: PLR0917 - what is stored, and where
             return await store(bus, subject, data, _STORE_TIMEOUT, expecting)
         except BusUnavailable as trouble:
             if is_in_doubt and isinstance(trouble, Refused) and trouble.has_other_sequence:
-                return await _stored(bus, stream, subject, data, behind, trouble)
+                return await _stored(bus, stream, subject, data, after, trouble)
             is_in_doubt = is_in_doubt or not isinstance(trouble, NobodyListens)
             raise
 
     return await until_answered(bus, attempt)
 
 
-async def _stored(  # noqa: PLR0917 - as `store_behind`
-    bus: Bus, stream: str, subject: str, data: bytes, behind: int, refused: Refused
+async def _stored(  # noqa: PLR0917 - as `store_after`
+    bus: Bus, stream: str, subject: str, data: bytes, after: int, refused: Refused
 ) -> int:
     """Return the sequence of the last message on `subject` if that is the one in doubt."""
     there = await get_message(bus, stream, {"last_by_subj": subject})
-    if there is None or int(there["seq"]) == behind:
+    if there is None or int(there["seq"]) == after:
         # The message is in flight, neither stored nor lost.
         raise BusUnavailable(str(refused))
     if b64decode(there.get("data") or "") != data:
@@ -230,8 +230,8 @@ async def check_empty(bus: Bus, stream: str, subject: str) -> None:
     if info["state"].get("subjects"):
         raise BusUnavailable(f"{stream}: a former leader reported {subject} as empty")
     followers = (info.get("cluster") or {}).get("replicas") or []
-    heard = sum(follower["active"] < _LEASE_NS for follower in followers)
-    if 2 * (1 + heard) <= 1 + len(followers):
+    live = sum(follower["active"] < _LEASE_NS for follower in followers)
+    if 2 * (1 + live) <= 1 + len(followers):
         raise BusUnavailable(f"{stream}: its leader has no contact with most replicas")
 
 

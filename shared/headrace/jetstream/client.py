@@ -286,8 +286,8 @@ class NatsClient(Client):
                 "nats: the settings require TLS, but the server does not offer it"
             )
         login = self._credentials.login(self._server_info.get("nonce", ""))
-        said = json.loads(command.removeprefix(_CONNECT))
-        return b"%b%b\r\n" % (_CONNECT, json.dumps(said | login).encode())
+        options = json.loads(command.removeprefix(_CONNECT))
+        return b"%b%b\r\n" % (_CONNECT, json.dumps(options | login).encode())
 
     def _is_encrypted(self) -> bool:
         transport = self._transport

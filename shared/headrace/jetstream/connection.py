@@ -175,12 +175,12 @@ class Bus:
         _log.info("reconnected to NATS")
         self._refusal = ""
         self.back_since = asyncio.get_running_loop().time()
-        self._disturb()
+        self._notify()
 
     async def _on_error(self, error: Exception) -> None:
         self._trouble = error
         if isinstance(error, nats.errors.SlowConsumerError):
-            self._disturb_soon()
+            self._notify_soon()
         elif type(error) is nats.errors.Error or isinstance(error, SecretUnreadable):
             # Log it once, not for each of four attempts per second.
             level = logging.DEBUG if str(error) == self._refusal else logging.WARNING
@@ -191,13 +191,13 @@ class Bus:
         else:
             _log.error("a message could not be processed", exc_info=error)
 
-    def _disturb_soon(self) -> None:
+    def _notify_soon(self) -> None:
         if self._disturbing is None:
             _log.warning("slow consumer: reading from the log instead")
             loop = asyncio.get_running_loop()
-            self._disturbing = loop.call_later(_SETTLE, self._disturb)
+            self._disturbing = loop.call_later(_SETTLE, self._notify)
 
-    def _disturb(self) -> None:
+    def _notify(self) -> None:
         self._disturbing = None
         metrics.DISTURBANCES.inc()
         for callback in list(self._disturbed):

@@ -63,10 +63,10 @@ class _Train[Read]:
         self._read = read
         self._last = "0"
         self._over = asyncio.Event()
-        self._heard = False
+        self._has_answered = False
 
     def take(self, msg: Msg) -> None:
-        self._heard = True
+        self._has_answered = True
         if self._over.is_set():
             return
         headers = msg.headers or {}
@@ -90,9 +90,9 @@ class _Train[Read]:
     async def arrival(self) -> None:
         """Return when the answer is complete, or after too long a silence."""
         while not self._over.is_set():
-            self._heard = False
+            self._has_answered = False
             try:
                 await asyncio.wait_for(self._over.wait(), SILENCE)
             except TimeoutError:
-                if not self._heard:
+                if not self._has_answered:
                     return

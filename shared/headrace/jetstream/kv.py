@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.api import (
     Json,
     get_message,
-    store_behind,
+    store_after,
     store_with_retries,
     stream_info,
     until_answered,
@@ -73,8 +73,8 @@ class Bucket:
         found = await self._ask({"last_by_subj": self.prefix + key})
         return Value() if found is None else found[1]
 
-    async def put(self, key: str, data: bytes, behind: int, *, seconds: int | None = None) -> int:
-        """Write the key if it is at sequence `behind`, and return its new sequence.
+    async def put(self, key: str, data: bytes, after: int, *, seconds: int | None = None) -> int:
+        """Write the key if it is at sequence `after`, and return its new sequence.
 
         It expires after `seconds`; None: never.
 
@@ -83,7 +83,7 @@ class Bucket:
         """
         ttl = {} if seconds is None else {TTL: str(seconds)}
         try:
-            return await store_behind(self._bus, self._stream, self.prefix + key, data, behind, ttl)
+            return await store_after(self._bus, self._stream, self.prefix + key, data, after, ttl)
         except Refused as refused:
             if refused.has_other_sequence:
                 raise Moved(f"{key} was changed concurrently") from refused

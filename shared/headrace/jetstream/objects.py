@@ -22,7 +22,7 @@ from operator import is_
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.jetstream.api import get_message, store_behind, stream_info, until_answered
+from headrace.jetstream.api import get_message, store_after, stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import Refused
@@ -235,9 +235,9 @@ class FileStore:
         query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}
         return (await direct_get(self._bus, self._stream, query, _as_it_is)).messages
 
-    async def _publish(self, subject: str, body: bytes, behind: int) -> int:
+    async def _publish(self, subject: str, body: bytes, after: int) -> int:
         try:
-            return await store_behind(self._bus, self._stream, subject, body, behind)
+            return await store_after(self._bus, self._stream, subject, body, after)
         except Refused as refused:
             raise (LogFull(str(refused)) if refused.is_full else refused) from None
 

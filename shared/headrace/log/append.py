@@ -105,11 +105,11 @@ class LogWriter:
         self.generation = generation
 
     @classmethod
-    def behind(cls, bus: Bus, key: TaskKey, last: Entry) -> "LogWriter":
+    def after(cls, bus: Bus, key: TaskKey, last: Entry) -> "LogWriter":
         """Return a writer that appends after `last`."""
         return cls(bus, key, sequence=last.sequence, generation=last.last_generation)
 
-    def go_behind(self, last: Entry) -> None:
+    def continue_after(self, last: Entry) -> None:
         """Append after `last` from now on."""
         self.sequence, self.generation = last.sequence, last.last_generation
 
@@ -149,7 +149,7 @@ class LogWriter:
 
         Raises:
             FencedBy: Another writer appended first, and this append is never stored. Only a holder
-                that finds nothing but queued messages there may `go_behind` them.
+                that finds nothing but queued messages there may `continue_after` them.
             LogLost: The log that this writer appended to is gone.
             LogFull: The stream is at its limit.
             EventTooLarge: The drafts exceed `capacity`, or the headers exceed `HEADER_ROOM`.

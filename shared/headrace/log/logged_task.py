@@ -30,7 +30,7 @@ class LoggedTask:
     """W3C trace context of the newest input that came with one."""
 
     @classmethod
-    def begun_by(cls, first: Entry, agent: str) -> "LoggedTask":
+    def started_by(cls, first: Entry, agent: str) -> "LoggedTask":
         """Return the task of the log that begins with `first`, before any entry is folded in."""
         stamp = first.stamp
         return cls(TaskFold(), stamp.owner or "", agent, stamp.log, 0)
@@ -92,7 +92,7 @@ async def fold_log(
     try:
         async for batch in replay(bus, key, known.sequence if known else 0, head):
             for entry in batch:
-                task = task or LoggedTask.begun_by(entry, key.agent)
+                task = task or LoggedTask.started_by(entry, key.agent)
                 task.take(entry)
     except LogLost:
         # Purged except for its last message, or another log has begun.

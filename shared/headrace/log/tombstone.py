@@ -37,11 +37,11 @@ async def is_forgotten(bus: Bus, key: TaskKey) -> bool:
 
 
 async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
-    bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, behind: int
+    bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, after: int
 ) -> None:
     """Put a tombstone on the task's log for `seconds` seconds. Return when it is stored.
 
-    As far as the caller knows, the log ended at stream sequence `behind`; only messages that are
+    As far as the caller knows, the log ended at stream sequence `after`; only messages that are
     not entries may follow. A full stream accepts the tombstone too: the log is purged first if
     there is no room for both.
 
@@ -61,7 +61,7 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
     trouble: BusUnavailable = BusUnavailable(f"{subject}: other writers keep appending")
     while loop.time() < deadline:
         try:
-            await store(bus, subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(behind)})
+            await store(bus, subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(after)})
         except Refused as refused:
             if refused.is_full:
                 # The purge makes room for it. No other writer can start the log in between: the
@@ -77,6 +77,6 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
             return
         if last is not None and last.entry is not None and not last.entry.ends_task:
             raise Fenced(f"the log of {key.task} has newer entries")
-        behind = last.sequence if last is not None else 0
+        after = last.sequence if last is not None else 0
         await asyncio.sleep(_PAUSE)
     raise trouble

@@ -134,7 +134,7 @@ def task_submitted(
     before: Sequence[Json] = (),
 ) -> Draft:
     """Generation 1: a task with its first message; `before` are earlier messages."""
-    history = [{**said, "taskId": task, "contextId": context} for said in (*before, message)]
+    history = [{**item, "taskId": task, "contextId": context} for item in (*before, message)]
     status = {"state": SUBMITTED, "timestamp": now()}
     body = {"id": task, "contextId": context, "status": status, "history": history}
     return draft("task", body, metadata)

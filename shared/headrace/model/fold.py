@@ -401,7 +401,7 @@ class Artifacts:
                 del self._versions[name]
 
 
-_SAID = frozenset({OUT, KIN})
+_MESSAGES = frozenset({OUT, KIN})
 
 
 @dataclass(slots=True)
@@ -436,7 +436,7 @@ class History:
         if tag == TEXTS:
             if self._last is not None:
                 self._last.pieces.go_on(generation, item[2:])
-        elif tag in _SAID:
+        elif tag in _MESSAGES:
             self._take_output(generation, value, lasts=tag == KIN)
         elif tag == IN:
             self._take_input(generation, value)
@@ -460,28 +460,28 @@ class History:
             past = past[max(len(past) - most, 0) :]
         return [message.whole(before) for message in past]
 
-    def _take_output(self, generation: int, said: Json, *, lasts: bool) -> None:
-        name = said.get("messageId")
+    def _take_output(self, generation: int, content: Json, *, lasts: bool) -> None:
+        name = content.get("messageId")
         message = self._by_id.get(name) if name else None
         if message is None:
-            message = self._append(generation, said, lasts=lasts)
+            message = self._append(generation, content, lasts=lasts)
             if name:
                 self._by_id[name] = message
-        message.pieces.extend(generation, said.get("parts") or [])
+        message.pieces.extend(generation, content.get("parts") or [])
         self._last = message
 
-    def _take_input(self, generation: int, said: Json | None) -> None:
+    def _take_input(self, generation: int, content: Json | None) -> None:
         # Pieces merge only within a run: agents may reuse an id.
         self._by_id.clear()
         self._last = None
-        if said is not None:
-            message = self._append(generation, said, is_input=True, lasts=True)
-            message.pieces.extend(generation, said.get("parts") or [])
+        if content is not None:
+            message = self._append(generation, content, is_input=True, lasts=True)
+            message.pieces.extend(generation, content.get("parts") or [])
 
     def _append(
-        self, generation: int, said: Json, *, lasts: bool, is_input: bool = False
+        self, generation: int, content: Json, *, lasts: bool, is_input: bool = False
     ) -> _Message:
-        frame = {key: value for key, value in said.items() if key != "parts"}
+        frame = {key: value for key, value in content.items() if key != "parts"}
         message = _Message(generation, frame, is_input, lasts)
         self._messages.append(message)
         return message

@@ -88,13 +88,13 @@ def _linked(message: Json, links: Mapping[int, str]) -> Json:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    said = [
+    blocks = [
         {**part, "source": {**part["source"], "type": "url", "value": links[id(part["source"])]}}
         if id(part.get("source")) in links
         else part
         for part in content
     ]
-    return {**message, "content": said}
+    return {**message, "content": blocks}
 
 
 def _to_part(part: Json) -> Json:

@@ -11,7 +11,7 @@ from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.tasks.end import QUEUE_FULL, reject_unbegun
+from headrace.tasks.end import QUEUE_FULL, reject_unstarted
 from headrace.tasks.runs import RunRequests
 
 _log = logging.getLogger(__name__)
@@ -47,6 +47,6 @@ class BackgroundRuns(RunRequests):
             _log.warning("%s; the sweep will publish the run request again", refused)
             if generation == 1 and refused.is_full:
                 with suppress(BusUnavailable, LogLost):
-                    await reject_unbegun(self._bus, key, generation, QUEUE_FULL)
+                    await reject_unstarted(self._bus, key, generation, QUEUE_FULL)
         except BusUnavailable as trouble:
             _log.warning("%s; the sweep will publish the run request again", trouble)

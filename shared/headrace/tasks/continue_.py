@@ -68,4 +68,4 @@ async def queue_input(
     draft = events.queued(
         key.task, queued.context, now.state, queued.message, queued.metadata, queued.name
     )
-    return await LogWriter.behind(bus, key, last).append([draft], stamp, timeout)
+    return await LogWriter.after(bus, key, last).append([draft], stamp, timeout)

@@ -110,7 +110,7 @@ class Letters:
             InvalidName: A tenant or agent name is invalid.
             BusUnavailable: The stream does not answer or does not exist.
         """
-        with self._saying_that_there_is_no_stream():
+        with self._stream_required():
             await until_answered(self._bus, lambda: stream_info(self._bus, self._stream))
         subject = self._bus.subjects.dead(
             "*" if wanted.tenant is None else encode_token(wanted.tenant),
@@ -145,7 +145,7 @@ class Letters:
             LetterUnknown: No letter has this number.
             BusUnavailable: The stream does not answer or does not exist.
         """
-        with self._saying_that_there_is_no_stream():
+        with self._stream_required():
             message = await until_answered(
                 self._bus, lambda: get_message(self._bus, self._stream, {"seq": number})
             )
@@ -160,7 +160,7 @@ class Letters:
             LetterUnknown: No letter has this number.
             BusUnavailable: The stream does not answer or refuses.
         """
-        with self._saying_that_there_is_no_stream():
+        with self._stream_required():
             was_there = await until_answered(
                 self._bus, lambda: delete_message(self._bus, self._stream, number)
             )
@@ -168,7 +168,7 @@ class Letters:
             raise LetterUnknown(f"dead letter {number} does not exist")
 
     @contextmanager
-    def _saying_that_there_is_no_stream(self) -> Iterator[None]:
+    def _stream_required(self) -> Iterator[None]:
         try:
             yield
         except Refused as refused:

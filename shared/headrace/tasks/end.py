@@ -69,13 +69,13 @@ QUEUE_FULL = "Rejected: the queue is full; try again later"
 TOO_LATE = "Rejected: no worker started the task in time"
 
 
-def is_unbegun(last: Entry, run: int) -> bool:
+def is_unstarted(last: Entry, run: int) -> bool:
     """Return whether no worker has started `run` of the task whose log ends with `last`."""
     stamp = last.stamp
     return stamp.run == run and stamp.state == SUBMITTED and stamp.attempt == 0
 
 
-async def reject_unbegun(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
+async def reject_unstarted(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
     """End the task as rejected if no worker has started `run`. Return whether it was ended.
 
     Raises:
@@ -83,10 +83,10 @@ async def reject_unbegun(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
         LogLost: The log is gone.
     """
     last = await last_entry(bus, key)
-    if last is None or not is_unbegun(last, run):
+    if last is None or not is_unstarted(last, run):
         return False
     try:
-        await end_behind(bus, key, last, REJECTED, writer_of("rejection"), reason)
+        await end_after(bus, key, last, REJECTED, writer_of("rejection"), reason)
     except Fenced:
         # A worker has just started it.
         return False
@@ -130,14 +130,14 @@ async def end_task(
         if last.ends_task:
             return last
         try:
-            await end_behind(bus, key, last, state, writer, reason)
+            await end_after(bus, key, last, state, writer, reason)
         except Fenced:
             continue
         return None
     raise BusUnavailable(f"the worker of task {key.task} keeps appending; try again")
 
 
-async def end_behind(  # noqa: PLR0917 - what such an event says, and where
+async def end_after(  # noqa: PLR0917 - what such an event says, and where
     bus: Bus, key: TaskKey, last: Entry, state: str, writer: str, reason: str = ""
 ) -> None:
     """Like `end_task`, if `last` is still the last entry.
@@ -147,11 +147,11 @@ async def end_behind(  # noqa: PLR0917 - what such an event says, and where
         LogLost, BusUnavailable: As `end_task`.
     """
     context = _context(last)
-    draft = events.status_update(key.task, context, state, _said(reason))
+    draft = events.status_update(key.task, context, state, _message_from(reason))
     now = last.stamp
     owner = now.owner or await _owner(bus, key)
     stamp = Stamp(now.log, last.last_generation + 1, writer, state, now.run, owner=owner)
-    await LogWriter.behind(bus, key, last).append([draft], stamp, _TIMEOUT)
+    await LogWriter.after(bus, key, last).append([draft], stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
     await have_cleaned_up(bus, key, last, context, owner or "")
 
@@ -167,7 +167,7 @@ def writer_of(whose: str) -> str:
     return f"{whose}-{secrets.token_hex(6)}"
 
 
-def _said(reason: str) -> Json | None:
+def _message_from(reason: str) -> Json | None:
     if not reason:
         return None
     notice = parts.notice_part(reason, parts.ERROR)

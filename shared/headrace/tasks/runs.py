@@ -48,10 +48,10 @@ async def ensure_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
     except Refused as refused:
         if refused.number != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
             raise
-        await _have_made(bus, queue, timeout)
+        await _request_if_missing(bus, queue, timeout)
 
 
-async def _have_made(bus: Bus, queue: RunQueue, timeout: float) -> None:
+async def _request_if_missing(bus: Bus, queue: RunQueue, timeout: float) -> None:
     try:
         await consumer_info(bus, bus.streams.runs, queue.consumer, timeout)
     except Refused as refused:

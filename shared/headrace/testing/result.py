@@ -55,11 +55,11 @@ class TaskEvent:
         """The A2A Parts that the agent emitted with it."""
         if "task" in self.json:
             return []
-        said = self._body.get("artifact") or self._body.get("status", {}).get("message") or {}
+        content = self._body.get("artifact") or self._body.get("status", {}).get("message") or {}
         if "message" in self.json:
-            said = self._body
-        found: list[Json] = said.get("parts", [])
-        return [] if said.get("role") == "ROLE_USER" else found
+            content = self._body
+        found: list[Json] = content.get("parts", [])
+        return [] if content.get("role") == "ROLE_USER" else found
 
     @property
     def text(self) -> str:
@@ -107,11 +107,11 @@ class TaskReport:
     @property
     def text(self) -> str:
         """The text of the answer; if there is none, of the last status."""
-        said = "".join(parts.text_of(one["parts"]) for one in self.artifacts)
-        return said or self.said
+        artifact_text = "".join(parts.text_of(one["parts"]) for one in self.artifacts)
+        return artifact_text or self.status_text
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         """The text of the last status: a question, or why the task failed."""
         message = self.task["status"].get("message") or {}
         return "".join(
@@ -121,7 +121,7 @@ class TaskReport:
     @property
     def thinking(self) -> str:
         """The agent's reasoning."""
-        return parts.thinking_of(self._said())
+        return parts.thinking_of(self._parts())
 
     @property
     def artifacts(self) -> list[Json]:
@@ -137,9 +137,9 @@ class TaskReport:
     @property
     def tool_calls(self) -> list[CalledTool]:
         """The agent's tool calls in order, each with its result."""
-        results = {one.id: one for one in filter(None, map(parts.tool_result, self._said()))}
+        results = {one.id: one for one in filter(None, map(parts.tool_result, self._parts()))}
         found = list[CalledTool]()
-        for call in filter(None, map(parts.tool_call, self._said())):
+        for call in filter(None, map(parts.tool_call, self._parts())):
             result = results.get(call.id)
             content, error = (result.content, result.error) if result else (None, "")
             found.append(CalledTool(call.name, call.arguments, content, error, call.id))
@@ -162,7 +162,7 @@ class TaskReport:
         for artifact in self.artifacts:
             yield from artifact["parts"]
 
-    def _said(self) -> list[Json]:
+    def _parts(self) -> list[Json]:
         """Return the parts of all messages and artifacts of the agent."""
         return [*_of_agent(self.task.get("history", [])), *self._results()]
 

@@ -170,13 +170,13 @@ class TaskResult(TaskReport):
         return await self.handle.answer(message, files)
 
 
-def message_of(said: Sent, files: Sequence[File] = (), task: FleetTask | None = None) -> Json:
+def message_of(content: Sent, files: Sequence[File] = (), task: FleetTask | None = None) -> Json:
     """Return a user's A2A Message."""
     message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER"}
-    if isinstance(said, dict):
-        message |= said
+    if isinstance(content, dict):
+        message |= content
     else:
-        message["parts"] = [parts.text_part(said)] if isinstance(said, str) else list(said)
+        message["parts"] = [parts.text_part(content)] if isinstance(content, str) else list(content)
     if task is not None:
         message |= {"taskId": task.id, "contextId": task.context}
     attached = [parts.file_part(one.content or b"", one.name, one.media_type) for one in files]

@@ -105,7 +105,7 @@ def test_every_service_has_longer_to_end_in_than_it_takes(
 ) -> None:
     drain = WorkerSettings(drain_seconds=float(services["worker"].environment[DRAIN]))
     needed = {
-        "gateway": open_streams.FAREWELL + open_requests.GRACE + detached.TIMEOUT,
+        "gateway": open_streams.CLOSE_TIMEOUT + open_requests.GRACE + detached.TIMEOUT,
         "worker": drain.drain_seconds + drain.cleanup_seconds,
     }
     assert [role for role, most in needed.items() if services[role].grace <= most] == []

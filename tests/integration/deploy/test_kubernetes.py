@@ -131,7 +131,7 @@ def test_each_has_longer_to_end_in_than_it_takes(monkeypatch: pytest.MonkeyPatch
     assert program == "sleep"
     assert (
         grace["gateway"]
-        > int(pause) + open_streams.FAREWELL + open_requests.GRACE + detached.TIMEOUT
+        > int(pause) + open_streams.CLOSE_TIMEOUT + open_requests.GRACE + detached.TIMEOUT
     )
     worker = settings_of("worker", monkeypatch)
     assert grace["worker"] > worker.drain_seconds + worker.cleanup_seconds

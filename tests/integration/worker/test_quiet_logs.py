@@ -57,7 +57,7 @@ async def test_a_run_that_outlives_its_worker_is_left_for_later(
         await let_go(leases, hold)
 
     monkeypatch.setattr(WorkerLeases, "let_go", late)
-    async with working(silent, timing=Timing(farewell=0.0)):
+    async with working(silent, timing=Timing(closing_timeout=0.0)):
         task = await desk.start("silent")
         await task.held()
     goes_on.set()

@@ -73,7 +73,7 @@ async def test_a_flood_of_dropped_messages_is_one_disturbance(
     assert disturbances == [True]
     assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
     stop()
-    bus._disturb()
+    bus._notify()
     assert disturbances == [True]
 
 

@@ -231,7 +231,7 @@ async def test_the_mute_append_nothing_of_what_is_pending() -> None:
     assert writer.appends == []
 
 
-async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pending() -> None:
+async def test_a_last_event_comes_after_the_append_in_flight_and_drops_what_is_pending() -> None:
     writer = FakeWriter()
     appender = make(writer)
     await in_flight(writer, appender, event(2))
@@ -243,7 +243,7 @@ async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pe
     assert writer.appends[-1][0][0].startswith(b"bye")
 
 
-async def test_a_farewell_that_the_log_does_not_take_in_time_is_left_unsaid() -> None:
+async def test_a_last_event_that_the_log_does_not_take_in_time_is_dropped() -> None:
     writer = FakeWriter()
     appender = make(writer)
     await in_flight(writer, appender)

@@ -46,9 +46,9 @@ class FakeLog:
         await asyncio.sleep(0)
         if is_lost is not None:
             raise BusUnavailable("no answer")
-        self.go_behind(self.entries[self.sequence])
+        self.continue_after(self.entries[self.sequence])
 
-    def go_behind(self, last: Entry) -> None:
+    def continue_after(self, last: Entry) -> None:
         self.sequence, self.generation = last.sequence, last.last_generation
 
     async def next_entry(self, _: float) -> Entry | None:

@@ -6,7 +6,7 @@ from typing import Any
 from headrace.model import json_patch
 from headrace_cli.agui.conversation import Conversation
 from headrace_cli.agui.events import DEPRECATED, FIELDS, MODERN
-from headrace_cli.agui.finding import Finding, kept_if, wise_if
+from headrace_cli.agui.finding import Finding, recommended, required
 from headrace_cli.agui.items import Items
 from headrace_cli.agui.lifecycle import Lifecycle
 from headrace_cli.client import Json
@@ -47,9 +47,9 @@ class Patches:
 
 def _applied(rule: str, document: Any, patch: object) -> tuple[Any, Finding]:  # noqa: ANN401  # any JSON
     try:
-        return json_patch.apply(document, patch), kept_if(rule, rule, "")
+        return json_patch.apply(document, patch), required(rule, rule, "")
     except json_patch.PatchFailed as failure:
-        return document, kept_if(None, rule, str(failure))
+        return document, required(None, rule, str(failure))
 
 
 class Shape:
@@ -64,7 +64,7 @@ class Shape:
         """Check the next event."""
         kind = event.get("type")
         fields = FIELDS.get(kind) if isinstance(kind, str) else None
-        yield kept_if(fields is not None, "event.type", f"{kind!r} is not an AG-UI event")
+        yield required(fields is not None, "event.type", f"{kind!r} is not an AG-UI event")
         if fields is None or not isinstance(kind, str):
             return
         wrong = [
@@ -72,23 +72,25 @@ class Shape:
             for name, field in fields.items()
             if (name in event or field.is_required) and not _fits(event, name)
         ]
-        yield kept_if(
+        yield required(
             not wrong, "event.fields", f"missing or of the wrong type: {', '.join(wrong)}"
         )
         unknown = sorted(event.keys() - fields.keys() - {"type"})
-        yield wise_if(not unknown, "event.unknown", f"unknown: {', '.join(unknown)}")
+        yield recommended(not unknown, "event.unknown", f"unknown: {', '.join(unknown)}")
         yield self._version(kind)
         if "timestamp" in event and not isinstance(event["timestamp"], str | None):
             yield self._time(float(event["timestamp"]))
 
     def _version(self, kind: str) -> Finding:
         if self._modern:
-            return wise_if(kind not in DEPRECATED, "event.version", f"{kind} was removed in 1.0")
-        return kept_if(kind not in MODERN, "event.version", f"{kind} was added in 1.0")
+            return recommended(
+                kind not in DEPRECATED, "event.version", f"{kind} was removed in 1.0"
+            )
+        return required(kind not in MODERN, "event.version", f"{kind} was added in 1.0")
 
     def _time(self, time: float) -> Finding:
         before, self._newest = self._newest, max(self._newest, time)
-        return wise_if(time >= before, "event.time", f"{time:.0f} after {before:.0f}")
+        return recommended(time >= before, "event.time", f"{time:.0f} after {before:.0f}")
 
 
 def _fits(event: Json, name: str) -> bool:

@@ -11,7 +11,7 @@ from uuid import uuid4
 import click
 
 from headrace_cli.agui.checker import Checker
-from headrace_cli.agui.finding import RULES, Finding, kept_if
+from headrace_cli.agui.finding import RULES, Finding, required
 from headrace_cli.agui.report import Report
 from headrace_cli.agui.wire import Endpoint, framed
 from headrace_cli.client import Json
@@ -44,7 +44,7 @@ def probed(endpoint: Endpoint) -> Iterator[Finding]:
     with endpoint.post({"messages": "none"}) as answer:
         status = answer.status
         is_refused = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
-        yield kept_if(is_refused, "http.refusal", f"the endpoint answered {status}")
+        yield required(is_refused, "http.refusal", f"the endpoint answered {status}")
     status, body = endpoint.get("/capabilities")
     if status == HTTPStatus.OK:
         yield _capabilities(body)
@@ -52,13 +52,13 @@ def probed(endpoint: Endpoint) -> Iterator[Finding]:
 
 def _capabilities(body: bytes) -> Finding:
     try:
-        told = json.loads(body)
+        capabilities = json.loads(body)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        return kept_if(None, "http.capabilities", "the body is not a JSON object")
-    unknown = sorted(told.keys() - _CATEGORIES)
-    return kept_if(not unknown, "http.capabilities", f"unknown: {', '.join(unknown)}")
+        capabilities = None
+    if not isinstance(capabilities, dict):
+        return required(None, "http.capabilities", "the body is not a JSON object")
+    unknown = sorted(capabilities.keys() - _CATEGORIES)
+    return required(not unknown, "http.capabilities", f"unknown: {', '.join(unknown)}")
 
 
 @click.group()
@@ -111,7 +111,7 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
     report = Report(lambda line: click.echo(one_line(line)), explain=not brief)
     try:
         endpoint = Endpoint(url, dict(map(_header, headers)), timeout)
-        report.beside("the endpoint", list(probed(endpoint)))
+        report.section("the endpoint", list(probed(endpoint)))
         with endpoint.post(asked) as answer:
             _check(answer, asked, report)
     except RequestFailed as failure:
@@ -123,8 +123,8 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
 @agui.command()
 def rules() -> None:
     """Print all rules that `check` applies."""
-    for name, said in RULES.items():
-        click.echo(one_line(f"{name:<20} {said}"))
+    for name, description in RULES.items():
+        click.echo(one_line(f"{name:<20} {description}"))
 
 
 class _Unasked(RequestFailed):
@@ -136,24 +136,24 @@ def _check(answer: HTTPResponse, asked: Json, report: Report) -> None:
     is_stream = media_type == "text/event-stream"
     fine = answer.status == HTTPStatus.OK
     findings = [
-        kept_if(fine, "http.status", f"{answer.status} {answer.reason}"),
-        kept_if(is_stream, "http.content-type", f"it is {media_type or 'missing'}"),
+        required(fine, "http.status", f"{answer.status} {answer.reason}"),
+        required(is_stream, "http.content-type", f"it is {media_type or 'missing'}"),
     ]
-    report.beside("the answer", findings)
+    report.section("the answer", findings)
     if not fine:
         return
     checker = Checker(asked)
     for event, ill in framed(answer):
         report.event(event, ill + (checker.take(event) if event else []))
-    report.beside("the end", checker.end())
+    report.section("the end", checker.end())
 
 
 def _input(message: str, *, old: bool) -> Json:
     version = {} if old else {"protocolVersion": "1.0"}
-    said = {"id": str(uuid4()), "role": "user", "content": message}
+    user_message = {"id": str(uuid4()), "role": "user", "content": message}
     names = {"threadId": str(uuid4()), "runId": str(uuid4())}
     more: Json = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-    return {**names, **version, "messages": [said], **more}
+    return {**names, **version, "messages": [user_message], **more}
 
 
 def _read(path: Path) -> Json:
@@ -169,8 +169,8 @@ def _read(path: Path) -> Json:
     return dict(asked)
 
 
-def _header(said: str) -> tuple[str, str]:
-    name, colon, value = said.partition(":")
+def _header(header: str) -> tuple[str, str]:
+    name, colon, value = header.partition(":")
     if not colon or not name.strip():
-        raise click.BadParameter(f"--header {said!r} is not of the form NAME:VALUE")
+        raise click.BadParameter(f"--header {header!r} is not of the form NAME:VALUE")
     return name.strip(), value.strip()

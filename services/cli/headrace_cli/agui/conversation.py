@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from headrace_cli.agui.finding import Finding, kept_if, wise_if
+from headrace_cli.agui.finding import Finding, recommended, required
 from headrace_cli.client import Json
 
 _ROLES: dict[str, tuple[str, ...]] = {
@@ -52,12 +52,12 @@ class Conversation:
             case "REASONING_ENCRYPTED_VALUE":
                 entity = _text(event, "entityId")
                 is_there = entity in self._roles or entity in self._calls
-                yield kept_if(is_there, "encrypted.entity", f"unknown id {entity}")
+                yield required(is_there, "encrypted.entity", f"unknown id {entity}")
 
     def _named(self, event: Json, role: str) -> Finding:
         message = _text(event, "messageId")
         held = self._roles.setdefault(message, role)
-        return kept_if(held == role, "message.id", f"{message} is a {held} message")
+        return required(held == role, "message.id", f"{message} is a {held} message")
 
     def _call(self, event: Json) -> Iterator[Finding]:
         call, parent = _text(event, "toolCallId"), event.get("parentMessageId")
@@ -67,35 +67,35 @@ class Conversation:
             role = self._roles.setdefault(str(parent), "assistant")
             why = f"{parent} is a {role} message"
             parent = role == "assistant"
-        yield wise_if(parent, "tool.parent", why)
+        yield recommended(parent, "tool.parent", why)
 
     def _arguments(self, call: str) -> Finding:
         try:
             json.loads("".join(self._calls.get(call, [])) or "{}")
         except ValueError as error:
-            return kept_if(None, "tool.arguments", f"call {call}: {error}")
-        return kept_if(call, "tool.arguments", "")
+            return required(None, "tool.arguments", f"call {call}: {error}")
+        return required(call, "tool.arguments", "")
 
     def _result(self, event: Json) -> Iterator[Finding]:
         call, message = _text(event, "toolCallId"), _text(event, "messageId")
-        yield wise_if(call in self._calls, "tool.result", f"unknown call {call}")
-        yield kept_if(
+        yield recommended(call in self._calls, "tool.result", f"unknown call {call}")
+        yield required(
             call not in self._answered, "tool.result", f"call {call} already has a result"
         )
-        yield kept_if(message not in self._roles, "message.id", f"id {message} is in use")
+        yield required(message not in self._roles, "message.id", f"id {message} is in use")
         self._answered.add(call)
         self._roles.setdefault(message, "tool")
 
     def _snapshot(self, messages: object) -> Iterator[Finding]:
-        told = messages if isinstance(messages, list) else []
-        wrong = [str(at) for at, message in enumerate(told) if not _is_message(message)]
-        names = [message["id"] for message in told if _is_message(message)]
+        items = messages if isinstance(messages, list) else []
+        wrong = [str(at) for at, message in enumerate(items) if not _is_message(message)]
+        names = [message["id"] for message in items if _is_message(message)]
         if len(set(names)) != len(names):
             wrong.append("duplicate id")
-        yield kept_if(not wrong, "messages.shape", f"wrong: {', '.join(wrong)}")
+        yield required(not wrong, "messages.shape", f"wrong: {', '.join(wrong)}")
         missing = [name for name in self._given if name not in names]
-        yield wise_if(not missing, "messages.kept", f"missing: {', '.join(missing)}")
-        self._become([message for message in told if _is_message(message)])
+        yield recommended(not missing, "messages.kept", f"missing: {', '.join(missing)}")
+        self._become([message for message in items if _is_message(message)])
 
     def _become(self, messages: list[Json]) -> None:
         """Replace the messages; keep what clients keep as well: activities and reasoning."""
@@ -114,11 +114,11 @@ class Conversation:
                 self._calls.setdefault(str(call.get("id")), [])
 
 
-def _is_message(said: object) -> bool:
-    if not isinstance(said, dict) or not isinstance(said.get("id"), str):
+def _is_message(message: object) -> bool:
+    if not isinstance(message, dict) or not isinstance(message.get("id"), str):
         return False
-    needs = _ROLES.get(str(said.get("role")))
-    return needs is not None and all(name in said for name in needs)
+    needs = _ROLES.get(str(message.get("role")))
+    return needs is not None and all(name in message for name in needs)
 
 
 def _text(event: Json, name: str) -> str:

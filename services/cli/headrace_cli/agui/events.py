@@ -86,10 +86,11 @@ _OF_NO_SUBAGENT = re.compile(r"RUN_|MESSAGES_SNAPSHOT|SUBAGENT_|THINKING_")
 _FIELD = re.compile(r"(\w+):([\w|-]+)(\??)")
 
 
-def _fields(kind: str, said: str) -> dict[str, Field]:
+def _fields(kind: str, description: str) -> dict[str, Field]:
     more = "" if _OF_NO_SUBAGENT.match(kind) else " subagentRunId:str?"
     return {
-        name: _field(what, mark) for name, what, mark in _FIELD.findall(f"{said} {_BASE}{more}")
+        name: _field(what, mark)
+        for name, what, mark in _FIELD.findall(f"{description} {_BASE}{more}")
     }
 
 
@@ -100,6 +101,6 @@ def _field(what: str, mark: str) -> Field:
 
 
 FIELDS: dict[str, dict[str, Field]] = {
-    kind: _fields(kind, said) for kind, said in (_EVENTS | _DEPRECATED).items()
+    kind: _fields(kind, description) for kind, description in (_EVENTS | _DEPRECATED).items()
 }
 """By type of event, its fields by name, without ``type``."""

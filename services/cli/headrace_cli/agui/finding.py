@@ -51,11 +51,11 @@ RULES = {
 """Every rule, in the order in which they are explained."""
 
 
-def kept_if(condition: object, rule: str, why: str) -> Finding:
+def required(condition: object, rule: str, why: str) -> Finding:
     """Return a finding: kept if `condition` holds, else broken for the reason `why`."""
     return Finding(rule, "kept") if condition else Finding(rule, "broken", why)
 
 
-def wise_if(condition: object, rule: str, why: str) -> Finding:
-    """Return as `kept_if`, for violations that clients tolerate."""
+def recommended(condition: object, rule: str, why: str) -> Finding:
+    """Return as `required`, for violations that clients tolerate."""
     return Finding(rule, "kept") if condition else Finding(rule, "doubtful", why)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headrace_cli.agui.finding import Finding, kept_if, wise_if
+from headrace_cli.agui.finding import Finding, recommended, required
 from headrace_cli.client import Json
 
 _STARTS = {
@@ -54,19 +54,19 @@ class Items:
         kind = str(event.get("type"))
         if kind in _STARTS:
             key = _key(_STARTS[kind], event)
-            yield kept_if(key not in self._open, "item.once", f"{_named(key)} is already open")
+            yield required(key not in self._open, "item.once", f"{_named(key)} is already open")
             self._open.add(key)
         elif kind in _GOES_ON or kind in _ENDS:
             key = _key((_GOES_ON | _ENDS)[kind], event)
-            yield kept_if(key in self._open, "item.open", f"{_named(key)} is not open")
+            yield required(key in self._open, "item.open", f"{_named(key)} is not open")
             if kind in _ENDS:
                 self._open.discard(key)
         elif kind == "RUN_FINISHED":
             still = ", ".join(sorted(_named(key) for key in self._open))
-            yield kept_if(not self._open, "item.closed", f"still open: {still}")
+            yield required(not self._open, "item.closed", f"still open: {still}")
         yield from self._chunks(kind, event)
         if kind.endswith(("_CONTENT", "_ARGS")):
-            yield wise_if(event.get("delta"), "delta.text", "the delta is empty")
+            yield recommended(event.get("delta"), "delta.text", "the delta is empty")
 
     def _chunks(self, kind: str, event: Json) -> Iterator[Finding]:
         if kind not in _CHUNKS:
@@ -74,7 +74,7 @@ class Items:
             return
         names_itself = bool(event.get(_CHUNKS[kind]))
         goes_on = names_itself or self._chunk == kind
-        yield kept_if(goes_on, "item.open", f"the first chunk needs {_CHUNKS[kind]}")
+        yield required(goes_on, "item.open", f"the first chunk needs {_CHUNKS[kind]}")
         self._chunk = kind
 
 

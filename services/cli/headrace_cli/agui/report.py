@@ -37,7 +37,7 @@ class Report:
         self._seen[kind] += 1
         self._line(f"{self._number:5}  {kind:<26}", findings)
 
-    def beside(self, what: str, findings: list[Finding]) -> None:
+    def section(self, what: str, findings: list[Finding]) -> None:
         """Report findings about something other than an event."""
         self._line(f"    -  {what:<26}", findings)
 
@@ -56,8 +56,8 @@ class Report:
         worst = next(
             (lv for lv in ("broken", "doubtful") if lv in {f.level for f in findings}), "kept"
         )
-        said = f" {' '.join(kept)}" if self._explain and kept else ""
-        self._say(f"{head} {_MARKS[worst]}{said}".rstrip())
+        explanation = f" {' '.join(kept)}" if self._explain and kept else ""
+        self._say(f"{head} {_MARKS[worst]}{explanation}".rstrip())
         for finding in findings:
             if finding.level != "kept":
                 mark = _MARKS[finding.level]

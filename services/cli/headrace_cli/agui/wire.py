@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from headrace_cli.agui.finding import Finding, kept_if
+from headrace_cli.agui.finding import Finding, required
 from headrace_cli.client import Json
 from headrace_cli.failures import RequestFailed
 
@@ -100,8 +100,8 @@ def _frame(data: str, size: int, ill: str) -> Framed:
     else:
         why = "it is not a JSON object"
     findings = [
-        kept_if(not ill, "sse.framing", ill),
-        kept_if(size <= LONGEST, "sse.size", f"{size} bytes"),
-        kept_if(isinstance(event, dict), "sse.json", why),
+        required(not ill, "sse.framing", ill),
+        required(size <= LONGEST, "sse.size", f"{size} bytes"),
+        required(isinstance(event, dict), "sse.json", why),
     ]
     return Framed(event if isinstance(event, dict) else {}, findings)

@@ -91,9 +91,9 @@ def retry_(nats_url: str | None, choice: Choice) -> None:
     """
 
     async def act(bus: Bus, letter: Letter) -> str:
-        said = (await retry(bus, letter)).outcome
+        outcome = (await retry(bus, letter)).outcome
         await Letters(bus).drop(letter.number)
-        return said
+        return outcome
 
     choice.carry_out(nats_url, "Retry", act)
 

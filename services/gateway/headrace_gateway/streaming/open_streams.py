@@ -7,7 +7,7 @@ from typing import Protocol
 from headrace.background import keep_running
 
 _TICK = 1.0
-FAREWELL = 2.0
+CLOSE_TIMEOUT = 2.0
 """Seconds that streams have to send why they end, before their connections are closed."""
 
 
@@ -46,7 +46,7 @@ class OpenStreams:
         self._closing = reason
         for stream in list(self._open):
             stream.close(reason)
-        await self._gone(FAREWELL)
+        await self._gone(CLOSE_TIMEOUT)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -39,7 +39,7 @@ def frame(cursor: str, data: bytes, name: str = "") -> bytes:
     return b"id: %b\n%bdata: %b\n\n" % (cursor.encode(), named, data)
 
 
-def farewell(reason: str) -> bytes:
+def close_notice(reason: str) -> bytes:
     """Return the end of an interrupted stream: the reason, and the reconnect delay (ms)."""
     return b": %b\nretry: %d\n\n" % (reason.replace("\n", " ").encode(), _RETRY_MS)
 
@@ -71,11 +71,11 @@ class BodyFormat:
     headers: Mapping[str, str]
     keepalive: bytes = b""
     """Keep-alive bytes for a silent stream; empty if the format has none."""
-    farewell: Callable[[str], bytes] | None = None
+    close_notice: Callable[[str], bytes] | None = None
     """Returns the reason of an early end outside of any protocol; None if the format has none."""
 
 
-EVENTS = BodyFormat(HEADERS, KEEPALIVE, farewell)
+EVENTS = BodyFormat(HEADERS, KEEPALIVE, close_notice)
 """Server-sent events."""
 
 
@@ -160,8 +160,8 @@ class HttpStream:
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Send the end of the body."""
         last = b"".join(messages)
-        if why is not None and self._body.farewell is not None:
-            last += self._body.farewell(why.reason)
+        if why is not None and self._body.close_notice is not None:
+            last += self._body.close_notice(why.reason)
         await self._body_of(last, more=False)
 
     async def _body_of(self, data: bytes, *, more: bool) -> None:

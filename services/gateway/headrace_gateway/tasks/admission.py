@@ -120,7 +120,7 @@ class Admission:
         self._bus = bus
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
-        self._look, self._begun = _QueueLook(), _QueueLook()
+        self._look, self._next_look = _QueueLook(), _QueueLook()
         self._under_way = Counter[Scope]()
         self._pace = Counter[Scope]()
         self._looking: asyncio.Task[None] | None = None
@@ -182,7 +182,7 @@ class Admission:
     def settle(self, scopes: list[Scope]) -> None:
         """See `Admitted.settle`."""
         self._under_way.subtract(scopes)
-        for look in {id(one): one for one in (self._look, self._begun)}.values():
+        for look in {id(one): one for one in (self._look, self._next_look)}.values():
             look.since.update(scopes)
 
     def _bounds(self, key: TaskKey) -> list[tuple[Scope, int]]:
@@ -217,15 +217,15 @@ class Admission:
 
     async def _look_once(self) -> None:
         now = asyncio.get_running_loop().time()
-        begun = self._begun = _QueueLook(now)
+        look = self._next_look = _QueueLook(now)
         try:
-            begun.figures = await read_figures(self._bus, _TIMEOUT)
+            look.figures = await read_figures(self._bus, _TIMEOUT)
         except BusUnavailable as trouble:
             _log.info("can't count waiting runs: %s", trouble)
             # The last figures are the best estimate, and a read for every request would not help.
-            self._look.at, self._begun = now, self._look
+            self._look.at, self._next_look = now, self._look
         else:
-            self._look = begun
+            self._look = look
 
     async def _keep_looking(self) -> None:
         while True:

@@ -21,7 +21,7 @@ _LEAST = 4096
 
 @dataclass(slots=True)
 class _StreamLook:
-    begun: float
+    started: float
     is_full: bool = False
 
 
@@ -41,11 +41,11 @@ class FullStreams:
         """
         stream = self._bus.streams.of_shard(key.shard)
         look = self._looks.get(stream)
-        if stream not in self._looking and (look is None or now - look.begun > _EVERY):
+        if stream not in self._looking and (look is None or now - look.started > _EVERY):
             task = asyncio.create_task(self._look(stream, now), name=f"room in {stream}")
             self._looking[stream] = task
             task.add_done_callback(lambda _: self._looking.pop(stream))
-        return look is not None and look.is_full and now - look.begun < _BELIEVED
+        return look is not None and look.is_full and now - look.started < _BELIEVED
 
     async def _look(self, stream: str, now: float) -> None:
         look = _StreamLook(now)

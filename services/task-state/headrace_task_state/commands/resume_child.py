@@ -65,11 +65,11 @@ class Resuming:
         self, query: StartTask, key: TaskKey, lineage: Lineage, last: Entry, owner: str
     ) -> TaskStarted:
         context, run = _context_of(last), last.last_generation + 1
-        said = as_asked(query, key.task)
+        message = as_asked(query, key.task)
         metadata = {DELEGATION: lineage.to_json(), **terms_of(query)}
         request = RunRequest(log=last.stamp.log, context=context, owner=owner)
         end = LogEnd(key, last.sequence, last.last_generation)
-        following = next_input(self._bus, end, request, said, metadata, writer=writer_id())
+        following = next_input(self._bus, end, request, message, metadata, writer=writer_id())
         appended = await following.append(_APPEND_TIMEOUT)
         self._runs.publish_soon(key, run, following.request, following.priority)
         return _started(key, request.log, (run, appended.sequence, context))

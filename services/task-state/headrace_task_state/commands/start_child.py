@@ -110,7 +110,7 @@ class Starting:
         try:
             appended = await first.append(_APPEND_TIMEOUT)
         except Fenced:
-            return await self._begun(key, lineage)
+            return await self._existing_child(key, lineage)
         self._runs.publish_soon(key, 1, first.run_request(appended), first.priority)
         return TaskStarted(
             task=task,
@@ -121,7 +121,7 @@ class Starting:
             input=first.line().decode(),
         )
 
-    async def _begun(self, key: TaskKey, lineage: Lineage) -> TaskStarted:
+    async def _existing_child(self, key: TaskKey, lineage: Lineage) -> TaskStarted:
         """Return the child started before; the sweep publishes its run if it never was."""
         first = await next_stored(self._bus, key, 0)
         entry = first.entry if first is not None else None

@@ -64,13 +64,13 @@ class Clock:
             _log.info("clocks are synchronized again")
 
     async def _compare(self, server: str, ask: Callable[[], Awaitable[float]]) -> None:
-        begun, asked = time.monotonic(), time.time()
+        started, asked = time.monotonic(), time.time()
         try:
             there = await ask()
         except (BusUnavailable, StateUnavailable) as trouble:
             _log.debug("the clock of %s: %s", server, trouble)
             return
-        doubt = (time.monotonic() - begun) / 2
+        doubt = (time.monotonic() - started) / 2
         offset = there - asked - doubt
         # Within the uncertainty the offset may be zero.
         self._offsets[server] = offset if abs(offset) > doubt else 0.0

@@ -18,7 +18,7 @@ from headrace.log import last_entry
 from headrace.log.tombstone import put_tombstone
 from headrace.model.errors import BusUnavailable, Fenced, StateUnavailable
 from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
-from headrace.tasks.end import end_behind, writer_of
+from headrace.tasks.end import end_after, writer_of
 from headrace.tasks.forget import clear_away
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
@@ -118,7 +118,7 @@ class Retention:
         last = await last_entry(self._bus, key)
         if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_run:
             try:
-                await end_behind(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
+                await end_after(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
             except Fenced:
                 _log.info("task %s has just received user input", key.task)
             else:

@@ -22,7 +22,7 @@ from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import Control, RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.tasks.end import TOO_LATE, is_unbegun, reject_unbegun
+from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests
 from headrace_task_state.maintenance.clock import Clock
@@ -84,7 +84,7 @@ class Sweep:
         if last is None or last.ends_task:
             return None
         run = int(task["run"])
-        if is_unbegun(last, run):
+        if is_unstarted(last, run):
             return await self._ask_again(key, task)
         if last.stamp.run == run and not last.ends_run:
             return await self._ask_holder(key, task, last)
@@ -92,12 +92,12 @@ class Sweep:
 
     async def _ask_holder(self, key: TaskKey, task: Fields, last: Entry) -> int:
         """Publish the run of a silent task without a holder; return when it is due again, ms."""
-        now, spoke = self._clock.now(), datetime.fromisoformat(last.time).timestamp()
-        if now - spoke < SILENT:
-            return round((spoke + SILENT) * 1000)
+        now, last_output = self._clock.now(), datetime.fromisoformat(last.time).timestamp()
+        if now - last_output < SILENT:
+            return round((last_output + SILENT) * 1000)
         if await ask_holder(self._bus, key, _WHO, _HOLDER) is None:
             await self._publish(key, task, task.get("priority", NORMAL))
-        return round((now + min(max(now - spoke, SILENT), LONGEST)) * 1000)
+        return round((now + min(max(now - last_output, SILENT), LONGEST)) * 1000)
 
     async def _ask_again(self, key: TaskKey, task: Fields) -> int:
         """Request a worker, or reject the input if it is late; return when it is due again, ms."""
@@ -108,7 +108,7 @@ class Sweep:
             start_by = min(start_by, own)
         if start_by > now:
             await self._publish(key, task, task.get("priority", NORMAL))
-        elif await reject_unbegun(self._bus, key, int(task["run"]), TOO_LATE):
+        elif await reject_unstarted(self._bus, key, int(task["run"]), TOO_LATE):
             _log.warning("task %s is rejected: no worker started the task in time", key.task)
         due = now + min(now - submitted, round(LONGEST * 1000))
         return min(due, start_by) if start_by > now else due

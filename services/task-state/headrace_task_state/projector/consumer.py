@@ -128,7 +128,7 @@ class Consumer:
         self._arrived: list[Arrival] = []
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._last_message_at = self._loop.time()
         self._number = self._taken = 0
         self._watermark = (0, 0)
         self._lost = ""
@@ -170,7 +170,7 @@ class Consumer:
             "num_replicas": 1,
         }
         info = await create_consumer(self._bus, self._stream, self._name, config)
-        self._heard = self._loop.time()
+        self._last_message_at = self._loop.time()
         return info
 
     async def close(self) -> None:
@@ -218,11 +218,11 @@ class Consumer:
             async with asyncio.timeout(HEARTBEAT):
                 await self._wake.wait()
         except TimeoutError:
-            if self._loop.time() - self._heard > _SILENCE:
+            if self._loop.time() - self._last_message_at > _SILENCE:
                 self._lost = "no heartbeats from the consumer"
 
     def _receive(self, msg: Msg) -> None:
-        self._heard = self._loop.time()
+        self._last_message_at = self._loop.time()
         if self._lost:
             return
         if msg.reply:

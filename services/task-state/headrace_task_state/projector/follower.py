@@ -223,7 +223,7 @@ class RangeFollower:
     async def run(self) -> None:
         """Apply until the lease is lost; wait out failures of NATS and the store."""
         try:
-            await self._persevere()
+            await self._follow_with_retries()
         except LeaseLost as loss:
             _log.info("range %s: %s", self._range.name, loss)
         finally:
@@ -231,7 +231,7 @@ class RangeFollower:
             metrics.POSITION.remove(self._range.name)
             metrics.LAG.remove(self._range.name)
 
-    async def _persevere(self) -> None:
+    async def _follow_with_retries(self) -> None:
         while True:
             try:
                 await self._follow()
@@ -259,8 +259,8 @@ class RangeFollower:
             if not self._reads_all and (progress.is_summarizing or not progress.position):
                 progress, shards = await self._summarize(progress)
             elif progress.is_summarizing:
-                begun, progress = progress, Progress(origin=origin)
-                await self._writer.apply(begun, progress, [])
+                previous, progress = progress, Progress(origin=origin)
+                await self._writer.apply(previous, progress, [])
             await self._apply_all(progress, shards)
         finally:
             metrics.FOLLOWING.labels(self._range.name).set(0)
@@ -322,7 +322,7 @@ class RangeFollower:
             _log.info("range %s: following from sequence %d", self._range.name, progress.position)
             while True:
                 arrivals = await consumer.take(MOST, MOST_BYTES)
-                begun = self._loop.time()
+                started = self._loop.time()
                 batch = batches.build(self._left(arrivals, progress, shards), progress)
                 await self._announced(batch)
                 then = batch.then
@@ -342,7 +342,7 @@ class RangeFollower:
                 if waiting < FULL:
                     await writing.done()
                     linger = LINGER if len(arrivals) < MANY else LONGER
-                    await asyncio.sleep(begun + linger - self._loop.time())
+                    await asyncio.sleep(started + linger - self._loop.time())
         finally:
             await writing.give_up()
             await consumer.close()

@@ -91,7 +91,7 @@ class Summaries:
     def __init__(self, bus: Bus, timeout: float) -> None:
         """Read logs on `bus`; an input is due again after `timeout` seconds."""
         self._bus, self._timeout = bus, timeout
-        self._begun = False
+        self._has_started = False
 
     async def build(self, arrivals: Sequence[Arrival], at: Progress) -> StoreBatch:
         """Return the changes of `arrivals`, of which only the last one of each log counts.
@@ -121,22 +121,22 @@ class Summaries:
                 unclear.append((key, arrival.sequence))
             else:
                 batch.changes.append(summary)
-        if not self._begun and len(unclear) * _WORTH > len(arrivals):
+        if not self._has_started and len(unclear) * _WORTH > len(arrivals):
             raise TooLittle(
                 f"{len(unclear)} of {len(arrivals)} last entries lack the fields of a summary"
             )
-        self._begun = True
+        self._has_started = True
         await self._read(unclear, batch)
         return batch
 
     async def _read(self, unclear: list[tuple[TaskKey, int]], batch: StoreBatch) -> None:
         for some in batched(unclear, _READS):
-            for whole in await asyncio.gather(*(self._whole(*one) for one in some)):
+            for whole in await asyncio.gather(*(self._read_log(*one) for one in some)):
                 batch.letters += whole.letters
                 if whole.task is not None:
                     batch.changes.append(whole.task)
 
-    async def _whole(self, key: TaskKey, head: int) -> WholeLog:
+    async def _read_log(self, key: TaskKey, head: int) -> WholeLog:
         return await read_whole_log(self._bus, key, head, self._timeout)
 
     async def replacement(
@@ -150,8 +150,10 @@ class Summaries:
             BusUnavailable: a log can't be read.
         """
         mine, theirs = await asyncio.gather(
-            self._whole(key, head), self._whole(replace(key, agent=agent), other_head)
+            self._read_log(key, head), self._read_log(replace(key, agent=agent), other_head)
         )
-        if mine.task is None or (theirs.task is not None and theirs.begun < mine.begun):
+        if mine.task is None or (
+            theirs.task is not None and theirs.first_sequence < mine.first_sequence
+        ):
             return None
         return replace(mine.task, replaces=agent)

@@ -20,7 +20,7 @@ class WholeLog:
     """None: the log makes no task, because its beginning is gone or a tombstone replaced it."""
     letters: list[DeadLetter]
     """Letters about messages that were skipped."""
-    begun: int = 0
+    first_sequence: int = 0
     """Stream sequence of the log's first entry; 0: it is gone."""
 
 
@@ -40,10 +40,10 @@ async def read_whole_log(bus: Bus, key: TaskKey, head: int, timeout: float) -> W
     tasks = [one for one in batch.changes if isinstance(one, TaskChange) and one.begins]
     if not tasks:
         return WholeLog(None, batch.letters)
-    return WholeLog(tasks[-1], batch.letters, next(filter(None, map(_begun, arrivals))))
+    return WholeLog(tasks[-1], batch.letters, next(filter(None, map(_first_sequence, arrivals))))
 
 
-def _begun(arrival: Arrival) -> int:
+def _first_sequence(arrival: Arrival) -> int:
     """Return the sequence of an entry that begins a log; 0: it does not."""
     try:
         return arrival.sequence if arrival.stamp().generation == 1 else 0

@@ -50,7 +50,7 @@ class Frontier:
         """
         if self._next is None:
             self._next = asyncio.create_task(self._look(self._running), name="frontier")
-            self._next.add_done_callback(_heard)
+            self._next.add_done_callback(_retrieve_exception)
         try:
             async with asyncio.timeout(_WITH_FORMER):
                 return await asyncio.shield(self._next)
@@ -82,7 +82,7 @@ class Frontier:
         return all(map(operator.ge, positions, heads.values()))
 
 
-def _heard(look: asyncio.Task[Heads]) -> None:
+def _retrieve_exception(look: asyncio.Task[Heads]) -> None:
     # Waiters receive the exception; without waiters, asyncio must not log it.
     if not look.cancelled():
         look.exception()

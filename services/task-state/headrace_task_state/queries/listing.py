@@ -70,7 +70,7 @@ class Lists:
             task = await fold_log(self._bus, key, int(stored.fields["sequence"]))
         if task is None or not (query.any_owner or task.owner == query.owner):
             place = Range(stream_of_shard(key.shard))
-            await self._reader.hasten(place, f"{key.tenant}:{key.task}")
+            await self._reader.advance_completion(place, f"{key.tenant}:{key.task}")
             raise ProjectionBehind("a task on this page is being read from its log; try again")
         return task
 

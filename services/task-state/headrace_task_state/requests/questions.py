@@ -33,7 +33,7 @@ class Questions:
 
         `middlewares` see requests about tasks, and exceptions before they become refusals.
         """
-        broker.include_routers(self._about_tasks(middlewares), self._beside())
+        broker.include_routers(self._about_tasks(middlewares), self._replica_questions())
 
     async def include_lists(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
         """Have a started broker answer requests for lists too."""
@@ -74,7 +74,7 @@ class Questions:
             answer.__doc__ = asks.__doc__
             yield operation, answer
 
-    def _beside(self) -> NatsRouter:
+    def _replica_questions(self) -> NatsRouter:
         async def ready() -> NatsResponse:
             """Ask whether every range of the log is being applied."""
             return NatsResponse(await self.answers.ready())

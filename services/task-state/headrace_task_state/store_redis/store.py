@@ -115,7 +115,7 @@ class RedisReader:
         _check_reached(heads, positions)
         return StoredPage([_stored_task(*task) for task in tasks], total, more == b"1")
 
-    async def hasten(self, place: Range, name: str) -> None:
+    async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""
         [era] = await self._redis.ask(["GET", self._keys.era])
         key = f"{self._keys.view(int(era or 0))}{DueList.SUMMARIES}:{place.name}"

@@ -49,10 +49,10 @@ class Attempts:
     async def make(self, webhook: Webhook, notice: Notice) -> Failure | None:
         """Send; return why the receiver did not accept it, or None if it did."""
         await self._keys.ready()
-        begun = time.monotonic()
+        started = time.monotonic()
         failure = await self._make(webhook, notice)
         outcome = metrics.PUSH_SECONDS.labels("taken" if failure is None else "failed")
-        outcome.observe(time.monotonic() - begun)
+        outcome.observe(time.monotonic() - started)
         return failure
 
     async def _make(self, webhook: Webhook, notice: Notice) -> Failure | None:

@@ -173,18 +173,18 @@ def _joined(events: list[Json], generation: int) -> Json:
         joined = joined | update | {"metadata": metadata}
     joined["metadata"][GENERATION] = generation
     if kind == "artifactUpdate":
-        joined["artifact"] = _whole([update["artifact"] for update in updates])
+        joined["artifact"] = _merged([update["artifact"] for update in updates])
         # The first part decides whether the text is replaced.
         joined["append"] = bool(updates[0].get("append"))
     else:
-        said = _whole([update["status"]["message"] for update in updates])
-        joined["status"] = updates[-1]["status"] | {"message": said}
+        message = _merged([update["status"]["message"] for update in updates])
+        joined["status"] = updates[-1]["status"] | {"message": message}
     return {kind: joined}
 
 
-def _whole(said: list[Json]) -> Json:
+def _merged(messages: list[Json]) -> Json:
     pieces, whole = Pieces(), dict[str, object]()
-    for one in said:
+    for one in messages:
         whole |= one
         pieces.extend(0, one.get("parts") or [])
     return whole | {"parts": pieces.merged()}

@@ -44,7 +44,7 @@ class Queue:
         self._pulls = self._new_pulls()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._last_message_at = self._loop.time()
         self._lost = ""
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class Queue:
         return Pulls(self._bus, self._bus.streams.pushes, self._name, self._inbox)
 
     async def _keep_pulling(self) -> None:
-        self._heard = self._loop.time()
+        self._last_message_at = self._loop.time()
         while not self._lost:
             await self._pulls.top_up(len(self._held))
             self._wake.clear()
@@ -112,12 +112,12 @@ class Queue:
                     await self._wake.wait()
             except TimeoutError:
                 # While all pulls are filled, silence is normal.
-                if self._pulls.waiting and self._loop.time() - self._heard > _SILENCE:
+                if self._pulls.waiting and self._loop.time() - self._last_message_at > _SILENCE:
                     self._lost = "no heartbeats from the consumer"
         raise QueueLost(self._lost)
 
     def _take(self, msg: Msg) -> None:
-        self._heard = self._loop.time()
+        self._last_message_at = self._loop.time()
         if msg.reply:
             self._pulls.delivered(len(msg.data))
             self._held[msg.reply] = msg

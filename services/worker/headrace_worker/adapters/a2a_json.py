@@ -13,7 +13,7 @@ with needs("a2a"):
 
 def json_of(message: Message) -> Json:
     """Return the message as ProtoJSON, with the whole floats of a Struct as integers."""
-    plain: Json = _whole(MessageToDict(message))
+    plain: Json = _with_integers(MessageToDict(message))
     return plain
 
 
@@ -62,11 +62,11 @@ def outcome_of(status: Json, metadata: Json) -> Outcome:
     )
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401  # any JSON
+def _with_integers(value: Any) -> Any:  # noqa: ANN401  # any JSON
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {key: _whole(inner) for key, inner in value.items()}
+        return {key: _with_integers(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_whole(inner) for inner in value]
+        return [_with_integers(inner) for inner in value]
     return value

@@ -20,7 +20,7 @@ from headrace_worker.adapters.adk_session import (
     as_kept,
     as_response,
     other_events,
-    said_in,
+    result_and_error,
 )
 from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.as_json import as_json
@@ -107,7 +107,7 @@ class AdkEvents(BasePlugin):
         """The task's events, in order."""
         self.speaker = Speaker(ctx, root.name)
         self._agents = {each.name: each for each in _tree(root)}
-        self._spoke: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
         self._streams: set[str] = set()
         self._held: list[Event] = []
         self._streaming: dict[tuple[str, str], str] = {}
@@ -204,7 +204,7 @@ class AdkEvents(BasePlugin):
             self._held = []
         if event.get_function_responses():
             await self._take_results(event)
-        elif _is_said_by_a_model(event):
+        elif _is_from_model(event):
             await self._take_response(event)
         elif _asks_for_approval(event):
             await self._keep_question(event)
@@ -275,16 +275,16 @@ class AdkEvents(BasePlugin):
             return
         begins = call.id not in self._arguments
         text = self._arguments.setdefault(call.id, ArgumentsText())
-        said = "".join(map(text.add, call.partial_args or ()))
-        if begins or said:
-            await self._ctx.emit(ToolArguments(call.id, said, call.name or ""))
+        arguments = "".join(map(text.add, call.partial_args or ()))
+        if begins or arguments:
+            await self._ctx.emit(ToolArguments(call.id, arguments, call.name or ""))
 
     async def _take_response(self, event: Event) -> None:
         """Save a response, so that no later attempt requests it again."""
         await self.speaker.become(event.author)
         stream = event.branch or ""
-        said = (event.content.parts if event.content else None) or ()
-        for part in said:
+        content = (event.content.parts if event.content else None) or ()
+        for part in content:
             if stream not in self._streams:
                 await self._words(event, part)
             await self._piece(part)
@@ -309,14 +309,14 @@ class AdkEvents(BasePlugin):
         """Return the label of the text block; empty if no other agent writes in parallel."""
         if not event.branch:
             return ""
-        return f"{event.branch}.{self._spoke.setdefault(event.branch, 0)}"
+        return f"{event.branch}.{self._turns.setdefault(event.branch, 0)}"
 
     async def _end_words(self, event: Event) -> None:
-        if event.branch in self._spoke:
+        if event.branch in self._turns:
             label = self._block(event)
             await self._ctx.emit(Thinking("", label, end=True))
             await self._ctx.emit(Text("", label, end=True))
-            self._spoke[event.branch] += 1
+            self._turns[event.branch] += 1
 
     async def _piece(self, part: types.Part) -> None:
         if (call := part.function_call) is not None and call.id:
@@ -338,7 +338,7 @@ class AdkEvents(BasePlugin):
         if (used := event.usage_metadata) is None:
             return
         thought = used.thoughts_token_count or 0
-        said = Usage(
+        usage = Usage(
             event.model_version or "",
             "",
             used.prompt_token_count or 0,
@@ -346,7 +346,7 @@ class AdkEvents(BasePlugin):
             reasoning_tokens=thought,
             cached_input_tokens=used.cached_content_token_count or 0,
         )
-        await self._ctx.emit(said)
+        await self._ctx.emit(usage)
 
     async def _take_results(self, event: Event) -> None:
         """Save the results that are not saved yet, and the event that contains them."""
@@ -389,7 +389,7 @@ class AdkEvents(BasePlugin):
         await self._tell_result(call or "", kept)
 
     async def _tell_result(self, call: str, kept: Json | None) -> None:
-        content, error = said_in(self.results[call])
+        content, error = result_and_error(self.results[call])
         await runtime_of(self._ctx).checkpoint(kept, ToolResult(call, content, error))
 
     async def _as_kept(self, *events: Event) -> Json:
@@ -445,7 +445,7 @@ def _holds_media(result: object) -> bool:
     return any(isinstance(each, types.Part | types.FunctionResponse) for each in among)
 
 
-def _is_said_by_a_model(event: Event) -> bool:
+def _is_from_model(event: Event) -> bool:
     """Return whether the event is a model's response, not a request of ADK itself."""
     if event.content is None or event.content.role == "user":
         return False
@@ -459,8 +459,8 @@ def _asks_for_approval(event: Event) -> bool:
     return CONFIRMATION in names or bool(event.actions.requested_tool_confirmations)
 
 
-def _text(said: Sequence[types.Part] | None) -> str:
-    return "".join(part.text for part in said or () if part.text and not part.thought)
+def _text(content: Sequence[types.Part] | None) -> str:
+    return "".join(part.text for part in content or () if part.text and not part.thought)
 
 
 def _streams(call: types.FunctionCall) -> bool:

@@ -59,7 +59,7 @@ class UserDecision:
 
 def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
     """Return the calls that wait for the client, in order."""
-    waiting, said = dict[str, Waiting](), dict[str, str]()
+    waiting, replies = dict[str, Waiting](), dict[str, str]()
     for event in events:
         long_running = event.long_running_tool_ids or set()
         for call in event.get_function_calls():
@@ -69,9 +69,9 @@ def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
             if event.author == "user":
                 waiting.pop(response.id or "", None)
             elif response.id in waiting:
-                said[response.id] = _short(response.response)
+                replies[response.id] = _short(response.response)
     return [
-        Waiting(each.id, each.name, each.call, said.get(each.id, each.hint), each.payload)
+        Waiting(each.id, each.name, each.call, replies.get(each.id, each.hint), each.payload)
         for each in waiting.values()
     ]
 
@@ -85,7 +85,7 @@ def questions(
 
 
 def answer_of(
-    said: Sequence[Json],
+    message: Sequence[Json],
     waiting: Sequence[Waiting],
     asked: Sequence[Json],
     from_client: Mapping[str, Json],
@@ -93,7 +93,7 @@ def answer_of(
     """Return the message's answers to the calls that wait; None if no interrupt is answered.
 
     Args:
-        said: The message's A2A Parts.
+        message: The message's A2A Parts.
         waiting: The calls that wait.
         asked: The interrupts among them.
         from_client: Results of the client's tools, by call id.
@@ -101,7 +101,7 @@ def answer_of(
     Raises:
         AnswerInvalid: An answer matches none of the requested schemas.
     """
-    words = [part for part in said if parts.tool_result(part) is None]
+    words = [part for part in message if parts.tool_result(part) is None]
     if asked and not words:
         return None
     approvals = [each for each in asked if each["reason"] == "tool_call"]
@@ -175,5 +175,5 @@ def _result(call: str, answers: Json, schema: Any) -> Json:  # noqa: ANN401  # a
 
 
 def _short(response: Json | None) -> str:
-    said = (response or {}).get("result", response)
-    return str(said or "")[:500]
+    result = (response or {}).get("result", response)
+    return str(result or "")[:500]

@@ -269,11 +269,11 @@ class _AdkRun:
         kept = await kept_events(ctx, known.log, results)
         own = _own_events(ctx, inputs, kept)
         past = past_events(_past(ctx, known.turns, own_turns), self._options.root.name)
-        said = inputs.get(ctx.run, [])
+        message = inputs.get(ctx.run, [])
         start = _AdkStart(past, own, results)
         if waiting := waiting_calls(own):
             asked = await interrupts_before(ctx)
-            start.answer = answer_of(said, waiting, asked, results)
+            start.answer = answer_of(message, waiting, asked, results)
             if start.answer is None:
                 return None
         mine = [event for run, event in kept if run == ctx.run]
@@ -283,15 +283,15 @@ class _AdkRun:
             if not mine:
                 start.first = _first(start.answer, own[-1].invocation_id, _invocation(ctx, ctx.run))
         elif mine:
-            self._go_on(start, mine, said)
+            self._go_on(start, mine, message)
         else:
-            start.message = user_content(said)
+            start.message = user_content(message)
         return start
 
-    def _go_on(self, start: _AdkStart, mine: list[Event], said: Sequence[Json]) -> None:
+    def _go_on(self, start: _AdkStart, mine: list[Event], message: Sequence[Json]) -> None:
         """Continue after the events that an earlier attempt saved for this run."""
         if start.answer is None:
-            start.own.append(user_event(said, mine[0].invocation_id))
+            start.own.append(user_event(message, mine[0].invocation_id))
         start.own += mine
         start.invocation = mine[-1].invocation_id
         start.is_over = bool(waiting_calls(start.own))

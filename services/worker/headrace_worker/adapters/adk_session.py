@@ -96,14 +96,14 @@ def past_events(turns: Sequence[Turn], root: str) -> list[Event]:
     return events
 
 
-def user_event(said: Sequence[Json], invocation: str) -> Event:
+def user_event(message: Sequence[Json], invocation: str) -> Event:
     """Return the user's A2A Parts as an event."""
-    return Event(author="user", invocation_id=invocation, content=user_content(said))
+    return Event(author="user", invocation_id=invocation, content=user_content(message))
 
 
-def user_content(said: Sequence[Json]) -> types.Content:
+def user_content(message: Sequence[Json]) -> types.Content:
     """Return the user's A2A Parts as content."""
-    return types.Content(role="user", parts=[_part(part) for part in said])
+    return types.Content(role="user", parts=[_part(part) for part in message])
 
 
 def response_of(result: ToolResultPart) -> Json:
@@ -113,18 +113,18 @@ def response_of(result: ToolResultPart) -> Json:
     return as_response(result.content)
 
 
-def as_response(said: Any) -> Json:  # noqa: ANN401  # any JSON
+def as_response(result: Any) -> Json:  # noqa: ANN401  # any JSON
     """Return an answer as ADK represents it: an object."""
-    return said if isinstance(said, dict) else {"result": said}
+    return result if isinstance(result, dict) else {"result": result}
 
 
-def said_in(response: Json) -> tuple[Any, str]:
+def result_and_error(response: Json) -> tuple[Any, str]:
     """Return the response's content and error; the inverse of `response_of`."""
     match response:
         case {"error": str(error)} if error and len(response) == 1:
             return "", error
-        case {"result": said} if len(response) == 1 and not isinstance(said, dict):
-            return said, ""
+        case {"result": result} if len(response) == 1 and not isinstance(result, dict):
+            return result, ""
     return response, ""
 
 
@@ -157,17 +157,17 @@ def _response(turn: Turn, root: str, invocation: str) -> Event:
     return Event(author=root, invocation_id=invocation, content=content)
 
 
-def _item(said: Any) -> types.Part | None:  # noqa: ANN401  # an Item
-    match said:
-        case TextItem() if said.text:
-            return types.Part(text=said.text)
+def _item(item: Any) -> types.Part | None:  # noqa: ANN401  # an Item
+    match item:
+        case TextItem() if item.text:
+            return types.Part(text=item.text)
         case CallItem():
-            given = said.arguments if isinstance(said.arguments, dict) else {}
+            given = item.arguments if isinstance(item.arguments, dict) else {}
             return types.Part(
-                function_call=types.FunctionCall(id=said.id, name=said.name, args=given)
+                function_call=types.FunctionCall(id=item.id, name=item.name, args=given)
             )
         case ResultItem():
-            return types.Part(text=said.text)
+            return types.Part(text=item.text)
         case _:
             # Providers accept reasoning only verbatim, and only from their own model.
             return None

@@ -56,7 +56,7 @@ class AgentsEvents(RunHooks[Any]):
         self._given = self._kept = 0
         self._stored = asyncio.Event()
         self._stored.set()
-        self._spoke = False
+        self._has_text = False
         self._speaker = Speaker(ctx, first)
         self._is_structured = False
         self.refusal = ""
@@ -105,7 +105,7 @@ class AgentsEvents(RunHooks[Any]):
     async def _raw(self, data: Any) -> None:  # noqa: ANN401  # an event of the Responses API
         match data.type:
             case "response.output_text.delta":
-                self._spoke = True
+                self._has_text = True
                 await self._text(data.delta)
             case kind if kind in _THOUGHTS:
                 await self._think(data.delta)
@@ -132,21 +132,21 @@ class AgentsEvents(RunHooks[Any]):
         if response.id != REPLAYED:
             await self._say_rest(response, called)
             items = [item.model_dump(mode="json", exclude_unset=True) for item in response.output]
-            said = verbatim_of(self._speaker.name, items, self._ids)
+            verbatim = verbatim_of(self._speaker.name, items, self._ids)
             await self._usage(response)
-            await keep_response(self._ctx, Verbatim(FORMAT, said))
+            await keep_response(self._ctx, Verbatim(FORMAT, verbatim))
         self.calls = {
             item.call_id: CallItem.of_text(self._ids.of(item.call_id), item.name, item.arguments)
             for item in called
         }
-        self._spoke = False
+        self._has_text = False
         self._kept += 1
         self._mark()
 
     async def _say_rest(self, response: Any, called: list[Any]) -> None:  # noqa: ANN401  # a Response
         """Emit what has not streamed, and end the calls that have."""
         for item in response.output:
-            if item.type == "message" and not self._spoke:
+            if item.type == "message" and not self._has_text:
                 await self._text("".join(getattr(part, "text", "") for part in item.content))
         for own, name in self._streaming.values():
             await self._ctx.emit(ToolArguments(own, "", name, end=True))
@@ -157,20 +157,20 @@ class AgentsEvents(RunHooks[Any]):
                 call = CallItem.of_text(own, item.name, item.arguments)
                 await self._ctx.emit(ToolCall(call.name, call.arguments, own))
 
-    async def _text(self, said: str) -> None:
+    async def _text(self, text: str) -> None:
         # Structured output is emitted as data at the end.
-        if said and not self._is_structured:
-            await self._ctx.emit(Text(said))
+        if text and not self._is_structured:
+            await self._ctx.emit(Text(text))
 
-    async def _think(self, said: str) -> None:
-        if said and self._thinking:
-            await self._ctx.emit(Thinking(said))
+    async def _think(self, text: str) -> None:
+        if text and self._thinking:
+            await self._ctx.emit(Thinking(text))
 
     async def _usage(self, response: Any) -> None:  # noqa: ANN401  # a Response
         if (used := response.usage) is None:
             return
         given, made = used.input_tokens_details, used.output_tokens_details
-        said = Usage(
+        usage = Usage(
             response.model or "",
             "",
             used.input_tokens or 0,
@@ -178,18 +178,18 @@ class AgentsEvents(RunHooks[Any]):
             reasoning_tokens=(made and made.reasoning_tokens) or 0,
             cached_input_tokens=(given and given.cached_tokens) or 0,
         )
-        await self._ctx.emit(said)
+        await self._ctx.emit(usage)
 
     async def _result(self, call: str, content: object) -> None:
         own = self._ids.of(call)
         if own in self._answered:
             return
         self._answered.add(own)
-        said = as_json(content)
-        if (words := words_of(said)) is None:
-            await keep_result(self._ctx, ToolResult(own, said))
+        result = as_json(content)
+        if (words := words_of(result)) is None:
+            await keep_result(self._ctx, ToolResult(own, result))
         else:
-            await keep_result(self._ctx, ToolResult(own, words), Verbatim(FORMAT, said))
+            await keep_result(self._ctx, ToolResult(own, words), Verbatim(FORMAT, result))
 
     def _mark(self) -> None:
         if self._kept >= self._given:

@@ -20,7 +20,7 @@ them back to the model, and ``agent``, the name of the agent that gave it. Of a 
 tool returned."""
 
 _PIECES = ContentNames(
-    text=lambda said: {"type": "input_text", "text": said},
+    text=lambda text: {"type": "input_text", "text": text},
     image=lambda url: {"type": "input_image", "image_url": url, "detail": "auto"},
     pdf=lambda name, url: {"type": "input_file", "filename": name, "file_data": url},
 )
@@ -36,7 +36,7 @@ def response_items(turn: Turn) -> list[Json]:
     kept = _kept(turn).get("items")
     if isinstance(kept, list):
         return kept
-    return [item for said in turn.items if (item := _item(said)) is not None]
+    return [item for part in turn.items if (item := _item(part)) is not None]
 
 
 def agent_of(turn: Turn) -> str:
@@ -73,15 +73,15 @@ def _items(turn: Turn) -> list[Json]:
             return []
 
 
-def _item(said: Item) -> Json | None:
-    match said:
-        case TextItem() if said.text:
-            return _message(said.text)
+def _item(item: Item) -> Json | None:
+    match item:
+        case TextItem() if item.text:
+            return _message(item.text)
         case CallItem():
-            called = {"call_id": said.id, "name": said.name, "arguments": said.arguments_json}
+            called = {"call_id": item.id, "name": item.name, "arguments": item.arguments_json}
             return {"type": "function_call", **called}
         case ResultItem():
-            return _message(said.text)
+            return _message(item.text)
         case _:
             # Providers accept reasoning only verbatim, and only from their own model.
             return None
@@ -120,6 +120,6 @@ def _converted(value: Any) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _output(turn: Turn, result: ToolResultPart) -> Json:
-    said = returned(turn, result)
-    output = as_text(said) if words_of(said) is None else _converted(said)
+    value = returned(turn, result)
+    output = as_text(value) if words_of(value) is None else _converted(value)
     return {"type": "function_call_output", "call_id": result.id, "output": output}

@@ -214,10 +214,10 @@ class _Last:
     results: dict[str, Any] = field(default_factory=dict)
 
     def replay(
-        self, agent: SdkAgent[Any], decisions: dict[str, Decision], said: Sequence[Json] = ()
+        self, agent: SdkAgent[Any], decisions: dict[str, Decision], message: Sequence[Json] = ()
     ) -> _AgentsStart:
         """Return a start that replays this response."""
-        extra = items_of([Turn("user", parts=said)]) if said else []
+        extra = items_of([Turn("user", parts=message)]) if message else []
         items, calls = response_items(self.turn), self.turn.calls
         replay = Replay(items, calls, self.results, decisions, extra)
         return _AgentsStart(agent, items_of(answered(self.before)), replay)
@@ -258,16 +258,16 @@ async def _answer(
     waiting = [call for call in left if call.id in named]
     if not waiting:
         return _AgentsStart(agent, items_of(answered(turns)))
-    said = [part for part in ctx.parts if parts.tool_result(part) is None]
-    if not said:
+    message = [part for part in ctx.parts if parts.tool_result(part) is None]
+    if not message:
         await ask_again(ctx)
         return None
-    decided = decisions_of(said, asked)
+    decided = decisions_of(message, asked)
     unasked = Decision(approved=False, reason="There was no answer.")
     return last.replay(
         agent,
         {call.id: decided.get(call.id, unasked) for call in left},
-        other_parts(said),
+        other_parts(message),
     )
 
 

@@ -68,8 +68,8 @@ def ag_ui_agent(
     async def run(ctx: RunContext) -> None:
         held = ctx.checkpoint_data
         if isinstance(held, dict) and FINISHED in held:
-            if (said := ending_of(await restored(ctx, held[FINISHED]))) is not None:
-                await ctx.emit(said)
+            if (ending := ending_of(await restored(ctx, held[FINISHED]))) is not None:
+                await ctx.emit(ending)
             return
         try:
             asked = await run_input(ctx, memory)

@@ -68,20 +68,20 @@ class AguiEvents:
         self._is_over = False
         self._takes: dict[str, Callable[[Json], Awaitable[None]]] = {
             "TEXT_MESSAGE_START": self._text_started,
-            "TEXT_MESSAGE_CONTENT": self._text_said,
-            "TEXT_MESSAGE_CHUNK": self._text_said,
+            "TEXT_MESSAGE_CONTENT": self._text_content,
+            "TEXT_MESSAGE_CHUNK": self._text_content,
             "TEXT_MESSAGE_END": self._text_ended,
-            "REASONING_START": self._thought_begun,
-            "REASONING_MESSAGE_START": self._thought_begun,
-            "REASONING_MESSAGE_CONTENT": self._thought_said,
-            "REASONING_MESSAGE_CHUNK": self._thought_said,
-            "REASONING_MESSAGE_END": self._thought_ended,
-            "THINKING_TEXT_MESSAGE_CONTENT": self._thought_said,
-            "THINKING_TEXT_MESSAGE_END": self._thought_ended,
+            "REASONING_START": self._reasoning_start,
+            "REASONING_MESSAGE_START": self._reasoning_start,
+            "REASONING_MESSAGE_CONTENT": self._reasoning_content,
+            "REASONING_MESSAGE_CHUNK": self._reasoning_content,
+            "REASONING_MESSAGE_END": self._reasoning_end,
+            "THINKING_TEXT_MESSAGE_CONTENT": self._reasoning_content,
+            "THINKING_TEXT_MESSAGE_END": self._reasoning_end,
             _SEALED: self._sealed,
-            "TOOL_CALL_START": self._call_said,
-            "TOOL_CALL_ARGS": self._call_said,
-            "TOOL_CALL_CHUNK": self._call_said,
+            "TOOL_CALL_START": self._call_content,
+            "TOOL_CALL_ARGS": self._call_content,
+            "TOOL_CALL_CHUNK": self._call_content,
             "TOOL_CALL_END": self._call_ended,
             "TOOL_CALL_RESULT": self._result,
             "RUN_ERROR": self._failed,
@@ -124,7 +124,7 @@ class AguiEvents:
     async def _text_started(self, event: Json) -> None:
         self._text = event["messageId"]
 
-    async def _text_said(self, event: Json) -> None:
+    async def _text_content(self, event: Json) -> None:
         self._text = event.get("messageId") or self._text
         if delta := event.get("delta"):
             self.open.add(self._text)
@@ -135,16 +135,16 @@ class AguiEvents:
             self.open.discard(event["messageId"])
             await self._ctx.emit(Text("", event["messageId"], end=True))
 
-    async def _thought_begun(self, event: Json) -> None:
+    async def _reasoning_start(self, event: Json) -> None:
         self._thought = event["messageId"]
 
-    async def _thought_said(self, event: Json) -> None:
+    async def _reasoning_content(self, event: Json) -> None:
         self._thought = event.get("messageId") or self._thought
         if delta := event.get("delta"):
             self._thinks = True
             await self._ctx.emit(Thinking(delta, self._thought))
 
-    async def _thought_ended(self, event: Json) -> None:
+    async def _reasoning_end(self, event: Json) -> None:
         self._thinks = False
         self._thought_over = event.get("messageId") or self._thought
 
@@ -164,7 +164,7 @@ class AguiEvents:
         """Return whether a message is the last reasoning, which can still be extended."""
         return bool(message) and message in {self._thought, self._thought_over}
 
-    async def _call_said(self, event: Json) -> None:
+    async def _call_content(self, event: Json) -> None:
         call = event.get("toolCallId") or self._call
         if call != self._call and self._call in self.open:
             # Chunks have no end event: the next call ends the one before.
@@ -215,8 +215,8 @@ class AguiEvents:
 
     async def finish(self, outcome: Json) -> None:
         """End the run."""
-        if (said := ending_of(outcome)) is not None:
-            await self._ctx.emit(said)
+        if (ending := ending_of(outcome)) is not None:
+            await self._ctx.emit(ending)
 
     def _pending(self) -> list[str]:
         """Return open calls of the user interface's tools; agents of AG-UI 0.x do not list them."""

@@ -74,37 +74,39 @@ class _Messages:
         if result is None or result.id not in self._calls:
             return
         error = {"error": result.error} if result.error else {}
-        said = {"toolCallId": result.id, "content": as_text(result.content), **error}
-        self.add(turn, {"role": "tool", **said}, turn.origin)
+        fields = {"toolCallId": result.id, "content": as_text(result.content), **error}
+        self.add(turn, {"role": "tool", **fields}, turn.origin)
 
     def respond(self, turn: Turn) -> None:
         """Add the agent's response."""
-        said: dict[str, Json] = {}
+        messages: dict[str, Json] = {}
         last = ""
         for item in turn.items:
             match item:
                 case ReasoningItem() if item.origin or not turn.run:
-                    self._think(turn, item, said)
+                    self._think(turn, item, messages)
                 case TextItem() if not item.asks:
                     last = item.origin or item.id or turn.id
-                    message = self._said(turn, last, said)
+                    message = self._assistant_message(turn, last, messages)
                     message["content"] = message.get("content", "") + item.text
                 case CallItem():
                     last = item.origin or last or turn.id or item.id
-                    self._said(turn, last, said).setdefault("toolCalls", []).append(_call(item))
+                    self._assistant_message(turn, last, messages).setdefault(
+                        "toolCalls", []
+                    ).append(_call(item))
                     self._calls.add(item.id)
 
-    def _said(self, turn: Turn, name: str, said: dict[str, Json]) -> Json:
-        if name not in said:
-            said[name] = self.add(turn, {"role": "assistant"}, name)
-        return said[name]
+    def _assistant_message(self, turn: Turn, name: str, messages: dict[str, Json]) -> Json:
+        if name not in messages:
+            messages[name] = self.add(turn, {"role": "assistant"}, name)
+        return messages[name]
 
-    def _think(self, turn: Turn, item: ReasoningItem, said: dict[str, Json]) -> None:
+    def _think(self, turn: Turn, item: ReasoningItem, messages: dict[str, Json]) -> None:
         name = item.origin or item.id
-        if name not in said:
+        if name not in messages:
             sealed = {"encryptedValue": item.encrypted} if item.encrypted else {}
-            said[name] = self.add(turn, {"role": "reasoning", "content": "", **sealed}, name)
-        said[name]["content"] += item.text
+            messages[name] = self.add(turn, {"role": "reasoning", "content": "", **sealed}, name)
+        messages[name]["content"] += item.text
 
 
 def _call(call: CallItem) -> Json:
@@ -113,10 +115,10 @@ def _call(call: CallItem) -> Json:
     return {"id": call.id, "type": "function", "function": function, **sealed}
 
 
-def _content(said: Sequence[Json]) -> str | list[Json]:
-    if all("text" in part for part in said):
-        return parts.text_of(said)
-    return [_piece(part) for part in said]
+def _content(content: Sequence[Json]) -> str | list[Json]:
+    if all("text" in part for part in content):
+        return parts.text_of(content)
+    return [_piece(part) for part in content]
 
 
 def _piece(part: Json) -> Json:
@@ -208,12 +210,12 @@ def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:
             results of the client's tools.
     """
     sent = {entry["interruptId"]: entry for entry in ctx.agui.get("resume") or ()}
-    said = [part for part in ctx.parts if parts.tool_result(part) is None]
-    if not said and not sent:
+    content = [part for part in ctx.parts if parts.tool_result(part) is None]
+    if not content and not sent:
         raise AnswerInvalid("some questions have no answer")
-    answers = answers_of(said, [interrupt["id"] for interrupt in interrupts])
+    answers = answers_of(content, [interrupt["id"] for interrupt in interrupts])
     cancelled = {
-        parts.interrupt_id(part) for part in said if parts.resume_status(part) == _CANCELLED
+        parts.interrupt_id(part) for part in content if parts.resume_status(part) == _CANCELLED
     }
     resume: list[Json] = []
     for interrupt in interrupts:

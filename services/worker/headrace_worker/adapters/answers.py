@@ -49,10 +49,10 @@ def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
     if named := {name: value_of(part) for part in message if (name := parts.interrupt_id(part))}:
         return named
     data = [part["data"] for part in message if "data" in part]
-    said = data[0] if len(data) == 1 else parts.text_of(message)
-    if isinstance(said, dict) and said and said.keys() <= set(interrupts):
-        return said
-    return dict.fromkeys(interrupts, said)
+    answer = data[0] if len(data) == 1 else parts.text_of(message)
+    if isinstance(answer, dict) and answer and answer.keys() <= set(interrupts):
+        return answer
+    return dict.fromkeys(interrupts, answer)
 
 
 def asked_before(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:

@@ -99,7 +99,7 @@ async def ask_again(ctx: RunContext, wrong: AnswerInvalid | None = None) -> None
     await ask(ctx, await interrupts_before(ctx), wrong=f"{wrong}." if wrong else "")
 
 
-def decisions_of(said: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decision]:
+def decisions_of(message: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decision]:
     """Return the message's decision on each call of the interrupts `asked`, by call id.
 
     A call without an answer, or with an answer that comes too late, is refused.
@@ -107,7 +107,7 @@ def decisions_of(said: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decis
     Raises:
         AnswerInvalid: An answer matches none of the requested schemas.
     """
-    answers = answers_of(said, [interrupt["id"] for interrupt in asked])
+    answers = answers_of(message, [interrupt["id"] for interrupt in asked])
     return {call_of(interrupt): _decided(interrupt, answers) for interrupt in asked}
 
 
@@ -137,9 +137,9 @@ def decision_of(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
         case bool():
             return Decision(approved=answer)
         case str():
-            said = answer.strip()
-            approved = said.lower().rstrip(".!") in _YES
-            return Decision(approved=approved, reason="" if approved else said)
+            text = answer.strip()
+            approved = text.lower().rstrip(".!") in _YES
+            return Decision(approved=approved, reason="" if approved else text)
     try:
         given = _Payload.model_validate(answer)
     except ValidationError as error:

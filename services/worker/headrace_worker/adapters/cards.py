@@ -23,14 +23,14 @@ def taken_over(card: Json) -> Json:
     return {key: value for key, value in taken.items() if value}
 
 
-def _provider(said: Json) -> Provider | None:
-    name, url = said.get("organization"), _url(said.get("url"))
+def _provider(section: Json) -> Provider | None:
+    name, url = section.get("organization"), _url(section.get("url"))
     return Provider(organization=name, url=url) if name and url else None
 
 
-def _url(said: str | None) -> str:
+def _url(url: str | None) -> str:
     """Return an HTTP URL unchanged, anything else as an empty string."""
-    return said if said and said.startswith(("http://", "https://")) else ""
+    return url if url and url.startswith(("http://", "https://")) else ""
 
 
 def _skill(skill: Json) -> Json:

@@ -64,8 +64,8 @@ def declare_capabilities(
         found["humanInTheLoop"] = {"supported": True, "approvals": approvals, "interrupts": True}
     if handoffs:
         found["multiAgent"] = {"supported": True, "handoffs": True}
-    said = declared.get("capabilities") or {}
+    capabilities = declared.get("capabilities") or {}
     declared["capabilities"] = found | {
         category: found.get(category, {}) | own if isinstance(own, dict) else own
-        for category, own in said.items()
+        for category, own in capabilities.items()
     }

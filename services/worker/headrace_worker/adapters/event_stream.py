@@ -22,7 +22,7 @@ class Frames:
         """Start at the beginning of a stream."""
         self._rest = bytearray()
         self._after_cr = False
-        self._begun = False
+        self._has_started = False
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the frames that `chunk` completes, with LF line ends."""
@@ -35,8 +35,8 @@ class Frames:
             self._after_cr = chunk.endswith(b"\r")
         searched = max(len(self._rest) - 1, 0)
         self._rest += chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if not self._begun and len(self._rest) >= len(_MARK):
-            self._begun = True
+        if not self._has_started and len(self._rest) >= len(_MARK):
+            self._has_started = True
             if self._rest.startswith(_MARK):
                 del self._rest[: len(_MARK)]
         begin = 0

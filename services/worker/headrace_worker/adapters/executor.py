@@ -46,7 +46,7 @@ class LogQueue(EventQueue):
         """
         self._ctx, self._before, self._may_answer = ctx, artifacts, may_answer
         self._artifacts = {artifact["artifactId"] for artifact in artifacts}
-        self._over = self._spoke = False
+        self._over = self._has_answered = False
         self._asking: asyncio.Task[Json] | None = None
 
     @override
@@ -98,7 +98,7 @@ class LogQueue(EventQueue):
 
     async def _answer(self, message: Json) -> None:
         content = message.get("parts", [])
-        if self._may_answer and not self._spoke:
+        if self._may_answer and not self._has_answered:
             await self._end(Message(parts=content))
         else:
             await self._end(Outcome(COMPLETED, content, message.get("metadata", {})))
@@ -137,22 +137,22 @@ class LogQueue(EventQueue):
         content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
         name = message.get("messageId") or self._ctx.new_id("message")
         prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
-        self._spoke = True
+        self._has_answered = True
         self._asking = asyncio.create_task(runtime_of(self._ctx).ask(prompt))
         # Start the request now, so that the log has it before the next event.
         await asyncio.sleep(0)
 
-    async def _say(self, said: Emission) -> None:
+    async def _say(self, emission: Emission) -> None:
         if self._asking is not None and not self._asking.done():
             # The executor continues: it got the credentials in another way.
             await self.close()
-        self._spoke = True
-        await self._ctx.emit(said)
+        self._has_answered = True
+        await self._ctx.emit(emission)
 
-    async def _end(self, said: Emission) -> None:
+    async def _end(self, emission: Emission) -> None:
         self._over = True
         await self.close()
-        await self._ctx.emit(said)
+        await self._ctx.emit(emission)
 
     def _check(self, task: str) -> None:
         if task and task != self._ctx.task:
@@ -241,10 +241,10 @@ async def _cancel(
 async def _task(ctx: RunContext) -> Task:
     """Return the task so far, with the content of its files instead of links."""
     task = await ctx.load_task()
-    said = [*task.get("history", ()), *task.get("artifacts", ())]
+    items = [*task.get("history", ()), *task.get("artifacts", ())]
     if (message := task.get("status", {}).get("message")) is not None:
-        said.append(message)
-    for each in said:
+        items.append(message)
+    for each in items:
         each["parts"] = [*await with_content(ctx, each.get("parts", ()))]
     return parsed(task, Task())
 

@@ -46,7 +46,7 @@ class LangGraphEvents:
         self._output, self._state_keys = output, state_keys
         self._calls: dict[tuple[str, Any], str] = {}
         self._called: set[str] = set()
-        self._whole: set[str] = set()
+        self._complete: set[str] = set()
         self._metered: set[str] = set()
         self._values: Any = None
         self._is_answered = False
@@ -104,11 +104,11 @@ class LangGraphEvents:
     def _pending(self) -> list[str]:
         """Return open calls of the client's tools at the end of the graph."""
         offered = {tool["name"] for tool in client_tools(self._ctx)}
-        said = self._values.get("messages") if isinstance(self._values, dict) else None
-        if not offered or not isinstance(said, list):
+        messages = self._values.get("messages") if isinstance(self._values, dict) else None
+        if not offered or not isinstance(messages, list):
             return []
         done = set[str]()
-        for message in reversed(said):
+        for message in reversed(messages):
             if isinstance(message, ToolMessage):
                 done.add(message.tool_call_id)
             elif isinstance(message, AIMessage):
@@ -141,7 +141,7 @@ class LangGraphEvents:
     async def _blocks(self, message: AIMessage) -> None:
         label = message.id or ""
         for block in message.content_blocks:
-            if block["type"] == "text" and block["text"] and label not in self._whole:
+            if block["type"] == "text" and block["text"] and label not in self._complete:
                 await self._ctx.emit(Text(block["text"], label))
             elif block["type"] == "reasoning" and block.get("reasoning"):
                 await self._ctx.emit(Thinking(block["reasoning"]))
@@ -152,8 +152,8 @@ class LangGraphEvents:
             self._calls[key] = piece["id"]
             self._called.add(piece["id"])
         if (call := self._calls.get(key)) is not None:
-            said = ToolArguments(call, piece.get("args") or "", piece.get("name") or "")
-            await self._ctx.emit(said)
+            arguments = ToolArguments(call, piece.get("args") or "", piece.get("name") or "")
+            await self._ctx.emit(arguments)
 
     async def _call(self, call: str, name: str, arguments: Any) -> None:  # noqa: ANN401  # any JSON
         if call not in self._called:
@@ -164,9 +164,9 @@ class LangGraphEvents:
         label = message.id or ""
         for key in [key for key in self._calls if key[0] == label]:
             await self._ctx.emit(ToolArguments(self._calls.pop(key), "", end=True))
-        if label and label not in self._whole and message.text:
+        if label and label not in self._complete and message.text:
             await self._ctx.emit(Text("", label, end=True))
-        self._whole.add(label)
+        self._complete.add(label)
 
     async def _result(self, message: ToolMessage) -> None:
         content = as_json(message.content)

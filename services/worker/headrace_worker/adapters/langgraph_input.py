@@ -30,11 +30,11 @@ def messages_of(turns: Sequence[Turn]) -> list[AnyMessage]:
     return [_message(turn) for turn in turns]
 
 
-def human(said: Sequence[Json]) -> HumanMessage:
+def human(content: Sequence[Json]) -> HumanMessage:
     """Return the user's A2A Parts as a message."""
-    if all("text" in part for part in said):
-        return HumanMessage(text_of(said))
-    blocks: Any = [_block(part) for part in said]
+    if all("text" in part for part in content):
+        return HumanMessage(text_of(content))
+    blocks: Any = [_block(part) for part in content]
     return HumanMessage(content_blocks=blocks)
 
 
@@ -48,14 +48,14 @@ def _message(turn: Turn) -> AnyMessage:
         return AIMessage("\n".join(filter(None, [turn.text, *results])), tool_calls=calls)
     if turn.role == "tool" and turn.result is not None:
         result = turn.result
-        said = result.error or as_text(result.content)
+        text = result.error or as_text(result.content)
         status: Any = "error" if result.error else "success"
-        return ToolMessage(said, tool_call_id=result.id, status=status)
+        return ToolMessage(text, tool_call_id=result.id, status=status)
     return SystemMessage(turn.text) if turn.role == "system" else human(turn.parts)
 
 
-def _arguments(said: Any) -> Any:  # noqa: ANN401  # any JSON
-    return said if isinstance(said, dict) else {"input": said}
+def _arguments(arguments: Any) -> Any:  # noqa: ANN401  # any JSON
+    return arguments if isinstance(arguments, dict) else {"input": arguments}
 
 
 def _block(part: Json) -> Json:

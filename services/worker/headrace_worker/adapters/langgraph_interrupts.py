@@ -193,8 +193,8 @@ def _calls(interrupt: Interrupt) -> list[Json]:
 
 def _allowed(schema: Any) -> list[str]:  # noqa: ANN401  # any JSON
     """Return the decisions that a schema of the middleware allows."""
-    said = orjson.dumps(as_json(schema)).decode() if isinstance(schema, dict) else ""
-    return [each for each in _EACH if f'"{each}"' in said] or [*_EACH]
+    text = orjson.dumps(as_json(schema)).decode() if isinstance(schema, dict) else ""
+    return [each for each in _EACH if f'"{each}"' in text] or [*_EACH]
 
 
 def _schema(interrupt: Interrupt) -> Json | None:
@@ -231,8 +231,8 @@ def _kind(decision: str) -> Json:
 
 
 def _asks(call: Json) -> str:
-    if isinstance(said := call.get("description"), str) and said:
-        return said
+    if isinstance(description := call.get("description"), str) and description:
+        return description
     return f"Approve {call['name']}({orjson.dumps(as_json(call['args'])).decode()})?"
 
 

@@ -222,13 +222,13 @@ def _object(arguments: Any) -> Json:  # noqa: ANN401  # any JSON
 
 def _answer(result: CallToolResult) -> Answer:
     texts = [part.text for part in result.content if isinstance(part, TextContent)]
-    said = "\n".join(texts)
+    text = "\n".join(texts)
     if result.is_error:
-        return Answer(error=said or "it failed")
+        return Answer(error=text or "it failed")
     if (structured := result.structured_content) is not None:
         # A result that is not an object comes wrapped in one.
         wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
         return Answer(structured["result"] if wrapped else structured)
     if len(texts) == len(result.content):
-        return Answer(said)
+        return Answer(text)
     return Answer([part.model_dump(mode="json", exclude_none=True) for part in result.content])

@@ -118,9 +118,9 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
         turns = await conversation(ctx, memory, FORMAT)
-        said = instruction if isinstance(instruction, str) else instruction(ctx)
+        system = instruction if isinstance(instruction, str) else instruction(ctx)
         async with toolbox.open() as found:
-            await ChatRun(ctx, endpoint, found).answer(said, turns)
+            await ChatRun(ctx, endpoint, found).answer(system, turns)
 
     return run
 

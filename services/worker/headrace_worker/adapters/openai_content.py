@@ -28,17 +28,17 @@ class ContentNames:
     """Makes a piece from a PDF file's name and its data URL."""
 
 
-def content_of(said: Sequence[Json], pieces: ContentNames) -> str | list[Json]:
+def content_of(content: Sequence[Json], pieces: ContentNames) -> str | list[Json]:
     """Return A2A Parts as a message's content: a string if all parts are text."""
-    if all("text" in part for part in said):
-        return parts.text_of(said)
-    return [_piece(part, pieces) for part in said]
+    if all("text" in part for part in content):
+        return parts.text_of(content)
+    return [_piece(part, pieces) for part in content]
 
 
 def _mention(part: Json) -> str:
     """Return the text that replaces a file whose content the model does not get."""
-    said = part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"
-    return f"[file {said}]"
+    name = part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"
+    return f"[file {name}]"
 
 
 def _piece(part: Json, pieces: ContentNames) -> Json:

@@ -22,7 +22,7 @@ from headrace_worker.conversation import CallItem, ResultItem, Turn, answered, o
 from headrace_worker.memory import keep_result
 
 _PIECES = ContentNames(
-    text=lambda said: {"type": "text", "text": said},
+    text=lambda text: {"type": "text", "text": text},
     image=lambda url: {"type": "image_url", "image_url": {"url": url}},
     pdf=lambda name, url: {"type": "file", "file": {"filename": name, "file_data": url}},
 )
@@ -59,11 +59,11 @@ def _assistant(turn: Turn) -> Json:
     text = "\n".join(filter(None, [turn.text, *results]))
     # Null means calls instead of an answer: servers refuse it without calls.
     content = text or (None if turn.calls else "")
-    said: Json = {**more, "role": "assistant", "content": content}
+    message: Json = {**more, "role": "assistant", "content": content}
     if turn.calls:
         fields = kept.get("tool_calls") or {}
-        said["tool_calls"] = [_call(call, fields.get(call.id) or {}) for call in turn.calls]
-    return said
+        message["tool_calls"] = [_call(call, fields.get(call.id) or {}) for call in turn.calls]
+    return message
 
 
 def _call(call: CallItem, fields: Json) -> Json:
@@ -72,8 +72,8 @@ def _call(call: CallItem, fields: Json) -> Json:
 
 
 def _tool(result: ToolResultPart) -> Json:
-    said = f"Error: {result.error}" if result.error else as_text(result.content)
-    return {"role": "tool", "tool_call_id": result.id, "content": said}
+    text = f"Error: {result.error}" if result.error else as_text(result.content)
+    return {"role": "tool", "tool_call_id": result.id, "content": text}
 
 
 with needs("openai"):
@@ -107,23 +107,28 @@ class ChatRun:
         Raises:
             Retryable: The endpoint is busy or unreachable, or its answer broke off.
         """
-        said, asked = list(turns), "\n\n".join(filter(None, [instruction, self._context()]))
-        self._used = {call.id for turn in said for call in turn.calls}
-        responses = sum(self._is_own(turn) for turn in said)
-        if said and self._is_own(said[-1]) and said[-1].is_complete and not said[-1].calls:
+        conversation, asked = list(turns), "\n\n".join(filter(None, [instruction, self._context()]))
+        self._used = {call.id for turn in conversation for call in turn.calls}
+        responses = sum(self._is_own(turn) for turn in conversation)
+        if (
+            conversation
+            and self._is_own(conversation[-1])
+            and conversation[-1].is_complete
+            and not conversation[-1].calls
+        ):
             return
-        left = open_calls(said) if responses else []
-        while not await self._work(said, left):
+        left = open_calls(conversation) if responses else []
+        while not await self._work(conversation, left):
             if responses >= self._endpoint.max_turns:
                 most = self._endpoint.max_turns
                 await self._ctx.emit(
                     Outcome.because(f"the model reached the limit of {most} turns")
                 )
                 return
-            response = await self._ask(messages_of(asked, answered(said)))
+            response = await self._ask(messages_of(asked, answered(conversation)))
             if response is None or not response.calls:
                 return
-            said.append(response)
+            conversation.append(response)
             left, responses = response.calls, responses + 1
 
     def _is_own(self, turn: Turn) -> bool:
@@ -139,23 +144,23 @@ class ChatRun:
         """Return the model's response; None if it ended the run."""
         endpoint, ctx = self._endpoint, self._ctx
         host = endpoint.client.base_url.host
-        said = Answering(ctx, self._used, host, thinking=endpoint.show_thinking)
+        answer = Answering(ctx, self._used, host, thinking=endpoint.show_thinking)
         try:
             request = self._request(messages)
             async with await endpoint.client.chat.completions.create(**request) as stream:
-                await said.take(stream)
+                await answer.take(stream)
         except ValueError as error:
             raise Retryable("the model's endpoint sent invalid JSON") from error
         except APIError as error:
             await ctx.emit(Outcome.because(refusal_of(error)))
             ctx.log.warning("the model's endpoint: %s", error)
             return None
-        if said.refusal or said.finish == "content_filter":
-            await ctx.emit(Reject(said.refusal or "The model's provider filtered the answer."))
+        if answer.refusal or answer.finish == "content_filter":
+            await ctx.emit(Reject(answer.refusal or "The model's provider filtered the answer."))
             return None
-        if said.finish == "length":
+        if answer.finish == "length":
             await ctx.emit(Status("The answer was cut off at the maximum length."))
-        return said.turn()
+        return answer.turn()
 
     def _request(self, messages: list[Json]) -> Any:  # noqa: ANN401  # the client's own types
         functions = [*map(function_of, self._tools.values()), *self._client_tools.values()]
@@ -165,8 +170,8 @@ class ChatRun:
         model = {"model": self._endpoint.model, "messages": messages}
         return {**model, **usage, **tools, **self._endpoint.options}
 
-    async def _work(self, said: list[Turn], calls: Sequence[CallItem]) -> bool:
-        """Call the worker's own tools concurrently, and add their results to `said`.
+    async def _work(self, conversation: list[Turn], calls: Sequence[CallItem]) -> bool:
+        """Call the worker's own tools concurrently, and add their results to `conversation`.
 
         Return True if the run ends because its client executes the other calls. If one tool asks
         for another attempt, the results of the others are kept.
@@ -178,7 +183,9 @@ class ChatRun:
             if isinstance(result, BaseException):
                 raise result
             run = self._ctx.run
-            said.append(Turn("tool", f"{result.id}-result", self._ctx.task, run, result=result))
+            conversation.append(
+                Turn("tool", f"{result.id}-result", self._ctx.task, run, result=result)
+            )
         if pending:
             await self._ctx.emit(InputRequired(tool_calls=pending))
         return bool(pending)

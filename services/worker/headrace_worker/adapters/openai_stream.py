@@ -179,7 +179,7 @@ class Answering:
         name, arguments = (function.name, function.arguments) if function else (None, None)
         call = self._open.get(piece.index)
         if call is None or _begins(call, piece.id, name):
-            call = self._open[piece.index] = self._begun(piece.id or "")
+            call = self._open[piece.index] = self._start_call(piece.id or "")
         call.fields.add(piece.model_extra)
         if function is not None and function.model_extra:
             call.fields.add({"function": function.model_extra})
@@ -188,10 +188,10 @@ class Answering:
         if arguments:
             call.pieces.append(arguments)
         if call.name and (arguments or begins):
-            said = call.arguments if begins else arguments or ""
-            await self._ctx.emit(ToolArguments(call.id, said, call.name))
+            delta = call.arguments if begins else arguments or ""
+            await self._ctx.emit(ToolArguments(call.id, delta, call.name))
 
-    def _begun(self, theirs: str) -> StreamedCall:
+    def _start_call(self, theirs: str) -> StreamedCall:
         self.calls.append(StreamedCall(self._ids.add(theirs), theirs))
         return self.calls[-1]
 
@@ -200,7 +200,7 @@ class Answering:
             return
         model, used = self._usage
         given, made = used.prompt_tokens_details, used.completion_tokens_details
-        said = Usage(
+        usage = Usage(
             model or "",
             self._provider,
             used.prompt_tokens or 0,
@@ -208,7 +208,7 @@ class Answering:
             reasoning_tokens=(made and made.reasoning_tokens) or 0,
             cached_input_tokens=(given and given.cached_tokens) or 0,
         )
-        await self._ctx.emit(said)
+        await self._ctx.emit(usage)
 
 
 def _begins(call: StreamedCall, theirs: str | None, name: str | None) -> bool:

@@ -169,11 +169,11 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _P
     past, mine = Past(), (ctx.task, ctx.run)
     given = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
     turns = without_answers(turns)
-    said = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
+    message = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
     others = [turn for turn in turns if not _is_input(turn, mine)]
     if others and others[-1].role == "user" and not others[-1].task:
         # The input of an AG-UI client, which has no task yet.
-        said = [*others.pop().parts]
+        message = [*others.pop().parts]
     response = next((turn for turn in reversed(others) if turn.role == "assistant"), None)
     is_own = response is not None and (response.task, response.run) == mine
     for turn in turns if is_own else others:
@@ -183,7 +183,7 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _P
     if past.open and response is not None and response.task == ctx.task:
         return await _answer(ctx, past, given)
     past.close()
-    return _PydanticStart(past, content_of(said) or None)
+    return _PydanticStart(past, content_of(message) or None)
 
 
 def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
@@ -196,12 +196,12 @@ def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
     return _PydanticStart(past)
 
 
-async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _PydanticStart | None:
+async def _answer(ctx: RunContext, past: Past, message: Sequence[Json]) -> _PydanticStart | None:
     """Resume open calls of an earlier run with the user's answers."""
     asked = await interrupts_before(ctx)
     named = {call_of(interrupt) for interrupt in asked}
     waiting = [call for call in past.open if call.tool_call_id in named]
-    if waiting and not said:
+    if waiting and not message:
         await ask_again(ctx)
         return None
     for call in past.open:
@@ -209,11 +209,11 @@ async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Pydanti
             past.refuse(call)
     if not waiting:
         past.close()
-        return _PydanticStart(past, content_of(said) or None)
-    decided = decisions_of(said, asked)
+        return _PydanticStart(past, content_of(message) or None)
+    decided = decisions_of(message, asked)
     past.put_results()
     approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
-    extra = content_of(other_parts(said))
+    extra = content_of(other_parts(message))
     return _PydanticStart(past, extra or None, DeferredToolResults(approvals=approvals))
 
 

@@ -211,13 +211,13 @@ class PydanticEvents:
             await keep_response(self._ctx, Verbatim(FORMAT, verbatim_of(response, self._ids)))
         self._stored.set()
 
-    async def _text(self, said: str) -> None:
-        if said:
-            await self._ctx.emit(said)
+    async def _text(self, text: str) -> None:
+        if text:
+            await self._ctx.emit(text)
 
-    async def _think(self, said: str) -> None:
-        if said and self._thinking:
-            await self._ctx.emit(Thinking(said))
+    async def _think(self, text: str) -> None:
+        if text and self._thinking:
+            await self._ctx.emit(Thinking(text))
 
     async def _call(self, part: ToolCallPart) -> None:
         """Emit a call that did not stream."""
@@ -230,8 +230,8 @@ class PydanticEvents:
         part: Any = event.part
         if part.tool_call_id in self._known:
             return
-        for said in _events_of(part.metadata or part.content):
-            await self._agui.take(said)
+        for agui_event in _events_of(part.metadata or part.content):
+            await self._agui.take(agui_event)
         own, verbatim = self._ids.of(part.tool_call_id), None
         if isinstance(part, ToolReturnPart) and (
             part.files or event.content or part.outcome not in {"success", "failed"}
@@ -269,7 +269,7 @@ class PydanticEvents:
     async def _tell_usage(self, response: ModelResponse, used: UsageBase) -> None:
         if not used.total_tokens:
             return
-        said = Usage(
+        usage = Usage(
             response.model_name or "",
             response.provider_name or "",
             used.input_tokens,
@@ -277,7 +277,7 @@ class PydanticEvents:
             cached_input_tokens=used.cache_read_tokens,
             cache_write_input_tokens=used.cache_write_tokens,
         )
-        await self._ctx.emit(said)
+        await self._ctx.emit(usage)
 
     async def _defer(self, output: DeferredToolRequests) -> None:
         for part in (*output.calls, *output.approvals):

@@ -82,10 +82,10 @@ class Past:
         """Answer a call that will get no other answer."""
         name, tool = call.tool_call_id, call.tool_name
         if name in self._logged:
-            said = ToolReturnPart(tool, "There was no answer.", name, outcome="failed")
+            result = ToolReturnPart(tool, "There was no answer.", name, outcome="failed")
         else:
-            said = ToolReturnPart(tool, "Final result processed.", name)
-        self.results[name] = said
+            result = ToolReturnPart(tool, "Final result processed.", name)
+        self.results[name] = result
 
     def put_results(self) -> None:
         """Add the known results after the last response; its other calls stay open."""
@@ -118,16 +118,16 @@ class Past:
             elif isinstance(part, UserPromptPart):
                 self.extra[result.id] = part
 
-    def _request(self, said: Sequence[ModelRequestPart]) -> None:
+    def _request(self, content: Sequence[ModelRequestPart]) -> None:
         """Add to the last request: results and the user's message form one request."""
         if self.messages and isinstance(self.messages[-1], ModelRequest):
-            said = [*self.messages.pop().parts, *said]
-        self.messages.append(ModelRequest(said))
+            content = [*self.messages.pop().parts, *content]
+        self.messages.append(ModelRequest(content))
 
 
-def content_of(said: Sequence[Json]) -> list[UserContent]:
+def content_of(message: Sequence[Json]) -> list[UserContent]:
     """Return the user's A2A Parts as content."""
-    return [_piece(part) for part in said]
+    return [_piece(part) for part in message]
 
 
 def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: ANN401  # any JSON
@@ -168,8 +168,8 @@ def _kept(turn: Turn) -> ModelMessage | None:
 def _response(turn: Turn) -> ModelResponse:
     if isinstance(kept := _kept(turn), ModelResponse):
         return kept
-    said = [part for item in turn.items if (part := _part(item)) is not None]
-    return ModelResponse(said)
+    content = [part for item in turn.items if (part := _part(item)) is not None]
+    return ModelResponse(content)
 
 
 def _part(item: Item) -> Any:  # noqa: ANN401  # a ModelResponsePart

@@ -237,9 +237,9 @@ def read_card(place: Place, timeout: float) -> AgentCard:
             asked: Any = {"headers": {**place.headers, **own}}
             return await A2ACardResolver(http, place.url).get_agent_card(http_kwargs=asked)
 
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as executor:
         # An event loop may be running in this thread.
-        return beside.submit(asyncio.run, read()).result()
+        return executor.submit(asyncio.run, read()).result()
 
 
 def _http(place: Place, tls: ssl.SSLContext) -> httpx.AsyncClient:

@@ -93,11 +93,11 @@ def _python(name: str, section: PythonAgent) -> Agent:
         raise FieldUnusable(
             ("agents", name, "target"), f"{section.target} must be one agent, not {len(agents)}"
         )
-    said = _said(section)
-    shown = {key: value for key, value in said.items() if key in AgentCard.model_fields}
+    options = _options(section)
+    shown = {key: value for key, value in options.items() if key in AgentCard.model_fields}
     card = agents[0].card.model_copy(update=shown | {"name": name})
-    policy = replace(agents[0].policy, **{key: said[key] for key in _POLICY if key in said})
-    concurrency = said.get("concurrency", agents[0].concurrency)
+    policy = replace(agents[0].policy, **{key: options[key] for key in _POLICY if key in options})
+    concurrency = options.get("concurrency", agents[0].concurrency)
     return replace(agents[0], card=card, policy=policy, concurrency=concurrency)
 
 
@@ -122,17 +122,17 @@ def _model(configuration: Configuration, name: str, section: ModelAgent, model: 
         ],
         memory=section.memory,
         max_turns=section.max_turns,
-        **_said(section),
+        **_options(section),
     )
     return made
 
 
 def _model_of_environment(agent: str, environment: Mapping[str, str]) -> Model:
-    said = {field: environment.get(name) for field, name in MODEL_OF_ENVIRONMENT.items()}
-    if not said["api_key"] and not said["base_url"]:
+    values = {field: environment.get(name) for field, name in MODEL_OF_ENVIRONMENT.items()}
+    if not values["api_key"] and not values["base_url"]:
         rule = "needs a model: declare one under llms, or set OPENAI_API_KEY"
         raise FieldUnusable(("agents", agent, "llm"), rule)
-    return Model.model_validate({"model": DEFAULT_MODEL} | {k: v for k, v in said.items() if v})
+    return Model.model_validate({"model": DEFAULT_MODEL} | {k: v for k, v in values.items() if v})
 
 
 def _tool(section: PythonTool | McpTool) -> Any:  # noqa: ANN401  # a tool, or a source of them
@@ -157,7 +157,7 @@ def _agui(name: str, section: AgUiAgent) -> Agent:
         headers=section.headers or None,
         silence=section.silence,
         memory=section.memory,
-        **_said(section),
+        **_options(section),
     )
     return made
 
@@ -171,38 +171,38 @@ def _remote(name: str, section: RemoteAgent, *, connect: bool) -> Agent:
         headers=section.headers,
         silence=section.silence,
         card_timeout=_CARD_TIMEOUT if connect else 0.0,
-        **_said(section),
+        **_options(section),
     )
     return made
 
 
-def _credentials(said: Credentials | None) -> Any:  # noqa: ANN401  # what the adapter takes
-    match said:
+def _credentials(section: Credentials | None) -> Any:  # noqa: ANN401  # what the adapter takes
+    match section:
         case None:
             return None
         case BearerSection():
-            return adapters.Bearer(said.token)
+            return adapters.Bearer(section.token)
         case ApiKeySection():
-            return adapters.ApiKey(said.key, said.header)
+            return adapters.ApiKey(section.key, section.header)
         case ClientCredentialsSection():
             return adapters.ClientCredentials(
-                said.client_id,
-                said.client_secret,
-                said.token_url or "",
-                said.scopes,
-                said.audience,
+                section.client_id,
+                section.client_secret,
+                section.token_url or "",
+                section.scopes,
+                section.audience,
             )
 
 
-def _said(section: Described) -> dict[str, Any]:
+def _options(section: Described) -> dict[str, Any]:
     """Return the section's description of the agent, as keywords of `headrace.sdk.agent`."""
     plain = {*Described.model_fields} - {"name", "provider", "skills", "security"}
-    said = section.model_dump(include=plain) | {"display_name": section.name}
+    options = section.model_dump(include=plain) | {"display_name": section.name}
     if section.provider is not None:
-        said["provider"] = Provider(**section.provider.model_dump())
+        options["provider"] = Provider(**section.provider.model_dump())
     if section.skills is not None:
-        said["skills"] = [Skill(**one.model_dump()).to_json() for one in section.skills]
-    return {key: value for key, value in said.items() if value is not None}
+        options["skills"] = [Skill(**one.model_dump()).to_json() for one in section.skills]
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def _secured(made: Agent, security: Security | None) -> Agent:

@@ -79,10 +79,10 @@ def without_effect(configuration: Configuration) -> Iterator[Finding]:
         if agent.reasoning.engine is not None:
             yield (*place, "reasoning", "engine"), _NO_ENGINE
         if agent.model is None and not configuration.llms:
-            said = (
+            reason = (
                 f"names {agent.llm!r}, but the file declares no llms" if agent.llm else "is not set"
             )
-            yield (*place, "llm"), f"{said}: {_ENVIRONMENTS}"
+            yield (*place, "llm"), f"{reason}: {_ENVIRONMENTS}"
         if agent.tools and not configuration.tools:
             lost = ", ".join(agent.tools)
             rule = (

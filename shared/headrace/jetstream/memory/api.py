@@ -53,10 +53,10 @@ class MemoryJetStream:
         """Return the stream that stores messages on `subject`."""
         return next((one for one in self._streams.values() if one.takes(subject)), None)
 
-    def store(self, stream: MemoryStream, said: Publication) -> Json:
+    def store(self, stream: MemoryStream, publication: Publication) -> Json:
         """Store a message, republish and deliver it; return JetStream's acknowledgement."""
         try:
-            stored = stream.store(said.subject, said.block, said.data)
+            stored = stream.store(publication.subject, publication.block, publication.data)
         except ApiRefusal as refusal:
             return {"error": refusal.error}
         self._republish(stream, stored)
@@ -171,12 +171,12 @@ class MemoryJetStream:
         for one in some:
             self._outlet.send(reply, reply, "", _placed(one, before), one.data)
             before = one.sequence
-        said = {
+        headers = {
             PENDING_MATCHES: str(len(found) - len(some)),
             PREVIOUS: str(before),
             UP_TO: str(stream.last),
         }
-        self._outlet.send(reply, reply, "", status(204, "EOB", said), b"")
+        self._outlet.send(reply, reply, "", status(204, "EOB", headers), b"")
 
 
 def _placed(one: StoredMessage, previous: int) -> bytes:

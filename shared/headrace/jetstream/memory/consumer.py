@@ -180,8 +180,8 @@ class MemoryConsumer:
     def _beat(self, pull: _Pull) -> None:
         if pull not in self._pulls:
             return
-        said = {LAST_CONSUMER: str(self.delivered), LAST_STREAM: str(self.stream.last)}
-        self._say(pull, status(100, "Idle Heartbeat", said))
+        headers = {LAST_CONSUMER: str(self.delivered), LAST_STREAM: str(self.stream.last)}
+        self._say(pull, status(100, "Idle Heartbeat", headers))
         self.outlet.later(pull.heartbeat, lambda: self._beat(pull))
 
     def _end(self, pull: _Pull, code: int, description: str) -> None:

@@ -56,9 +56,9 @@ class MemorySession:
                 if isinstance(command, Publication):
                     self._server.publish(command)
                 else:
-                    self._obey(command)
+                    self._execute(command)
 
-    def _obey(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         words = command.words
         match words[0].upper():
             case "PING":
@@ -125,21 +125,27 @@ class MemoryServer:
         with self.lock:
             self._jetstream.expire()
 
-    def publish(self, said: Publication) -> None:
+    def publish(self, publication: Publication) -> None:
         """Route a message to JetStream's API, a consumer, subscribers and a stream."""
-        if said.subject.startswith(API):
-            self._jetstream.request(said)
+        if publication.subject.startswith(API):
+            self._jetstream.request(publication)
             return
-        if said.subject.startswith(ACKS):
-            self._jetstream.acknowledge(said.subject, said.data)
+        if publication.subject.startswith(ACKS):
+            self._jetstream.acknowledge(publication.subject, publication.data)
             return
-        heard = self.send(said.subject, said.subject, said.reply, said.block, said.data)
-        if (stream := self._jetstream.stream_for(said.subject)) is not None:
-            answer = self._jetstream.store(stream, said)
-            if said.reply and not self._is_held(said, answer):
-                self._acknowledge(said.reply, answer)
-        elif said.reply and not heard:
-            self.send(said.reply, said.reply, "", NO_RESPONDERS, b"")
+        delivered = self.send(
+            publication.subject,
+            publication.subject,
+            publication.reply,
+            publication.block,
+            publication.data,
+        )
+        if (stream := self._jetstream.stream_for(publication.subject)) is not None:
+            answer = self._jetstream.store(stream, publication)
+            if publication.reply and not self._is_held(publication, answer):
+                self._acknowledge(publication.reply, answer)
+        elif publication.reply and not delivered:
+            self.send(publication.reply, publication.reply, "", NO_RESPONDERS, b"")
 
     def send(self, to: str, subject: str, reply: str, block: bytes, data: bytes) -> bool:
         """Send a message on `subject` to the subscribers of `to`; return whether there are any."""
@@ -166,11 +172,11 @@ class MemoryServer:
         with suppress(RuntimeError):  # The loop is closed: nothing can be waiting any more.
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, do)
 
-    def _is_held(self, said: Publication, answer: Json) -> bool:
+    def _is_held(self, publication: Publication, answer: Json) -> bool:
         if self.hold_ack is None or "error" in answer:
             return False
-        reply = said.reply
-        return self.hold_ack(said.subject, reply, lambda: self._acknowledge(reply, answer))
+        reply = publication.reply
+        return self.hold_ack(publication.subject, reply, lambda: self._acknowledge(reply, answer))
 
     def _acknowledge(self, reply: str, answer: Json) -> None:
         with self.lock:

@@ -94,8 +94,8 @@ def status(code: int, description: str, headers: Mapping[str, str] | None = None
 
 def with_headers(block: bytes, headers: Mapping[str, str]) -> bytes:
     """Return a header block with `headers` appended."""
-    begun = block[: -len(_EOL)] if block else _VERSION + _EOL
-    return b"%b%b\r\n" % (begun, _lines(headers))
+    head = block[: -len(_EOL)] if block else _VERSION + _EOL
+    return b"%b%b\r\n" % (head, _lines(headers))
 
 
 def _lines(headers: Mapping[str, str]) -> bytes:

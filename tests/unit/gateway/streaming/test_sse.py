@@ -6,7 +6,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.versions import JSON_RPC
-from headrace_gateway.streaming.sse import LOG_LINES, farewell, frame
+from headrace_gateway.streaming.sse import LOG_LINES, close_notice, frame
 
 
 def three_events(generation: int = 4) -> Entry:
@@ -63,6 +63,6 @@ def test_a_batch_is_rendered_once_per_dialect() -> None:
     assert rendered == [0, 1], "the whole batch once, and the part that one client needed"
 
 
-def test_a_ready_frame_and_a_farewell_are_well_formed() -> None:
+def test_a_ready_frame_and_a_close_notice_are_well_formed() -> None:
     assert frame("log00000:9", b"{}") == b"id: log00000:9\ndata: {}\n\n"
-    assert farewell("two\nlines") == b": two lines\nretry: 500\n\n"
+    assert close_notice("two\nlines") == b": two lines\nretry: 500\n\n"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.jetstream.api import store_behind
+from headrace.jetstream.api import store_after
 from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable, NobodyListens
 from tests.support.fake_bus import FakeBus
@@ -25,7 +25,7 @@ async def stored(*answers: dict[str, Any] | BusUnavailable) -> int:
     """Return where ``mine`` is stored behind sequence 7 by a stream that gives these answers."""
     left = list(answers)
     bus = FakeBus(lambda _subject, _payload: left.pop(0))
-    sequence = await store_behind(bus, "S", "s.a", b"mine", 7)
+    sequence = await store_after(bus, "S", "s.a", b"mine", 7)
     assert not left
     return sequence
 

@@ -138,7 +138,7 @@ async def test_a_disturbance_has_all_logs_checked_together(
     for log in logs:
         rule.watch(log, first=3600)
         log.last_seen = asyncio.get_running_loop().time()
-    bus._disturb()
+    bus._notify()
     await asyncio.gather(*(log.until_told(1) for log in logs))
     assert leader.questions == [{log.key for log in logs}]
 
@@ -200,7 +200,7 @@ async def test_a_stopped_rule_checks_nothing_and_listens_no_more(
     await asyncio.wait_for(leader.asked.wait(), 60)
     await rule.stop()
     leader.answers.set()
-    bus._disturb()
+    bus._notify()
     await asyncio.sleep(3 * UNIT)
     assert log.told == []
     assert bus.receivers == {}

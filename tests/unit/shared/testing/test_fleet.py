@@ -170,7 +170,7 @@ async def test_what_an_agent_may_not_ask_for_is_refused_as_by_task_state() -> No
     async with TestFleet([manager]) as fleet:
         answer = await fleet.send("manager", "nails")
     assert answer.state == "failed"
-    assert "agent 'nobody' does not exist" in answer.said
+    assert "agent 'nobody' does not exist" in answer.status_text
 
 
 async def test_earlier_tasks_of_a_conversation_are_known_to_the_next() -> None:
@@ -178,8 +178,8 @@ async def test_earlier_tasks_of_a_conversation_are_known_to_the_next() -> None:
     async def historian(ctx: RunContext) -> AsyncIterator[Emission]:
         """Say what came before."""
         earlier = await ctx.context_history()
-        said = [task["history"][0]["parts"][0]["text"] for task in earlier]
-        yield " ".join(said)
+        status_text = [task["history"][0]["parts"][0]["text"] for task in earlier]
+        yield " ".join(status_text)
 
     async with TestFleet([historian]) as fleet:
         first = await fleet.send("historian", "one")
@@ -216,7 +216,7 @@ async def test_a_rejection_says_why() -> None:
 
     async with TestFleet([proud]) as fleet:
         answer = await fleet.send("proud", "please")
-    assert (answer.state, answer.said) == ("rejected", "not today")
+    assert (answer.state, answer.status_text) == ("rejected", "not today")
 
 
 async def test_a_failed_agents_traceback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -268,13 +268,13 @@ async def test_a_kill_leaves_nothing_behind_the_event_before_it() -> None:
 
 
 async def test_a_stepped_log_gets_no_further_than_the_test() -> None:
-    said = list[int]()
+    status_text = list[int]()
 
     @agent()
     async def counter(_: RunContext) -> AsyncIterator[Emission]:
         """Count without pausing."""
         for number in range(50):
-            said.append(number)
+            status_text.append(number)
             yield f"{number} "
 
     async with TestFleet([counter]) as fleet:
@@ -282,7 +282,7 @@ async def test_a_stepped_log_gets_no_further_than_the_test() -> None:
         async for event in fleet.stream("counter", "go"):
             await asyncio.sleep(0.01)
             if event.text:
-                ahead.append(len(said) - int(event.text))
+                ahead.append(len(status_text) - int(event.text))
     assert len(ahead) == 50
     assert max(ahead) < 5
 

@@ -155,7 +155,7 @@ async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch)
             load("shop:shop")
         return str(refused.value)
     async with TestFleet(load("shop:shop")) as fleet:
-        said = (await fleet.send("shop", "nails")).said
+        said = (await fleet.send("shop", "nails")).status_text
     found = re.fullmatch(r"The agent's output is malformed: (.*) \(error \w+\)", said)
     return found[1] if found else said
 

@@ -64,11 +64,15 @@ class AfterTask:
 
 def completion(task: str, entry: Entry, event: Json) -> Json:
     """Return the status update that is equivalent to the bare Message `event`."""
-    said = event["message"]
+    message = event["message"]
     update = {
         "taskId": task,
-        "contextId": said["contextId"],
-        "status": {"state": COMPLETED, "timestamp": entry.time, "message": said | {"taskId": task}},
-        "metadata": {GENERATION: said["metadata"][GENERATION]},
+        "contextId": message["contextId"],
+        "status": {
+            "state": COMPLETED,
+            "timestamp": entry.time,
+            "message": message | {"taskId": task},
+        },
+        "metadata": {GENERATION: message["metadata"][GENERATION]},
     }
     return {"statusUpdate": update}

@@ -55,10 +55,10 @@ def agent_card(
 
 def shown(card: AgentCard) -> Json:
     """Return the fields that user interfaces show besides the agent's name."""
-    said: Json = {"iconUrl": card.icon_url, "documentationUrl": card.documentation_url}
+    fields: Json = {"iconUrl": card.icon_url, "documentationUrl": card.documentation_url}
     if card.provider is not None:
-        said["provider"] = card.provider.model_dump()
-    return {key: value for key, value in said.items() if value}
+        fields["provider"] = card.provider.model_dump()
+    return {key: value for key, value in fields.items() if value}
 
 
 def _interfaces(agent: str, base: str, grpc: str | None) -> list[Json]:

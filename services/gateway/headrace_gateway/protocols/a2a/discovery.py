@@ -135,9 +135,9 @@ class Discovery:
     async def _signed(self, request: Request) -> SignedCard:
         card, settings = self._asked(request), self._settings
         base, grpc = public_url(request, settings), public_grpc(request, settings)
-        said = agent_card(card, base, grpc, self._callers.known)
+        content = agent_card(card, base, grpc, self._callers.known)
         await self._cards.ready()
-        return self._cards.sign(card.name, base, said)
+        return self._cards.sign(card.name, base, content)
 
 
 def _named(card: AgentCard) -> Json:

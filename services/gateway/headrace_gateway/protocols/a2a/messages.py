@@ -167,8 +167,8 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
     accepted = await accept(services, call, asked)
     with answering(call, accepted):
         if accepted.snapshot is None:
-            return await _begun(services, call, accepted, asked)
-        return {"task": await _continued(services, call, accepted, asked)}
+            return await _new_task(services, call, accepted, asked)
+        return {"task": await _continued_task(services, call, accepted, asked)}
 
 
 class _Rest(Renderer):
@@ -207,7 +207,7 @@ class _Answer(_Rest):
         return super().render(blocks, after)
 
 
-async def _begun(
+async def _new_task(
     services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
 ) -> Json:
     """Return a new task, folded from its whole log without a request to task state."""
@@ -218,7 +218,7 @@ async def _begun(
     return {"task": answer.fold.task(asked.history_length)}
 
 
-async def _continued(
+async def _continued_task(
     services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
 ) -> Json:
     """Request the task from task state, because its earlier log has not been read here."""

@@ -166,16 +166,16 @@ class ListTasksParams:
         )
 
 
-def _drop_reserved(said: Json) -> None:
+def _drop_reserved(message: Json) -> None:
     """Remove the keys reserved for the fleet from a message's or part's metadata."""
-    given = said.get("metadata")
+    given = message.get("metadata")
     if not given or not any(key.startswith(OWN) for key in given):
         return
     # Copy, because the original request may be read again.
     if kept := {key: value for key, value in given.items() if not key.startswith(OWN)}:
-        said["metadata"] = kept
+        message["metadata"] = kept
     else:
-        del said["metadata"]
+        del message["metadata"]
 
 
 def _history_length(request: Json, field: str) -> int | None:

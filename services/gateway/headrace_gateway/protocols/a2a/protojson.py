@@ -50,7 +50,7 @@ def boolean(value: object) -> bool:
 
 def int32(value: object) -> int:
     """Read an integer, which may be written as a string or with a zero fraction."""
-    number = _whole(value)
+    number = _integer(value)
     if number is None or number not in _INT32:
         raise NotReadable("must be a 32-bit integer")
     return number
@@ -58,13 +58,13 @@ def int32(value: object) -> int:
 
 def generation(value: object) -> int:
     """Read a generation, or 0 for before the first; it may be written as a string."""
-    number = _whole(value)
+    number = _integer(value)
     if number is None or number not in _GENERATIONS:
         raise NotReadable("must be an integer of at least 0")
     return number
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -102,7 +102,7 @@ def enum(descriptor: EnumDescriptor) -> Callable[[object], str]:
 
     def read(value: object) -> str:
         found = by_name.get(value) if isinstance(value, str) else None
-        if found is None and (number := _whole(value)) is not None:
+        if found is None and (number := _integer(value)) is not None:
             found = by_number.get(number)
         if found is None:
             raise NotReadable(rule)

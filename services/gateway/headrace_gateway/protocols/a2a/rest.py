@@ -74,12 +74,12 @@ def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call
 
 def _message(query: QueryParams) -> Json:
     """Return the message in the query: JSON as in a body, or its text."""
-    said = query.get("message", "")
-    if not said:
+    text = query.get("message", "")
+    if not text:
         raise Malformed([Violation("message", "is required in the query, as text or JSON")])
-    if said.lstrip().startswith("{"):
-        return parse_object(said.encode())
-    return {"parts": [{"text": said}], **{name: query[name] for name in _IDS if query.get(name)}}
+    if text.lstrip().startswith("{"):
+        return parse_object(text.encode())
+    return {"parts": [{"text": text}], **{name: query[name] for name in _IDS if query.get(name)}}
 
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
@@ -166,7 +166,7 @@ class RestBinding:
             call = call_of(self._services, request, operation, task=task, tenant=_tenant(request))
             params = await self._params(request, operation)
             if operation in SENDS and served is BOTH:
-                params = self._whole(request, params)
+                params = self._completed(request, params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
             call = replace(call, version=version)
@@ -201,7 +201,7 @@ class RestBinding:
             request, _RestRequest(call, wording, operation, params, of_task=True)
         )
 
-    def _whole(self, request: Request, params: Json) -> Json:
+    def _completed(self, request: Request, params: Json) -> Json:
         """Return a message's parameters, with the omissions of a short form filled in."""
         is_short = reads_short(self._variant, request, params)
         return self._variant.complete(params) if is_short else params

@@ -81,10 +81,10 @@ def requested_version(request: HTTPConnection) -> str | None:
         VersionNotSupportedError: the stated version is not a version number.
     """
     places = (request.headers, request.query_params)
-    said = [place[VERSION_HEADER] for place in places if VERSION_HEADER in place]
-    stated = next((value for value in said if value.strip()), None)
+    values = [place[VERSION_HEADER] for place in places if VERSION_HEADER in place]
+    stated = next((value for value in values if value.strip()), None)
     if stated is None:
-        return PROTOCOL_VERSION_0_3 if said else None
+        return PROTOCOL_VERSION_0_3 if values else None
     found = _VERSION.fullmatch(stated.strip())
     if found is None:
         raise VersionNotSupportedError(f"{VERSION_HEADER} {stated!r} is not of the form 1.0")

@@ -14,22 +14,26 @@ from pydantic import BaseModel
 from headrace.model.events import Json
 from headrace.model.whole_numbers import whole
 
-type Said = types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
+type LegacyEvent = (
+    types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
+)
 """An event of A2A 0.3."""
 
 
-def event_of(event: Json) -> Said:
+def event_of(event: Json) -> LegacyEvent:
     """Convert a 1.0 StreamResponse or SendMessageResponse to an event of 0.3.
 
     Raises:
         InvalidAgentResponseError: 0.3 cannot represent the event.
     """
     core = _core(a2a_pb2.StreamResponse, event)
-    said: Said = _turned(conversions.to_compat_stream_response, core).result
+    converted: LegacyEvent = _turned(conversions.to_compat_stream_response, core).result
     # 0.3 sets `final` on the last event of a stream, and the stream ends in this state too.
-    if isinstance(said, types.TaskStatusUpdateEvent):
-        said.final = said.final or said.status.state == types.TaskState.input_required
-    return said
+    if isinstance(converted, types.TaskStatusUpdateEvent):
+        converted.final = (
+            converted.final or converted.status.state == types.TaskState.input_required
+        )
+    return converted
 
 
 def rpc_event(event: Json) -> Json:
@@ -139,15 +143,15 @@ def _core(kind: type[Message], value: Json) -> Message:
     try:
         return ParseDict(value, kind(), ignore_unknown_fields=True)
     except (ParseError, ValueError, TypeError, RecursionError) as trouble:
-        raise _unsaid(trouble) from None
+        raise _not_convertible(trouble) from None
 
 
 def _turned(turn: Callable[[Any], Any], core: Message) -> Any:  # noqa: ANN401 - as generated
     try:
         return turn(core)
     except (ValueError, TypeError, KeyError) as trouble:
-        raise _unsaid(trouble) from None
+        raise _not_convertible(trouble) from None
 
 
-def _unsaid(trouble: Exception) -> InvalidAgentResponseError:
+def _not_convertible(trouble: Exception) -> InvalidAgentResponseError:
     return InvalidAgentResponseError(f"the response can't be converted to A2A 0.3: {trouble}"[:300])

@@ -67,8 +67,8 @@ class RpcMessages:
         Raises:
             InvalidAgentResponseError: 0.3 cannot represent the event.
         """
-        said = event_of(with_cursor(event, log, generation))
-        return proto_utils.ToProto.stream_response(said).SerializeToString()
+        converted = event_of(with_cursor(event, log, generation))
+        return proto_utils.ToProto.stream_response(converted).SerializeToString()
 
     def _params(self, method: str, message: Any) -> Json:  # noqa: ANN401 - as generated
         if method in _READ:

@@ -68,10 +68,10 @@ def _held(message: Json) -> Held:
     return Given(message)
 
 
-def _validated(said: object) -> list[Json]:
+def _validated(value: object) -> list[Json]:
     adapter = MODELS.value.messages
     try:
-        messages = adapter.validate_python(said)
+        messages = adapter.validate_python(value)
     except ValidationError:
         raise ValueError("the messages are not valid AG-UI messages") from None
     if len({message.id for message in messages}) != len(messages):

@@ -15,7 +15,7 @@ def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
     attempts of their parent. The caller emits the snapshot.
     """
     before, view.messages = view.messages, rest
-    has_reasoning = any(_is_reasoning(held) for held in _staying(output, before, rest))
+    has_reasoning = any(_is_reasoning(held) for held in _unchanged(output, before, rest))
     kept: dict[str, Held] = {}
     for key, held in before.items():
         if held.subagent != output.subagent:
@@ -31,7 +31,7 @@ def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
     view.messages = kept | {key: held for key, held in rest.items() if key not in kept}
 
 
-def _staying(output: Output, before: dict[str, Held], rest: dict[str, Held]) -> list[Held]:
+def _unchanged(output: Output, before: dict[str, Held], rest: dict[str, Held]) -> list[Held]:
     others = [held for held in before.values() if held.subagent != output.subagent]
     return [*rest.values(), *others]
 

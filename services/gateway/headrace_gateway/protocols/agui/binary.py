@@ -272,13 +272,13 @@ def _operation(operation: Json) -> Json:
     return {**operation, "op": OPERATIONS[operation["op"]]}
 
 
-def _message(said: Json) -> Json:
-    content = said.get("content")
+def _message(original: Json) -> Json:
+    content = original.get("content")
     if isinstance(content, list):
-        return {**said, "content": None, "contentParts": [_part(part) for part in content]}
-    if said["role"] == "activity":
-        return {**said, "content": None, "activityContent": content}
-    return said
+        return {**original, "content": None, "contentParts": [_part(part) for part in content]}
+    if original["role"] == "activity":
+        return {**original, "content": None, "activityContent": content}
+    return original
 
 
 def _part(part: Json) -> Json:

@@ -107,7 +107,7 @@ class BlockMessages:
 
     def _seal(self, block: str, value: str) -> None:
         message = self._view.find(self._output.use(self._voice.use), block)
-        self._view.spoken(message).encrypted = value
+        self._view.message(message).encrypted = value
         self._output.emit(
             "REASONING_ENCRYPTED_VALUE", subtype="message", entityId=message, encryptedValue=value
         )

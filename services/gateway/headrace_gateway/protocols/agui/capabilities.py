@@ -26,8 +26,8 @@ def capabilities(card: AgentCard) -> Json:
     The card comes from a worker, so a category that is invalid in the protocol is omitted.
     """
     found = _of_every_agent(card)
-    for category, said in card.capabilities.items():
-        merged = {**found.get(category, {}), **said} if isinstance(said, dict) else said
+    for category, declared in card.capabilities.items():
+        merged = {**found.get(category, {}), **declared} if isinstance(declared, dict) else declared
         try:
             checked = MODELS.value.capabilities.model_validate({category: merged})
         except ValidationError as error:

@@ -36,10 +36,10 @@ def says_yes(query: Mapping[str, str], name: str) -> bool:
     Raises:
         InputInvalid: the value is neither true nor false.
     """
-    said = query.get(name, "false").lower()
-    if said not in _YES + _NO:
+    value = query.get(name, "false").lower()
+    if value not in _YES + _NO:
         raise InputInvalid(f"{name}: must be true or false")
-    return said in _YES
+    return value in _YES
 
 
 def with_extras(forwarded_props: object, extras: frozenset[str]) -> object:

@@ -12,7 +12,7 @@ from headrace_gateway.protocols.agui.blocks import TEXT
 from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.lifecycle import RunLifecycle
 from headrace_gateway.protocols.agui.output import OpenItem, Output
-from headrace_gateway.protocols.agui.part_events import PartEvents, utter
+from headrace_gateway.protocols.agui.part_events import PartEvents, render_message
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.snapshot import say_messages
 from headrace_gateway.protocols.agui.subagents import Subagents
@@ -105,7 +105,7 @@ class EventFold:
         elif (update := event.get("statusUpdate")) is not None:
             self._status(update, generation)
         elif (message := event.get("message")) is not None:
-            self._utter(message, generation, final=True)
+            self._render_message(message, generation, final=True)
             self.lifecycle.answered()
             self.over = True
 
@@ -145,14 +145,14 @@ class EventFold:
             # This is the user's own message, which an AG-UI client already has.
             return
         if "message" in status and state not in {FAILED, REJECTED}:
-            self._utter(status["message"], generation, final=state != WORKING)
+            self._render_message(status["message"], generation, final=state != WORKING)
         if state in TERMINAL or state in INTERRUPTED:
             self.lifecycle.ended(state, update, f"{self._run.id}.{generation}")
             self.over = True
 
-    def _utter(self, message: Json, generation: int, *, final: bool) -> None:
+    def _render_message(self, message: Json, generation: int, *, final: bool) -> None:
         name = message.get("messageId") or f"{self._run.id}.{generation}"
-        utter(self._parts, message, name, final=final)
+        render_message(self._parts, message, name, final=final)
 
 
 def _blocks(name: str, chunk: list[Json]) -> list[str]:

@@ -38,8 +38,8 @@ class _Item:
     def events(self) -> list[Json]:
         """Return its events, with all deltas joined."""
         whole = "".join(delta["delta"] for delta in self.deltas)
-        said = [{**self.deltas[0], "delta": whole}] if whole else []
-        return [self.start, *said, *([] if self.end is None else [self.end])]
+        content = [{**self.deltas[0], "delta": whole}] if whole else []
+        return [self.start, *content, *([] if self.end is None else [self.end])]
 
 
 def compacted(events: list[Json]) -> list[Json]:

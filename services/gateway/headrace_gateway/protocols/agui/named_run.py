@@ -24,11 +24,11 @@ async def named_run(request: Request, limits: BodyLimits) -> NamedRun:
         InputInvalid: the thread or run is missing or invalid.
         BodyNotJson, BodyTooLarge: the body cannot be read.
     """
-    said: dict[str, object] = dict(request.query_params)
+    params: dict[str, object] = dict(request.query_params)
     if request.method == "POST" and (body := await read_body(request, limits)):
         check_body_type(request)
-        said |= json_object(body)
-    return _named(said)
+        params |= json_object(body)
+    return _named(params)
 
 
 def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
@@ -37,19 +37,19 @@ def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
     Raises:
         InputInvalid: as `named_run`.
     """
-    said = json_object(body).get("attach")
-    if said is None:
+    value = json_object(body).get("attach")
+    if value is None:
         return None
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         raise InputInvalid("attach: must be an object")
-    after = said.get("after") or ""
+    after = value.get("after") or ""
     if not isinstance(after, str):
         raise InputInvalid("attach.after: must be a string")
-    return _named(said), after.strip()
+    return _named(value), after.strip()
 
 
-def _named(said: dict[str, object]) -> NamedRun:
-    thread, run = said.get("threadId"), said.get("runId") or None
+def _named(params: dict[str, object]) -> NamedRun:
+    thread, run = params.get("threadId"), params.get("runId") or None
     if not isinstance(thread, str):
         raise InputInvalid("threadId: must be a non-empty string")
     if run is not None and not isinstance(run, str):

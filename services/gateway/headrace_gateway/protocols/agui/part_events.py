@@ -203,7 +203,7 @@ def _named(part: Json, key: str, default: str) -> str:
     return name if isinstance(name, str) and name else default
 
 
-def utter(said: PartEvents, message: Json, name: str, *, final: bool) -> None:
+def render_message(events: PartEvents, message: Json, name: str, *, final: bool) -> None:
     """Emit a message called `name`; in the `final` message, notices are answers.
 
     Raises:
@@ -211,19 +211,19 @@ def utter(said: PartEvents, message: Json, name: str, *, final: bool) -> None:
     """
     rest = []
     for part in message.get("parts", []):
-        if not said.say(part, name):
+        if not events.say(part, name):
             rest.append(part)
         elif is_answer(part) and not parts.event_type(part):
             # The agent does not use blocks, so the part is complete.
-            said.text.end(parts.block_id(part) or name)
+            events.text.end(parts.block_id(part) or name)
     notice = "".join(part["text"] for part in rest if _is_notice(part))
     if notice and final:
-        said.text.say(name, notice)
-        said.text.end(name)
+        events.text.say(name, notice)
+        events.text.end(name)
     elif notice:
-        said.activities.status(name, notice)
+        events.activities.status(name, notice)
     if files := [part for part in rest if not _is_notice(part)]:
-        said.activities.artifact({"artifactId": name, "parts": files}, append=False)
+        events.activities.artifact({"artifactId": name, "parts": files}, append=False)
 
 
 def _is_notice(part: Json) -> bool:

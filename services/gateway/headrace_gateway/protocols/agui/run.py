@@ -38,11 +38,13 @@ class AguiRun:
         """Return the run that an input (an event of the log) starts."""
         body = event.get("task") or event["statusUpdate"]
         context, task = body["contextId"], body.get("taskId") or body["id"]
-        message = _said(body)
+        message = _input_message(body)
         kept = (body.get("metadata") or {}).get(AGUI)
         if not isinstance(kept, dict):
-            said = [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
-            return cls(context, f"{task}.{number}", None, _FOREIGN, {}, _filled(said, message))
+            messages = (
+                [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
+            )
+            return cls(context, f"{task}.{number}", None, _FOREIGN, {}, _filled(messages, message))
         return cls(
             thread=context,
             id=kept.get("runId") or f"{task}.{number}",
@@ -55,17 +57,17 @@ class AguiRun:
         )
 
 
-def _said(body: Json) -> Json:
+def _input_message(body: Json) -> Json:
     """Return the input's A2A Message."""
     history: list[Json] = body.get("history") or [body["status"].get("message") or {}]
     return history[-1]
 
 
-def _filled(messages: list[Json], said: Json) -> list[Json]:
-    """Return `messages`, with the content of `said`, an A2A Message, filled in."""
+def _filled(messages: list[Json], sent: Json) -> list[Json]:
+    """Return `messages`, with the content of `sent`, an A2A Message, filled in."""
     return [
-        {**message, "content": from_parts(said["parts"])}
-        if message["id"] == said["messageId"] and "content" not in message
+        {**message, "content": from_parts(sent["parts"])}
+        if message["id"] == sent["messageId"] and "content" not in message
         else message
         for message in messages
     ]

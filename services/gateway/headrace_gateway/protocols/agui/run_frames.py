@@ -70,7 +70,7 @@ def _key(named: tuple[str, str], frame: AguiFrame) -> _Key:
 class Join(Protocol):
     """Decides which frames of a run one client gets."""
 
-    begun: bool
+    has_started: bool
     """Whether the client has received a frame."""
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
@@ -86,11 +86,11 @@ class Join(Protocol):
 class FromStart:
     """The whole run, for the client that started it."""
 
-    begun = False
+    has_started = False
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:  # noqa: ARG002
         """Return all frames."""
-        self.begun = self.begun or bool(frames)
+        self.has_started = self.has_started or bool(frames)
         return frames
 
 
@@ -99,13 +99,13 @@ class AfterCursor:
 
     def __init__(self, cursor: FrameCursor) -> None:
         """Start after `cursor`, a position that the log has."""
-        self.begun = False
+        self.has_started = False
         self._cursor, self._open = cursor, OpenItems()
         self._started: AguiFrame | None = None
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
         """Withhold frames up to the cursor; then start with the items that they left open."""
-        if self.begun:
+        if self.has_started:
             return frames
         after = [frame for frame in frames if frame.place > self._cursor.place]
         for frame in frames[: len(frames) - len(after)]:
@@ -113,7 +113,7 @@ class AfterCursor:
             self._open.take(frame)
         if not after and through < self._cursor.generation and not fold.over:
             return []
-        self.begun = bool(after) or self._started is not None
+        self.has_started = bool(after) or self._started is not None
         # An ended run repeats its end, because a stream without one would look like a success.
         return [*self._opening(), *(after or (frames[-1:] if fold.over else []))]
 
@@ -131,7 +131,7 @@ class AsOfNow:
 
         `earlier` are AG-UI messages of the thread's earlier runs.
         """
-        self.begun = False
+        self.has_started = False
         self._head, self._earlier = head, earlier or []
         self._open = OpenItems()
         self._started: AguiFrame | None = None
@@ -139,7 +139,7 @@ class AsOfNow:
 
     def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
         """Withhold frames up to the head; then start with their result."""
-        if self.begun:
+        if self.has_started:
             return frames
         for frame in frames:
             self._started = self._started or frame
@@ -147,7 +147,7 @@ class AsOfNow:
             self._last = frame
         if self._last is None or (through < self._head and not fold.over):
             return []
-        self.begun = True
+        self.has_started = True
         return [*self._opening(fold, self._last), *([self._last] if fold.over else [])]
 
     def _opening(self, fold: Fold, last: AguiFrame) -> list[AguiFrame]:
@@ -187,7 +187,7 @@ class RunFrames:
         """Return the frames that end a stream whose log cannot be read further."""
         frames = self._fold.broken(code, message)
         # A client that has received no frames has no open items.
-        return frames if self._join.begun else frames[-1:]
+        return frames if self._join.has_started else frames[-1:]
 
 
 @dataclass(slots=True)

@@ -137,8 +137,8 @@ class RunInput:
 
     def fingerprint(self) -> str:
         """Return a hash of the content, independent of its formatting."""
-        said = [self.message, self.metadata]
-        return sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        content = [self.message, self.metadata]
+        return sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @classmethod
     def read(cls, body: bytes, extras: frozenset[str] = frozenset()) -> Self:
@@ -154,7 +154,7 @@ class RunInput:
             if name in asked:
                 check_id(name, asked[name])
         _check_links(asked["messages"])
-        message, messages = _said(asked["messages"], asked["runId"])
+        message, messages = _message_and_history(asked["messages"], asked["runId"])
         if resume := asked.get("resume"):
             _check_each_once(resume)
             message, messages = _resumed(resume, asked["runId"]), asked["messages"]
@@ -240,7 +240,7 @@ def _check_each_once(resume: list[Json]) -> None:
             raise InputInvalid(f"resume.{at}.interruptId: {name} has two answers")
 
 
-def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
+def _message_and_history(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
     """Return the A2A message, and the messages with its source stripped of its content."""
     last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
     if last is None:
@@ -261,8 +261,8 @@ def _resumed(resume: list[Json], run: str) -> Json:
 def _answer(entry: Json) -> Json:
     payload = entry.get("payload")
     content = {"text": payload or ""} if isinstance(payload, str | None) else {"data": payload}
-    said = {parts.INTERRUPT_ID: entry["interruptId"], parts.RESUME_STATUS: entry["status"]}
-    return {**content, "metadata": said}
+    metadata = {parts.INTERRUPT_ID: entry["interruptId"], parts.RESUME_STATUS: entry["status"]}
+    return {**content, "metadata": metadata}
 
 
 def _results(messages: list[Json], last: Json) -> list[Json]:

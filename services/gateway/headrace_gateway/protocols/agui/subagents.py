@@ -8,7 +8,7 @@ from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJ
 from headrace_gateway.protocols.agui.attempts import NAME as ATTEMPT_NAME
 from headrace_gateway.protocols.agui.attempts import take_back
 from headrace_gateway.protocols.agui.output import OpenItem, Output
-from headrace_gateway.protocols.agui.part_events import PartEvents, utter
+from headrace_gateway.protocols.agui.part_events import PartEvents, render_message
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.snapshot import say_messages
 from headrace_gateway.protocols.agui.view import View
@@ -105,9 +105,9 @@ class Subagents:
             self._begins_again(child, update)
         if self._run.modern and message is not None and state not in _ERRORS:
             name = message.get("messageId") or f"{child.id}.{generation}"
-            said = [p for p in message.get("parts", []) if parts.event_type(p) not in _ITS_OWN]
+            content = [p for p in message.get("parts", []) if parts.event_type(p) not in _ITS_OWN]
             number = len(self._view.messages)
-            utter(child.parts, {"parts": said}, name, final=state is not None)
+            render_message(child.parts, {"parts": content}, name, final=state is not None)
             if len(self._view.messages) != number:
                 self._note(child, update.get("generation", 0))
         if state in _ERRORS or state in _OUTCOMES:
@@ -134,8 +134,10 @@ class Subagents:
 
     def _begin(self, run: str, name: str, parent: str) -> _Subagent:
         output = self._output.branch(run) if self._run.modern else self._output
-        said = PartEvents(output, self._view, modern=self._run.modern, thinking=self._run.thinking)
-        child = _Subagent(run, parent, name, self._step(name), output, said)
+        events = PartEvents(
+            output, self._view, modern=self._run.modern, thinking=self._run.thinking
+        )
+        child = _Subagent(run, parent, name, self._step(name), output, events)
         if self._run.modern:
             host = self._known.get(parent)
             nested = {"parentSubagentRunId": host.id} if host else {}

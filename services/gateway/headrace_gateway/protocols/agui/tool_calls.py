@@ -33,7 +33,7 @@ class ToolCalls:
             self._arguments(part, self._known_as(parts.tool_call_id(part) or message))
         elif (call := parts.tool_call(part)) is not None:
             named = call._replace(id=self._known_as(call.id or message))
-            self._whole(named, parts.encrypted_value(part))
+            self._complete_call(named, parts.encrypted_value(part))
         else:
             raise ValueError("neither a call nor a result")
 
@@ -46,7 +46,7 @@ class ToolCalls:
         """
         return f"{call}@{self._output.subagent}" if self._output.subagent else call
 
-    def _whole(self, call: parts.ToolCallPart, encrypted: str) -> None:
+    def _complete_call(self, call: parts.ToolCallPart, encrypted: str) -> None:
         item = self._open(call.id, call.name)
         if item is None:
             return
@@ -80,7 +80,7 @@ class ToolCalls:
 
     def _begin(self, call: ToolCallSoFar) -> OpenItem:
         parent = self._parent(call.id)
-        self._view.spoken(parent).calls.append(call)
+        self._view.message(parent).calls.append(call)
         start = {"toolCallId": call.id, "toolCallName": call.name, "parentMessageId": parent}
         item = OpenItem(
             (("TOOL_CALL_START", start),),

@@ -173,7 +173,7 @@ class View:
         self.ids[message] = use
         return message
 
-    def spoken(self, message: str) -> Spoken:
+    def message(self, message: str) -> Spoken:
         """Return the text or reasoning message with that id.
 
         Raises:

@@ -30,17 +30,17 @@ class RuntimeRequest:
         Raises:
             InputInvalid: the body is invalid; the message names the field and the rule.
         """
-        said = json_object(body, "the body")
-        method = _text(said, "method", "")
+        request = json_object(body, "the body")
+        method = _text(request, "method", "")
         if method is None:
             raise InputInvalid("method: Field required")
-        params = _inner(said, "params")
+        params = _inner(request, "params")
         agent, thread = _text(params, "agentId", "params."), _text(params, "threadId", "params.")
         if method != "info" and agent is None:
             raise InputInvalid("params.agentId: Field required")
         if method == "agent/stop" and thread is None:
             raise InputInvalid("params.threadId: Field required")
-        inner = said.get("body")
+        inner = request.get("body")
         try:
             return cls(method, agent, thread, b"" if inner is None else orjson.dumps(inner))
         except orjson.JSONEncodeError:
@@ -71,8 +71,8 @@ def unwrapped(request: Request, envelope: RuntimeRequest) -> Request:
     return Request({**request.scope, "path_params": path}, receive)
 
 
-def _inner(said: Json, name: str) -> Json:
-    inner = said.get(name)
+def _inner(request: Json, name: str) -> Json:
+    inner = request.get(name)
     if inner is None:
         return {}
     if not isinstance(inner, dict):
@@ -80,8 +80,8 @@ def _inner(said: Json, name: str) -> Json:
     return inner
 
 
-def _text(said: Json, name: str, path: str) -> str | None:
-    value = said.get(name)
+def _text(request: Json, name: str, path: str) -> str | None:
+    value = request.get(name)
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():

@@ -150,10 +150,10 @@ class CopilotRuntime:
         thread = request.path_params["thread"]
         run = await self._run_to_stop(request)
         stopped = await self._runs.stopped(request, thread, run)
-        said: Json = {"stopped": stopped}
+        answer: Json = {"stopped": stopped}
         if not stopped:
-            said["message"] = f"thread {thread} has no active run"
-        return json_response(said, headers=_NO_STORE)
+            answer["message"] = f"thread {thread} has no active run"
+        return json_response(answer, headers=_NO_STORE)
 
     async def one_for_all(self, request: Request) -> ASGIApp:
         """Handle an envelope: ``{"method", "params", "body"}``.

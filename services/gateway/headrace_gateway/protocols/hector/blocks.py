@@ -91,9 +91,9 @@ class OpenToolCalls:
         elif parts.is_partial_tool_call(part):
             self._piece(part, parts.tool_call_id(part) or name)
         elif (call := parts.tool_call(part)) is not None:
-            self._whole(call, call.id or name)
+            self._complete_call(call, call.id or name)
 
-    def _whole(self, call: parts.ToolCallPart, call_id: str) -> None:
+    def _complete_call(self, call: parts.ToolCallPart, call_id: str) -> None:
         if call_id not in self._arguments:
             self._arguments[call_id] = []
             self._emit(

@@ -138,8 +138,8 @@ class HectorFold:
 
     def _delegated(self, update: Json, child: Json) -> None:
         """Emit a child's update as an update of the task; Hector has no events for children."""
-        said = (update["status"].get("message") or {}).get("parts", [])
-        text = "".join(part.get("text", "") for part in said)
+        content = (update["status"].get("message") or {}).get("parts", [])
+        text = "".join(part.get("text", "") for part in content)
         self._update(update, child=child, **({"message": text} if text else {}))
 
     def _update(self, update: Json, **metadata: Any) -> None:  # noqa: ANN401 - any JSON
@@ -149,10 +149,10 @@ class HectorFold:
 
     def _error(self, update: Json, state: str) -> None:
         message = update["status"].get("message") or {}
-        said = "".join(part.get("text", "") for part in message.get("parts", []))
+        text = "".join(part.get("text", "") for part in message.get("parts", []))
         task = update["taskId"]
         # Clients written from Hector's documents read `error`.
-        named = {"error": said, "errorMessage": said, "errorCode": _CODES[state]}
+        named = {"error": text, "errorMessage": text, "errorCode": _CODES[state]}
         self._emit("task_error", taskId=task, **named)
 
     def _answer(self, message: Json) -> None:

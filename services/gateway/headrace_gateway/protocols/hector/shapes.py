@@ -78,16 +78,16 @@ def _event(event: Json) -> Json:
         return _event_of(update, artifact["artifactId"], artifact.get("parts", []))
     if (update := event.get("statusUpdate")) is not None:
         message = update["status"].get("message") or {}
-        said = [] if message.get("role") == _USER else message.get("parts", [])
+        content = [] if message.get("role") == _USER else message.get("parts", [])
         if update["status"]["state"] in _FAULTS:
-            said = [_as_error(part) for part in said]
-        found = _event_of(update, message.get("messageId", ""), said)
+            content = [_as_error(part) for part in content]
+        found = _event_of(update, message.get("messageId", ""), content)
         signalled = found.get("task", {}).get("metadata")
         brief = _brief(update["taskId"], update) | ({"metadata": signalled} if signalled else {})
         return found | {"task": brief}
     if (task := event.get("task")) is not None:
         update = {"taskId": task["id"], "contextId": task["contextId"]}
-        found = _event_of(update, "", [*_called(task), *_said(task)])
+        found = _event_of(update, "", [*_called(task), *_parts(task)])
         return found | {"task": _brief(task["id"], task)}
     message = event["message"]
     return _event_of(message, message["messageId"], message.get("parts", []))
@@ -145,8 +145,8 @@ def _fault(update: Json) -> Json:
     status = update["status"]
     if (code := _FAULTS.get(status["state"])) is None:
         return {}
-    said = (status.get("message") or {}).get("parts", [])
-    reason = "".join(part.get("text", "") for part in said)
+    content = (status.get("message") or {}).get("parts", [])
+    reason = "".join(part.get("text", "") for part in content)
     return {"error": {"code": code, "message": reason, "details": {"reason": status["state"]}}}
 
 
@@ -158,7 +158,7 @@ def _sources(task: Json) -> list[list[Json]]:
     return [*made, last.get("parts", []) if is_word else []]
 
 
-def _said(task: Json) -> list[Json]:
+def _parts(task: Json) -> list[Json]:
     return [part for source in _sources(task) for part in source]
 
 
@@ -174,11 +174,11 @@ def _called(task: Json) -> list[Json]:
     return [part for part in [*called, *arguments.rest()] if parts.tool_call(part) is not None]
 
 
-def _event_of(update: Json, name: str, said: list[Json]) -> Json:
+def _event_of(update: Json, name: str, content: list[Json]) -> Json:
     metadata = update.get("metadata")
     more = {"metadata": metadata} if metadata else {}
     shown, signalled = list[Json](), dict[str, object]()
-    for part in said:
+    for part in content:
         if (one := signal(part)) is not None:
             signalled |= one
         elif parts.is_partial_tool_call(part):
@@ -187,7 +187,7 @@ def _event_of(update: Json, name: str, said: list[Json]) -> Json:
         else:
             shown.append(_shown(part))
     found: Json = {
-        "response": _response([said], metadata),
+        "response": _response([content], metadata),
         "message": {"messageId": name, "role": "agent", "parts": shown, **more},
     }
     if (task := update.get("taskId")) is None:

@@ -47,7 +47,7 @@ def signal(part: Json) -> Json | None:
         return None
     if (named := _NAMED.get(kind)) is None:
         return {kind: part.get("data")}
-    said = {name: parts.metadata_of(part, key) for name, key in named.items()}
+    fields = {name: parts.metadata_of(part, key) for name, key in named.items()}
     if (value := _VALUES.get(kind)) is not None:
-        said[value] = part.get("data")
-    return {kind: {name: value for name, value in said.items() if value is not None}}
+        fields[value] = part.get("data")
+    return {kind: {name: value for name, value in fields.items() if value is not None}}

@@ -69,8 +69,8 @@ class WholeCalls(Renderer):
         message = status.get("message") if isinstance(status, dict) else None
         if not isinstance(message, dict) or not isinstance(message.get("parts"), list):
             return event
-        said = [one for part in message["parts"] for one in self._parts(part)]
-        status = {**update["status"], "message": {**message, "parts": said}}
+        content = [one for part in message["parts"] for one in self._parts(part)]
+        status = {**update["status"], "message": {**message, "parts": content}}
         return {"statusUpdate": {**update, "status": status}}
 
     def _parts(self, part: Json) -> list[Json]:

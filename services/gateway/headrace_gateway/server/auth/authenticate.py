@@ -99,8 +99,8 @@ class Callers:
         if self._known is None:
             return Caller()
         for scheme in (BEARER, KEY):
-            if (said := _said(headers, scheme)) is not None:
-                return self._by(scheme, said)
+            if (credential := _credential(headers, scheme)) is not None:
+                return self._by(scheme, credential)
         for name in self._key_headers() if of_any_agent else ():
             # An unknown value in such a header may have another purpose.
             if (key := headers.get(name)) and (caller := self._known_by(key.strip())):
@@ -125,9 +125,9 @@ class Callers:
             return Caller()
         for name in schemes.accepted:
             scheme = schemes.declared.get(name)
-            said = None if scheme is None else _said(headers, scheme)
-            if scheme is not None and said is not None and self._known is not None:
-                return self._by(scheme, said)
+            credential = None if scheme is None else _credential(headers, scheme)
+            if scheme is not None and credential is not None and self._known is not None:
+                return self._by(scheme, credential)
         if not schemes.are_required and not self.of(headers, of_any_agent=True).identified:
             return Caller()
         nobody = "; this gateway accepts no credentials: HEADRACE_CREDENTIALS is not set"
@@ -153,8 +153,8 @@ class Callers:
             kept = self._schemes[card.name] = schemes_of(card, self._known)
         return kept
 
-    def _by(self, scheme: SecurityScheme, said: str) -> Caller:
-        return self._bearer(said) if scheme.type == "http" else self._find(said.strip())
+    def _by(self, scheme: SecurityScheme, credential: str) -> Caller:
+        return self._bearer(credential) if scheme.type == "http" else self._find(credential.strip())
 
     def _bearer(self, authorization: str) -> Caller:
         scheme, _, token = authorization.strip().partition(" ")
@@ -211,7 +211,7 @@ class Callers:
         return tuple(_stamp_of(file) for file in files)
 
 
-def _said(headers: Mapping[str, str], scheme: SecurityScheme) -> str | None:
+def _credential(headers: Mapping[str, str], scheme: SecurityScheme) -> str | None:
     """Return the credentials in the headers under a scheme, or None."""
     if scheme.type != "http":
         return headers.get(scheme.name.lower())

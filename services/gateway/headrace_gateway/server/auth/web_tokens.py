@@ -66,8 +66,8 @@ class WebTokens:
         """Return the token's permissions; None for everything, with its owner's own tasks."""
         if self._issuer.roles_claim is None:
             return None
-        said = claims.get(self._issuer.roles_claim)
-        roles = said.split() if isinstance(said, str) else said
+        claim = claims.get(self._issuer.roles_claim)
+        roles = claim.split() if isinstance(claim, str) else claim
         if not isinstance(roles, list):
             return ()
         return grants_of([role for role in roles if isinstance(role, str)], self._grants)
