@@ -15,9 +15,7 @@ from headrace_dojo.pacing import paced
 )
 async def multimodal(ctx: RunContext) -> AsyncIterator[Emission]:
     """Describe each part of the message."""
-    description = "\n".join(
-        f"{number}. {_described(part)}" for number, part in enumerate(ctx.parts, 1)
-    )
+    lines = [f"{number}. {_described(part)}" for number, part in enumerate(ctx.parts, 1)]
     async for word in paced("\n".join(lines) or "There is nothing in your message."):
         yield word
 

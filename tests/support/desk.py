@@ -110,7 +110,7 @@ class Task:
         last = await self.last()
         generation = last.last_generation + 1
         stamp = Stamp(self.log, generation, writer, state, run or generation, attempt)
-        await LogWriter.behind(self.bus, self.key, last).append([draft], stamp)
+        await LogWriter.after(self.bus, self.key, last).append([draft], stamp)
         return generation
 
     async def follow_up(self, text: str) -> int:

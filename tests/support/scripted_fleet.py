@@ -267,7 +267,7 @@ class ScriptedFleet:
         if last.stamp.run != number or last.stamp.attempt or (key.task, number) in self._taken:
             return None
         self._taken.add((key.task, number))
-        writer = LogWriter.behind(self.bus, key, last)
+        writer = LogWriter.after(self.bus, key, last)
         message, metadata = _input(last)
         run = Run(self.bus, key, request.context, request.log, number, message, metadata, writer)
         self.runs.append(run)

@@ -44,7 +44,7 @@ class TaskLog:
         """Return another writer of the same log, which begins behind `last`."""
         other = TaskLog(bus or self.bus, self.key, writer=writer)
         other.id = self.id
-        other.writer = LogWriter.behind(other.bus, other.key, last)
+        other.writer = LogWriter.after(other.bus, other.key, last)
         return other
 
     def stamp(self, state: str = WORKING) -> Stamp:
