@@ -24,6 +24,16 @@ class Violation(NamedTuple):
 
 VIOLATIONS = [
     Violation(
+        "client-of-the-surface",
+        "shared/headrace/client/intruder.py",
+        "from headrace.jetstream.connection import Bus",
+    ),
+    Violation(
+        "client-for-callers",
+        "services/worker/headrace_worker/intruder.py",
+        "from headrace.client import Client",
+    ),
+    Violation(
         "sdk-without-runtime",
         "shared/headrace/sdk/intruder.py",
         "from headrace.jetstream.connection import Bus",

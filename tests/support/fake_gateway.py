@@ -2,13 +2,13 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-from headrace_cli.client import Json
+from headrace.model.events import Json
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,9 @@ class ScriptedResponse:
     status: int = 200
     body: Json | None = None
     frames: tuple[tuple[str, Json], ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    farewell: bytes = b""
+    """What follows the frames."""
     cut: bytes | None = None
     """What comes of an answer that breaks off; it promises more."""
 
@@ -29,6 +32,7 @@ class Question(NamedTuple):
     path: str
     cursor: str | None
     body: Json | None
+    headers: Mapping[str, str]
 
 
 class FakeGateway(ThreadingHTTPServer):
@@ -58,8 +62,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         cursor = self.headers.get("Last-Event-ID")
         assert isinstance(self.server, FakeGateway)
-        answer = self.server.next_answer(Question(self.command, self.path, cursor, body))
+        answer = self.server.next_answer(
+            Question(self.command, self.path, cursor, body, dict(self.headers))
+        )
         self.send_response(answer.status)
+        for name, value in answer.headers:
+            self.send_header(name, value)
         if answer.cut is not None:
             self.send_header("Content-Length", str(len(answer.cut) + 1))
         self.end_headers()
@@ -68,8 +76,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(json.dumps(answer.body).encode())
         for cursor, event in answer.frames:
             self.wfile.write(f": hello\n\nid: {cursor}\ndata: {json.dumps(event)}\n\n".encode())
+        self.wfile.write(answer.farewell)
 
-    do_GET = do_POST = _answer  # noqa: N815  # the base class's names
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815  # the base class's names
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  # likewise
         pass

@@ -2,7 +2,7 @@
 
 import click
 
-from headrace_cli.client import Client, with_gateway
+from headrace_cli.client import GatewayClient, with_gateway
 from headrace_cli.tables import table
 
 
@@ -16,6 +16,6 @@ def agents(url: str, token: str | None) -> None:
             "available" if agent.get("available") else "no worker",
             agent.get("description", ""),
         )
-        for agent in Client(url, token).get("/v1/agents").get("agents", [])
+        for agent in GatewayClient(url, token).get("/v1/agents").get("agents", [])
     ]
     table(("AGENT", "STATE", "DESCRIPTION"), rows)

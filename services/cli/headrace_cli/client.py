@@ -36,7 +36,7 @@ class Frame:
     event: Json
 
 
-class Client:
+class GatewayClient:
     """A client of one gateway."""
 
     def __init__(self, url: str, token: str | None = None) -> None:

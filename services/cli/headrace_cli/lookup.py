@@ -1,15 +1,15 @@
 """Lookups of agents and tasks through the gateway."""
 
-from headrace_cli.client import Client, agent_path, task_path
+from headrace_cli.client import GatewayClient, agent_path, task_path
 from headrace_cli.failures import RequestFailed
 
 
-def agent_names(client: Client) -> list[str]:
+def agent_names(client: GatewayClient) -> list[str]:
     """Return the names of all agents in the gateway's directory."""
     return [agent["id"] for agent in client.get("/v1/agents").get("agents", [])]
 
 
-def find_agent_path(client: Client, agent: str | None, task: str) -> str:
+def find_agent_path(client: GatewayClient, agent: str | None, task: str) -> str:
     """Return the path of the agent that has `task`; `agent` itself where it is given.
 
     Raises:

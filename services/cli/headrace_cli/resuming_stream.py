@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from headrace_cli.client import Client, Dropped, Frame, Json, NothingLeft, task_path
+from headrace_cli.client import Dropped, Frame, GatewayClient, Json, NothingLeft, task_path
 from headrace_cli.failures import RequestFailed
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
@@ -31,10 +31,10 @@ def task_of(event: Json) -> str:
     return str(event.get("task", {}).get("id") or update.get("taskId", ""))
 
 
-class ResumingStream:
+class FollowedTask:
     """The events of one task, across any number of connections."""
 
-    def __init__(self, client: Client, base: str, task: str = "", cursor: str = "") -> None:
+    def __init__(self, client: GatewayClient, base: str, task: str = "", cursor: str = "") -> None:
         """Follow `task` of the agent at `base` from `cursor` on; without one from where it is."""
         self._client, self._base = client, base
         self._task, self._cursor = task, cursor

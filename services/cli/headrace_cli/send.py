@@ -4,9 +4,9 @@ import uuid
 
 import click
 
-from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
+from headrace_cli.client import GatewayClient, Json, agent_path, with_agent, with_gateway
 from headrace_cli.lookup import find_agent_path
-from headrace_cli.resuming_stream import ResumingStream
+from headrace_cli.resuming_stream import FollowedTask
 from headrace_cli.stream_output import print_stream
 
 
@@ -35,7 +35,7 @@ def send(  # noqa: PLR0917 - as click hands the options over
     message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     message |= {"taskId": task} if task else {}
     message |= {"contextId": context} if context else {}
-    client = Client(url, token)
+    client = GatewayClient(url, token)
     base = find_agent_path(client, agent, task) if task else agent_path(agent)
-    stream = ResumingStream(client, base, task or "")
+    stream = FollowedTask(client, base, task or "")
     print_stream(stream.send({"message": message}), stream)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from headrace_cli.client import Json
-from headrace_cli.resuming_stream import ResumingStream
+from headrace_cli.resuming_stream import FollowedTask
 from headrace_cli.tables import one_line, printable
 from headrace_cli.transcript import Transcript
 
@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
 
 
-def print_stream(events: Iterable[Json], stream: ResumingStream) -> None:
+def print_stream(events: Iterable[Json], stream: FollowedTask) -> None:
     """Show `events` as they arrive, and exit with the code of the state that they end in.
 
     The answer goes to stdout; reasoning, tool calls and remarks go to stderr. Ctrl-C leaves the

@@ -2,9 +2,9 @@
 
 import click
 
-from headrace_cli.client import Client, Json, task_path, with_agent, with_gateway
+from headrace_cli.client import GatewayClient, Json, task_path, with_agent, with_gateway
 from headrace_cli.lookup import find_agent_path
-from headrace_cli.resuming_stream import ResumingStream, state_of
+from headrace_cli.resuming_stream import FollowedTask, state_of
 from headrace_cli.stream_output import print_stream
 
 _ENDED = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED", "REJECTED")}
@@ -20,10 +20,10 @@ def tail(url: str, token: str | None, agent: str | None, after: str, task: str) 
 
     Exits as `headrace send` does.
     """
-    client = Client(url, token)
+    client = GatewayClient(url, token)
     base = find_agent_path(client, agent, task)
     snapshot: Json = {"task": client.get(task_path(base, task))}
-    stream = ResumingStream(client, base, task, after)
+    stream = FollowedTask(client, base, task, after)
     if not after and state_of(snapshot) in _ENDED:  # Nothing to subscribe to.
         print_stream([snapshot], stream)
     else:

@@ -11,7 +11,7 @@ from headrace.tasks.end import fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
-from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
+from headrace_cli.client import GatewayClient, Json, agent_path, with_agent, with_gateway
 from headrace_cli.failures import RequestFailed
 from headrace_cli.lookup import agent_names
 from headrace_cli.on_bus import on_bus, with_nats
@@ -101,7 +101,7 @@ def tasks(  # noqa: PLR0913, PLR0917  # one parameter per flag is how click call
     """List tasks, the latest first; without --agent those of every agent."""
     if ctx.invoked_subcommand is not None:
         return
-    client = Client(url, token)
+    client = GatewayClient(url, token)
     query: _Query = {"pageSize": limit}
     if context:
         query["contextId"] = context
@@ -126,7 +126,7 @@ tasks.add_command(fail)
 tasks.add_command(delete)
 
 
-def _of_every_agent(client: Client, query: _Query) -> Iterator[tuple[str, Json]]:
+def _of_every_agent(client: GatewayClient, query: _Query) -> Iterator[tuple[str, Json]]:
     for name in agent_names(client):
         try:
             yield from _tasks(client, name, query)
@@ -134,6 +134,6 @@ def _of_every_agent(client: Client, query: _Query) -> Iterator[tuple[str, Json]]
             click.echo(one_line(f"{name}: {refused}"), err=True)
 
 
-def _tasks(client: Client, agent: str, query: _Query) -> Iterator[tuple[str, Json]]:
+def _tasks(client: GatewayClient, agent: str, query: _Query) -> Iterator[tuple[str, Json]]:
     found = client.get(f"{agent_path(agent)}/tasks?{urlencode(query)}").get("tasks", [])
     yield from ((agent, task) for task in found)

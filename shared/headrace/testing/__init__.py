@@ -10,8 +10,8 @@ The pytest plugin provides the fixture ``fleet``, which serves ``@pytest.mark.ag
 """
 
 try:
+    from headrace.model.task_report import CalledTool, ResultFile, TaskEvent
     from headrace.testing.fleet import TestFleet
-    from headrace.testing.result import CalledTool, ResultFile, TaskEvent
     from headrace.testing.task import FleetTask, TaskResult
 except ModuleNotFoundError as missing:
     library = str(missing.name).partition(".")[0]

@@ -10,14 +10,15 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.memory.server import MemoryServer
 from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.jetstream.objects import FileStore
+from headrace.model.task_report import TaskEvent
+from headrace.model.user_message import Sent
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.emit import File
 from headrace.settings import BusSettings
 from headrace.testing.gateway import GatewayTasks
-from headrace.testing.result import TaskEvent
 from headrace.testing.state import MemoryTaskState
 from headrace.testing.stepping import AckGate
-from headrace.testing.task import FleetParts, FleetTask, Sent, TaskResult, message_of
+from headrace.testing.task import FleetParts, FleetTask, TaskResult, message_of
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 

@@ -1,7 +1,6 @@
 """A task of a test fleet: answer, cancel, and read it."""
 
 import asyncio
-import uuid
 from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,13 +13,11 @@ from headrace.model import parts
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
+from headrace.model.task_report import ResultFile, TaskEvent, TaskReport
+from headrace.model.user_message import Sent, user_message
 from headrace.sdk.emit import File
 from headrace.testing.gateway import GatewayTasks
-from headrace.testing.result import ResultFile, TaskEvent, TaskReport
 from headrace.testing.stepping import AckGate
-
-type Sent = str | Json | Sequence[Json]
-"""A message's text, an A2A Message, or A2A Parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,7 @@ class FleetTask:
         """Wrap the task at `key`, whose log is on `subject`."""
         self._fleet, self.key, self.context, self._subject = fleet, key, context, subject
         self._after = 0
+        self._interrupts = list[Json]()
 
     @property
     def id(self) -> str:
@@ -86,8 +84,9 @@ class FleetTask:
         """
         self._fleet.gate.open(self._subject)
         async with self._reading(0) as entries:
-            async for _ in entries:
-                pass
+            async for entry in entries:
+                for line in entry.lines:
+                    self._note(TaskEvent(orjson.loads(line)))
         return await self._report()
 
     async def events(self, after: int = 0) -> AsyncIterator[TaskEvent]:
@@ -100,10 +99,15 @@ class FleetTask:
             async for entry in entries:
                 for line in entry.lines:
                     event = TaskEvent(orjson.loads(line))
+                    self._note(event)
                     if event.generation > after:
                         yield event
                 self._fleet.gate.step(self._subject)
         self._fleet.gate.open(self._subject)
+
+    def _note(self, event: TaskEvent) -> None:
+        if event.state:
+            self._interrupts = event.interrupts
 
     async def now(self) -> "TaskResult":
         """Return the current task without waiting."""
@@ -149,7 +153,7 @@ class FleetTask:
             for part in artifact["parts"]
             if "raw" in part or "url" in part
         ]
-        return TaskResult(found.task, self, files)
+        return TaskResult(found.task, self, files, self._interrupts)
 
     async def _content(self, part: Json) -> bytes | None:
         if "raw" in part:
@@ -164,6 +168,8 @@ class TaskResult(TaskReport):
     handle: FleetTask
     files: list[ResultFile]
     """The files in the results, including the content of large ones."""
+    interrupts: list[Json]
+    """The agent's questions, as AG-UI Interrupts, if the run ended with them."""
 
     async def reply(self, message: Sent, files: Sequence[File] = ()) -> "TaskResult":
         """Send the next message and return its result (see `FleetTask.answer`)."""
@@ -172,12 +178,7 @@ class TaskResult(TaskReport):
 
 def message_of(content: Sent, files: Sequence[File] = (), task: FleetTask | None = None) -> Json:
     """Return a user's A2A Message."""
-    message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER"}
-    if isinstance(content, dict):
-        message |= content
-    else:
-        message["parts"] = [parts.text_part(content)] if isinstance(content, str) else list(content)
-    if task is not None:
-        message |= {"taskId": task.id, "contextId": task.context}
     attached = [parts.file_part(one.content or b"", one.name, one.media_type) for one in files]
-    return {**message, "parts": [*message["parts"], *attached]}
+    if task is None:
+        return user_message(content, attached)
+    return user_message(content, attached, taskId=task.id, contextId=task.context)

@@ -16,7 +16,7 @@ from headrace_gateway.server.open_requests import answering
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.tasks.ids import Cursor, mint_message_id, task_key
-from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
 
 
@@ -41,7 +41,7 @@ class _Endpoint:
 
         async def opening() -> ASGIApp:
             accepted = await services.submissions.start(call.caller, call.agent, message)
-            return self._stream(TaskStream(accepted.feed, 0, accepted.log))
+            return self._stream(OpenedStream(accepted.feed, 0, accepted.log))
 
         return await services.stream_limits.with_permit(call.caller, opening)
 
@@ -64,7 +64,7 @@ class _Endpoint:
         found = await services.cancelling.cancel(call.caller, call.agent, task)
         return json_response(found.task["status"])
 
-    def _stream(self, opened: TaskStream) -> HttpStream:
+    def _stream(self, opened: OpenedStream) -> HttpStream:
         opening = b""
         if opened.first is not None:
             cursor = str(Cursor(opened.log, opened.first.generation))

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
-from headrace_cli.client import Client, Dropped, Json, agent_path
+from headrace_cli.client import Dropped, GatewayClient, Json, agent_path
 from headrace_cli.failures import RequestFailed
 from headrace_cli.tables import one_line
 
@@ -13,7 +13,7 @@ _USUAL_URL = "http://127.0.0.1:8080"
 
 def summary(gateway: str) -> list[str]:
     """Return the lines about the agents at `gateway`; none if it lists no agents."""
-    client = Client(gateway)
+    client = GatewayClient(gateway)
     try:
         agents = sorted(client.get("/v1/agents")["agents"], key=lambda one: not one["default"])
         if not agents:
@@ -23,7 +23,7 @@ def summary(gateway: str) -> list[str]:
         return []
 
 
-def _lines(client: Client, agents: list[Json]) -> Iterator[str]:
+def _lines(client: GatewayClient, agents: list[Json]) -> Iterator[str]:
     width = max(len(one["id"]) for one in agents)
     for one in agents:
         remark = " (default)" if one["default"] else ""
@@ -31,7 +31,7 @@ def _lines(client: Client, agents: list[Json]) -> Iterator[str]:
     yield f"try: {_command(client, agents[0])}"
 
 
-def _command(client: Client, agent: Json) -> str:
+def _command(client: GatewayClient, agent: Json) -> str:
     card = client.get(f"{agent_path(agent['id'])}/.well-known/agent-card.json")
     examples = (example for skill in card["skills"] for example in skill.get("examples", ()))
     words = ["headrace", "send"]

@@ -36,7 +36,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStream:
+class OpenedStream:
     """A stream that is about to begin. Its feed is open; release it if it is not streamed."""
 
     feed: Feed
@@ -62,7 +62,7 @@ class TaskStreams:
         """Read logs from `feeds`, and current tasks from `state`."""
         self._bus, self._feeds, self._state = bus, feeds, state
 
-    async def open(self, caller: Caller, key: TaskKey, cursor: str = "") -> TaskStream:
+    async def open(self, caller: Caller, key: TaskKey, cursor: str = "") -> OpenedStream:
         """Return the caller's stream of the task at `key`, from after `cursor` if it is given.
 
         Raises:
@@ -74,13 +74,13 @@ class TaskStreams:
         view = _VisibleTask(self._state, caller, key)
         return await (self._after(view, cursor) if cursor else self._from_now(view))
 
-    async def _from_now(self, view: "_VisibleTask") -> TaskStream:
+    async def _from_now(self, view: "_VisibleTask") -> OpenedStream:
         found = await view.find()
         if found.state in TERMINAL or found.state == ANSWERED:
             raise TaskEnded(f"task {view.key.task} is over")
         return await self._snapshot(view.key, found)
 
-    async def _after(self, view: "_VisibleTask", cursor: str) -> TaskStream:
+    async def _after(self, view: "_VisibleTask", cursor: str) -> OpenedStream:
         first = await self._first_entry(view)
         feed = await self._feeds.acquire(view.key)
         async with self._feeds.handed_on(feed):
@@ -90,7 +90,9 @@ class TaskStreams:
         await self._feeds.release(feed)
         return await self._lost(view)
 
-    async def _resumed(self, feed: Feed, cursor: Cursor | None, first: Entry) -> TaskStream | None:
+    async def _resumed(
+        self, feed: Feed, cursor: Cursor | None, first: Entry
+    ) -> OpenedStream | None:
         """Return the stream after `cursor`, or None if its place is lost."""
         if cursor is None or cursor.log != feed.log or cursor.generation + 1 < first.generation:
             return None
@@ -98,7 +100,7 @@ class TaskStreams:
             return None
         if feed.ended and cursor.generation >= feed.head:
             raise NothingFollows
-        return TaskStream(feed, cursor.generation, feed.log, task_shown=True)
+        return OpenedStream(feed, cursor.generation, feed.log, task_shown=True)
 
     async def _first_entry(self, view: "_VisibleTask") -> Entry:
         """Return the oldest remaining entry of the caller's log.
@@ -122,7 +124,7 @@ class TaskStreams:
         last = await last_entry(self._bus, key)
         return last is not None and cursor.generation <= last.last_generation
 
-    async def _lost(self, view: "_VisibleTask") -> TaskStream:
+    async def _lost(self, view: "_VisibleTask") -> OpenedStream:
         found = await view.find()
         metadata = found.task.get("metadata", {}) | {RECOVERED: False}
         found = found.model_copy(update={"task": found.task | {"metadata": metadata}})
@@ -130,10 +132,10 @@ class TaskStreams:
 
     async def _snapshot(
         self, key: TaskKey, found: TaskFound, *, recovered: bool = True
-    ) -> TaskStream:
+    ) -> OpenedStream:
         feed = await self._feeds.acquire(key)
         first = Snapshot(found.generation, {"task": found.task})
-        return TaskStream(
+        return OpenedStream(
             feed, found.generation, found.log, first, task_shown=True, recovered=recovered
         )
 

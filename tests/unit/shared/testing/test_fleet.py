@@ -63,6 +63,15 @@ async def slow(ctx: RunContext) -> AsyncIterator[Emission]:
     yield ctx.prompt
 
 
+@agent()
+async def approver(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Ask once for approval."""
+    if ctx.run == 1:
+        yield InputRequired("Sure?", interrupts=[{"id": "q", "reason": "confirmation"}])
+    else:
+        yield "Done."
+
+
 @agent(follow_ups="reject")
 async def deaf(_: RunContext) -> AsyncIterator[Emission]:
     """Never end, and listen to nobody."""
@@ -88,6 +97,13 @@ async def test_an_answer_reaches_an_agent_that_asks() -> None:
         assert (asked.state, asked.text) == ("input-required", "How short?")
         done = await asked.reply("2 cm")
     assert (done.state, done.text, done.id) == ("completed", "Cut to 2 cm.", asked.id)
+
+
+async def test_an_answer_has_the_agents_questions_until_they_are_answered() -> None:
+    async with TestFleet([approver]) as fleet:
+        asked = await fleet.send("approver", "go")
+        done = await asked.reply("yes")
+    assert (asked.interrupts, done.interrupts) == ([{"id": "q", "reason": "confirmation"}], [])
 
 
 async def test_a_task_that_is_over_takes_no_message() -> None:

@@ -26,7 +26,7 @@ from headrace_gateway.tasks.idempotency import Keyed
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.inputs import Accepted, FollowUp
 from headrace_gateway.tasks.settle import AnswerLost, Stopping
-from headrace_gateway.tasks.subscribe import Snapshot, TaskStream
+from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
 from headrace_gateway.tasks.terms import check_parts, terms
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
@@ -262,7 +262,7 @@ def with_history(task: Json, length: int | None) -> Json:
     return rest | ({"history": task["history"][-length:]} if length else {})
 
 
-async def send_streaming(services: Services, call: Call, params: object) -> TaskStream:
+async def send_streaming(services: Services, call: Call, params: object) -> OpenedStream:
     """Accept the message and return the stream of the outcome.
 
     Raises:
@@ -279,7 +279,7 @@ async def send_streaming(services: Services, call: Call, params: object) -> Task
 
 async def _streamed(
     services: Services, call: Call, asked: SendMessageParams, accepted: Accepted
-) -> TaskStream:
+) -> OpenedStream:
     if accepted.again and call.cursor:
         return await _resumed(services, call, accepted)
     if accepted.snapshot is not None:
@@ -287,11 +287,11 @@ async def _streamed(
     if call.card.bare_message and not asked.return_immediately:
         message = await bare_answer(accepted.feed)
         if message is not None:
-            return TaskStream(accepted.feed, message - 1, accepted.log)
+            return OpenedStream(accepted.feed, message - 1, accepted.log)
     return await _started(accepted, asked.history_length)
 
 
-async def _resumed(services: Services, call: Call, accepted: Accepted) -> TaskStream:
+async def _resumed(services: Services, call: Call, accepted: Accepted) -> OpenedStream:
     """Return the stream of a message sent before, after the client's cursor."""
     streaming = await services.task_streams.open(call.caller, accepted.key, call.cursor)
     await services.feeds.release(accepted.feed)
@@ -300,17 +300,19 @@ async def _resumed(services: Services, call: Call, accepted: Accepted) -> TaskSt
 
 def _continued_stream(
     accepted: Accepted, snapshot: TaskFound, history_length: int | None
-) -> TaskStream:
+) -> OpenedStream:
     """Return a follow-up's stream, which starts with the Task as it was just before."""
     task = with_history(snapshot.task, history_length)
     first = Snapshot(snapshot.generation, {"task": task})
-    return TaskStream(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
+    return OpenedStream(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
 
 
-async def _started(accepted: Accepted, history_length: int | None) -> TaskStream:
+async def _started(accepted: Accepted, history_length: int | None) -> OpenedStream:
     """Return a new task's stream: its log from generation 1, unless history is excluded."""
     if history_length != 0:
-        return TaskStream(accepted.feed, 0, accepted.log, task_shown=True)
+        return OpenedStream(accepted.feed, 0, accepted.log, task_shown=True)
     (block, *_) = await accepted.feed.reader(0).read()
     task: Json = with_history(block.entry.events[0]["task"], 0)
-    return TaskStream(accepted.feed, 1, accepted.log, Snapshot(1, {"task": task}), task_shown=True)
+    return OpenedStream(
+        accepted.feed, 1, accepted.log, Snapshot(1, {"task": task}), task_shown=True
+    )

@@ -27,7 +27,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.ids import task_key
-from headrace_gateway.tasks.subscribe import TaskStream
+from headrace_gateway.tasks.subscribe import OpenedStream
 
 
 async def get_task(services: Services, call: Call, params: object) -> Json:
@@ -154,7 +154,7 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
     return {}
 
 
-async def subscribe(services: Services, call: Call, params: object) -> TaskStream:
+async def subscribe(services: Services, call: Call, params: object) -> OpenedStream:
     """Return the stream of the caller's task, after the call's cursor if it has one.
 
     Raises:
@@ -171,7 +171,7 @@ async def subscribe(services: Services, call: Call, params: object) -> TaskStrea
 type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
 """Turns raw parameters into a result; raises errors that `problems` has codes for."""
 
-type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, TaskStream]]
+type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, OpenedStream]]
 
 
 _UNARY: Mapping[str, Unary] = {
@@ -210,7 +210,7 @@ def _timed[Result](
 def _offered(operation: ServerStreaming) -> ServerStreaming:
     """Return `operation` with a check that the agent's card offers streams."""
 
-    async def streaming(services: Services, call: Call, params: object) -> TaskStream:
+    async def streaming(services: Services, call: Call, params: object) -> OpenedStream:
         if not call.card.streaming:
             raise UnsupportedOperationError(f"agent {call.agent} does not support streaming")
         return await operation(services, call, params)

@@ -15,7 +15,7 @@ from headrace_gateway.streaming.renderer import RECOVERED, Renderer, SharedRende
 from headrace_gateway.streaming.sse import HEADERS, HttpStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.ids import Cursor
-from headrace_gateway.tasks.subscribe import TaskStream
+from headrace_gateway.tasks.subscribe import OpenedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class _Envelope:
 def rest_stream(
     shared: Subscriptions,
     call: Call,
-    streaming: TaskStream,
+    streaming: OpenedStream,
     wording: Wording,
     manner: Manner = PLAIN,
 ) -> HttpStream:
@@ -63,7 +63,7 @@ def rest_stream(
 def rpc_stream(  # noqa: PLR0917 - as _stream
     shared: Subscriptions,
     call: Call,
-    streaming: TaskStream,
+    streaming: OpenedStream,
     wording: Wording,
     request_id: object,
     ending: bytes = b"",
@@ -89,7 +89,7 @@ def as_event(response: Response) -> Response:
     return Response(framed, response.status_code, HEADERS)
 
 
-def entry_renderer_for(usual: EntryRenderer, call: Call, streaming: TaskStream) -> EntryRenderer:
+def entry_renderer_for(usual: EntryRenderer, call: Call, streaming: OpenedStream) -> EntryRenderer:
     """Return the entry renderer for this stream, based on `usual`."""
     if call.card.bare_message and streaming.task_shown:
         return AfterTask(usual, streaming.key.task)
@@ -99,7 +99,7 @@ def entry_renderer_for(usual: EntryRenderer, call: Call, streaming: TaskStream) 
 def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     shared: Subscriptions,
     call: Call,
-    streaming: TaskStream,
+    streaming: OpenedStream,
     wording: Wording,
     envelope: _Envelope,
     manner: Manner,
@@ -120,7 +120,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     return HttpStream(shared, streaming.feed, start, renderer, headers=headers)
 
 
-def run_begins(call: Call, streaming: TaskStream) -> int:
+def run_begins(call: Call, streaming: OpenedStream) -> int:
     """Return the generation after which to read a stream whose renderer needs its whole run.
 
     A message's stream starts with its run; a lost log cannot be read back.

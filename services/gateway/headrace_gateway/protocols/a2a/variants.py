@@ -28,7 +28,7 @@ from headrace_gateway.protocols.a2a.versions import (
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import RECOVERED, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream
-from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 
 SENDS = ("SendMessage", "SendStreamingMessage")
 """Operations whose parameters contain a message."""
@@ -167,7 +167,7 @@ def reads_short(variant: Variant, request: HTTPConnection, params: Json) -> bool
 class Folding:
     """A task's stream before its events are folded. The holder renders it or releases its feed."""
 
-    streaming: TaskStream
+    streaming: OpenedStream
     start: int
     """Generation after which the fold starts."""
     cursor: str

@@ -27,7 +27,7 @@ from headrace_gateway.server.stream_limits import StreamPermit
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
 from headrace_gateway.streaming.renderer import RECOVERED, Messages, Renderer
-from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 
 
 class CutOff(Exception):
@@ -59,7 +59,7 @@ class RpcRenderer(Renderer):
 
 
 async def serve_stream(
-    services: Services, form: Form, call: Call, streaming: TaskStream, context: Context
+    services: Services, form: Form, call: Call, streaming: OpenedStream, context: Context
 ) -> None:
     """Stream to `context` until nothing more follows; takes over the use of the feed.
 
@@ -241,7 +241,7 @@ class Service:
             asking.hang_up()
             raise
 
-    async def _unwanted(self, streaming: TaskStream) -> None:
+    async def _unwanted(self, streaming: OpenedStream) -> None:
         await self._services.feeds.release(streaming.feed)
 
 
@@ -251,7 +251,7 @@ class _Opened:
 
     call: Call
     permit: StreamPermit
-    streaming: TaskStream | None
+    streaming: OpenedStream | None
 
 
 async def _received(requests: _Requests, held: HeldBody, largest: int) -> bytes:

@@ -30,7 +30,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.tasks.ids import Cursor
-from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 from headrace_gateway.websocket_opening import open_socket
 
 _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
@@ -200,7 +200,7 @@ class A2ASession:
             permit.release()
 
     async def _stream_events(
-        self, call: Call, envelope: SocketEnvelope, streaming: TaskStream
+        self, call: Call, envelope: SocketEnvelope, streaming: OpenedStream
     ) -> None:
         feed, first = streaming.feed, streaming.first
         opening: Messages = ()

@@ -43,7 +43,7 @@ class TaskEvent:
     @property
     def generation(self) -> int:
         """The event's number in its task's log, from 1."""
-        return int(self._body.get("metadata", {}).get(GENERATION, 0))
+        return int(self._metadata.get(GENERATION, 0))
 
     @property
     def state(self) -> str:
@@ -81,6 +81,16 @@ class TaskEvent:
     def tool_result(self) -> parts.ToolResultPart | None:
         """The event's tool result."""
         return next(filter(None, map(parts.tool_result, self.content)), None)
+
+    @property
+    def interrupts(self) -> list[Json]:
+        """The agent's questions, as AG-UI Interrupts, if the event ends the run with them."""
+        found: list[Json] = self._metadata.get(INTERRUPTS, [])
+        return found
+
+    @property
+    def _metadata(self) -> Json:
+        return self._body.get("metadata") or {}
 
     @property
     def _body(self) -> Json:
@@ -151,12 +161,6 @@ class TaskReport:
         names = ("tokens_used", "model", "execution_time")
         metadata = self.task.get("metadata") or {}
         return {name: metadata[name] for name in names if name in metadata}
-
-    @property
-    def interrupts(self) -> list[Json]:
-        """The agent's questions, as AG-UI Interrupts."""
-        found: list[Json] = (self.task.get("metadata") or {}).get(INTERRUPTS, [])
-        return found if self.state == "input-required" else []
 
     def _results(self) -> Iterator[Json]:
         for artifact in self.artifacts:

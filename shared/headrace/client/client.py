@@ -1,0 +1,273 @@
+"""The client: what a program asks of agents behind Headrace's gateways."""
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from headrace.client.attachments import Attached
+from headrace.client.client_task import ClientTask, message_as_task
+from headrace.client.errors import ErrorResponse, RequestRefused
+from headrace.client.gateways import Gateways, Request, Token
+from headrace.client.outgoing import OutgoingMessage
+from headrace.client.paths import agent_path, run_path, task_path
+from headrace.client.retries import RetryPolicy
+from headrace.client.run_stream import RunStream
+from headrace.client.task_stream import TaskStream
+from headrace.model.events import Json
+from headrace.model.user_message import Sent
+
+_STATE = "TASK_STATE_"
+_EVENTS = {"Accept": "text/event-stream"}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """An agent that a fleet knows."""
+
+    name: str
+    is_available: bool
+    """Whether a worker serves it now."""
+    description: str
+
+
+class Client:
+    """A client of one fleet, for one caller.
+
+        async with Client("http://127.0.0.1:8080", token="…") as client:
+            answer = await client.send("shop", "nails")
+
+    Requests are repeated, and streams resumed, when a connection breaks: at another gateway if
+    there are several. Messages have an Idempotency-Key, so that none is taken twice.
+
+    Every method raises `RequestRefused` if a gateway refuses the request, and `ConnectionLost` if
+    no gateway answers. An agent's name may be None for the default agent.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        token: Token | None = None,
+        retry: RetryPolicy | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        """Use a fleet's gateways.
+
+        Args:
+            urls: The gateways, or a load balancer before them, such as ``http://127.0.0.1:8080``.
+            token: A bearer token, or a function that returns the current one.
+            retry: How often a lost connection is tried again.
+            http: An HTTP client with settings of its own (certificates, proxies); it is left open.
+
+        Raises:
+            ValueError: a URL is not an http(s) URL, or there is none.
+        """
+        self._gateways = Gateways(urls, token, retry or RetryPolicy(), http)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._gateways.close()
+
+    async def send(
+        self,
+        agent: str | None,
+        message: Sent = "",
+        *,
+        task: str | None = None,
+        context: str | None = None,
+        files: Sequence[Attached] = (),
+        answers: Mapping[str, Any] | None = None,
+    ) -> ClientTask:
+        """Send a message and return its task when the run has ended, or the agent asks its user.
+
+        Args:
+            agent: The agent's name.
+            message: Text, an A2A Message, or A2A Parts.
+            task: The task that the message continues or answers. None: a new one.
+            context: The conversation of a new task. None: a new one.
+            files: Files to attach: `headrace.File`, or paths.
+            answers: Answers to the agent's interrupts, by id: text or any JSON; None cancels.
+        """
+        outgoing = OutgoingMessage(agent, message, task, context, files, answers)
+        answer = await self._gateways.json(await outgoing.request("send"), may_wait=True)
+        return self._result(agent, answer.get("task") or message_as_task(answer["message"]))
+
+    def stream(
+        self,
+        agent: str | None,
+        message: Sent = "",
+        *,
+        task: str | None = None,
+        context: str | None = None,
+        files: Sequence[Attached] = (),
+        answers: Mapping[str, Any] | None = None,
+    ) -> TaskStream:
+        """Return the events that a message causes; the arguments are those of `send`.
+
+        The message is sent when the first event is asked for.
+        """
+        outgoing = OutgoingMessage(agent, message, task, context, files, answers)
+        return TaskStream(self._gateways, agent, task=task or "", sending=outgoing)
+
+    def resume(self, agent: str | None, task: str, cursor: str = "") -> TaskStream:
+        """Return the events of a task after `cursor`, from any stream of it on any gateway.
+
+        Without a cursor, the first event is a snapshot of the task. With the last cursor of a task
+        that waits for its user, the stream waits, too.
+        """
+        return TaskStream(self._gateways, agent, task=task, cursor=cursor)
+
+    async def get(self, agent: str | None, task: str) -> ClientTask:
+        """Return a task as it is now."""
+        found = await self._gateways.json(Request("GET", task_path(agent, task)))
+        return self._result(agent, found)
+
+    async def tasks(
+        self,
+        agent: str | None,
+        *,
+        context: str | None = None,
+        state: str | None = None,
+        page_size: int = 50,
+    ) -> AsyncIterator[ClientTask]:
+        """Yield the caller's tasks, the latest first; pages are requested as they are needed.
+
+        Args:
+            agent: The agent's name.
+            context: Only tasks of this conversation.
+            state: Only tasks in this state, such as ``input-required``.
+            page_size: Tasks per request, 1 to 100.
+        """
+        query: dict[str, str | int] = {"pageSize": page_size}
+        query |= {"contextId": context} if context else {}
+        query |= {"status": _STATE + state.upper().replace("-", "_")} if state else {}
+        while True:
+            path = f"{agent_path(agent)}/tasks"
+            page = await self._gateways.json(Request("GET", path, query=query))
+            for task in page.get("tasks", []):
+                yield self._result(agent, task)
+            if not page.get("nextPageToken"):
+                return
+            query["pageToken"] = page["nextPageToken"]
+
+    async def cancel(self, agent: str | None, task: str) -> ClientTask:
+        """Cancel a task and return it as it ended."""
+        request = Request("POST", f"{task_path(agent, task)}:cancel", {})
+        return self._result(agent, await self._gateways.json(request))
+
+    async def delete(self, agent: str | None, task: str) -> None:
+        """Erase a task for good; one that has not ended is canceled first."""
+        await self._gateways.json(Request("DELETE", task_path(agent, task)))
+
+    async def agents(self) -> list[AgentInfo]:
+        """Return the fleet's agents."""
+        found = await self._gateways.json(Request("GET", "/v1/agents"))
+        return [
+            AgentInfo(one["id"], bool(one.get("available")), one.get("description", ""))
+            for one in found.get("agents", [])
+        ]
+
+    async def card(self, agent: str | None) -> Json:
+        """Return an agent's A2A card."""
+        path = f"{agent_path(agent)}/.well-known/agent-card.json"
+        found: Json = await self._gateways.json(Request("GET", path))
+        return found
+
+    async def agent_of(self, task: str) -> str:
+        """Return the name of the agent that has a task; asks for it at one agent after the other.
+
+        Raises:
+            RequestRefused: no agent has it.
+        """
+        refused: RequestRefused | None = None
+        for agent in await self.agents():
+            try:
+                path = task_path(agent.name, task)
+                await self._gateways.json(Request("GET", path, query={"historyLength": 0}))
+            except RequestRefused as error:
+                refused = error
+            else:
+                return agent.name
+        raise refused or RequestRefused(
+            ErrorResponse(HTTPStatus.NOT_FOUND, "the fleet has no agents")
+        )
+
+    def run(  # noqa: PLR0913 - the fields of AG-UI's RunAgentInput
+        self,
+        agent: str | None,
+        messages: str | Sequence[Json] = (),
+        *,
+        thread: str | None = None,
+        run: str | None = None,
+        state: Any = None,  # noqa: ANN401  # any JSON
+        tools: Sequence[Json] = (),
+        context: Sequence[Json] = (),
+        forwarded_props: Any = None,  # noqa: ANN401  # any JSON
+        answers: Mapping[str, Any] | None = None,
+    ) -> RunStream:
+        """Return the events of an AG-UI run; it starts when the first event is asked for.
+
+        Args:
+            agent: The agent's name.
+            messages: AG-UI messages, or the text of one of the user's.
+            thread: The conversation. None: a new one.
+            run: The run's id. None: a new one. The same run is never started twice.
+            state: The state that the run starts with.
+            tools: Tools of the user interface, as AG-UI Tools.
+            context: Context for the agent, as AG-UI Contexts.
+            forwarded_props: Passed to the agent unchanged.
+            answers: Answers to the last run's interrupts, by id: any JSON; None cancels.
+        """
+        if isinstance(messages, str):
+            messages = [{"id": str(uuid.uuid4()), "role": "user", "content": messages}]
+        body: Json = {
+            "threadId": thread or str(uuid.uuid4()),
+            "runId": run or str(uuid.uuid4()),
+            "messages": list(messages),
+            "state": {} if state is None else state,
+            "tools": list(tools),
+            "context": list(context),
+            "forwardedProps": {} if forwarded_props is None else forwarded_props,
+        }
+        if answers:
+            body["resume"] = [_resumed(*answer) for answer in answers.items()]
+        return RunStream(self._gateways, Request("POST", run_path(agent), body, _EVENTS))
+
+    def attach(self, agent: str | None, thread: str, run: str, cursor: str = "") -> RunStream:
+        """Return the events of an existing AG-UI run after `cursor`.
+
+        Without a cursor, the stream begins with snapshots of the state and the messages.
+        """
+        body = {"threadId": thread, "runId": run}
+        request = Request("POST", f"{run_path(agent)}/attach", body, _EVENTS)
+        return RunStream(self._gateways, request, cursor)
+
+    async def stop(self, agent: str | None, thread: str, run: str) -> bool:
+        """Cancel an AG-UI run; return whether it had not ended yet."""
+        body = {"threadId": thread, "runId": run}
+        found = await self._gateways.json(Request("POST", f"{run_path(agent)}/stop", body))
+        return bool(found["stopped"])
+
+    def _result(self, agent: str | None, task: Json) -> ClientTask:
+        return ClientTask(task, agent, self, self._gateways)
+
+
+def _resumed(interrupt: str, answer: Any) -> Json:  # noqa: ANN401  # any JSON
+    if answer is None:
+        return {"interruptId": interrupt, "status": "cancelled"}
+    return {"interruptId": interrupt, "status": "resolved", "payload": answer}

@@ -1,0 +1,202 @@
+"""HTTP to any of a fleet's gateways: the next one if one does not answer."""
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import orjson
+
+from headrace.client.errors import (
+    ConnectionLost,
+    RequestRefused,
+    TimedOut,
+    Unreachable,
+    read_error,
+)
+from headrace.client.retries import Retries, RetryPolicy
+from headrace.model.events import Json
+
+_TIMEOUT = httpx.Timeout(60.0, connect=10.0, pool=None)
+"""Seconds of silence; gateways send comments on silent streams more often."""
+
+_UNAVAILABLE = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+"""Statuses of gateways, or of proxies before them, that another attempt may get past."""
+
+_LONGEST_PAUSE = 60.0
+"""Seconds that a gateway may ask the client to wait; a longer time is the caller's to wait."""
+
+type Token = str | Callable[[], str]
+"""A bearer token, or a function that returns the current one."""
+
+
+class StreamOver(Exception):
+    """The cursor is at the end of all there will be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that may be repeated."""
+
+    method: str
+    path: str
+    body: Json | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | int] = field(default_factory=dict)
+
+
+class Gateways:
+    """The gateways of one fleet, for one caller."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: Token | None,
+        policy: RetryPolicy,
+        http: httpx.AsyncClient | None,
+    ) -> None:
+        """Use the gateways at `urls`; `http` is the caller's own, and is left open.
+
+        Raises:
+            ValueError: there is no URL, or one is not an http(s) URL.
+        """
+        self._urls = [_checked(url) for url in urls]
+        if not self._urls:
+            raise ValueError("the URL of a gateway is required")
+        self._token, self._policy = token, policy
+        self._http = http or httpx.AsyncClient(verify=_verification(self._urls))
+        self._is_own = http is None
+        self._current = 0
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._is_own:
+            await self._http.aclose()
+
+    async def json(self, request: Request, *, may_wait: bool = False) -> Any:  # noqa: ANN401  # any JSON
+        """Return the JSON that answers `request`.
+
+        With `may_wait`, silence is no failure: the request is repeated until it is answered.
+
+        Raises:
+            RequestRefused: a gateway refused it.
+            ConnectionLost: no gateway answered.
+        """
+        body = await self.content(request, may_wait=may_wait)
+        try:
+            return orjson.loads(body or b"{}")
+        except orjson.JSONDecodeError as unreadable:
+            url = self._urls[self._current]
+            raise ConnectionLost(f"{url}{request.path} did not answer with JSON") from unreadable
+
+    async def content(self, request: Request, *, may_wait: bool = False) -> bytes:
+        """Return the body that answers `request`.
+
+        Raises:
+            RequestRefused, ConnectionLost: as `json`.
+        """
+        retries = self.retries()
+        while True:
+            try:
+                async with self.response(request) as response:
+                    return await response.aread()
+            except TimedOut as silence:
+                if not may_wait:
+                    await self.failed(retries, silence)
+            except Unreachable as trouble:
+                await self.failed(retries, trouble)
+
+    def retries(self) -> Retries:
+        """Return the count of failures for one operation."""
+        return Retries(self._policy, len(self._urls))
+
+    async def failed(self, retries: Retries, trouble: Unreachable) -> None:
+        """Turn to the next gateway, and pause where necessary.
+
+        Raises:
+            RequestRefused, ConnectionLost: as `Retries.failed`.
+        """
+        url = self._urls[self._current]
+        self._current = (self._current + 1) % len(self._urls)
+        await retries.failed(url, trouble)
+
+    @asynccontextmanager
+    async def response(self, request: Request) -> AsyncIterator[httpx.Response]:
+        """Make a request and yield its response, whose body may be read within the block.
+
+        Raises:
+            Unreachable: it should be made again; also if the body breaks off.
+            StreamOver: the response is 204, for a stream that is over.
+            RequestRefused: the gateway refused it.
+        """
+        with _unreachable():
+            async with self._http.stream(
+                request.method,
+                self._urls[self._current] + request.path,
+                headers={**self._headers(), **request.headers},
+                params=request.query,
+                content=None if request.body is None else orjson.dumps(request.body),
+                timeout=_TIMEOUT,
+            ) as response:
+                if response.status_code == HTTPStatus.NO_CONTENT:
+                    raise StreamOver
+                if response.status_code >= HTTPStatus.BAD_REQUEST:
+                    await _refuse(response)
+                yield response
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
+        token = self._token() if callable(self._token) else self._token
+        return headers | ({"Authorization": f"Bearer {token}"} if token else {})
+
+
+@contextmanager
+def _unreachable() -> Iterator[None]:
+    try:
+        yield
+    except httpx.ConnectError as error:
+        raise Unreachable(_text(error), was_connected=False) from error
+    except httpx.ConnectTimeout as error:
+        raise Unreachable("connecting timed out", was_connected=False) from error
+    except httpx.TimeoutException as error:
+        raise TimedOut("the gateway is silent") from error
+    except httpx.TransportError as error:
+        raise Unreachable(_text(error)) from error
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+async def _refuse(response: httpx.Response) -> None:
+    asked = response.headers.get("Retry-After", "")
+    body = await response.aread()
+    refused = read_error(response.status_code, response.reason_phrase, body, asked)
+    may_retry = refused.status in _UNAVAILABLE or (
+        refused.status == HTTPStatus.TOO_MANY_REQUESTS and refused.retry_after is not None
+    )
+    if may_retry and (refused.retry_after or 0.0) <= _LONGEST_PAUSE:
+        raise Unreachable(refused.message, response=refused)
+    raise RequestRefused(refused)
+
+
+def _checked(url: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as invalid:
+        raise ValueError(f"{url!r} is not an http(s) URL: {invalid}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ValueError(f"{url!r} is not an http(s) URL")
+    return url.rstrip("/")
+
+
+def _verification(urls: Sequence[str]) -> bool | ssl.SSLContext:
+    """Return what verifies certificates. Loading the system's takes time, which HTTP saves."""
+    if any(url.startswith("https:") for url in urls):
+        return True
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

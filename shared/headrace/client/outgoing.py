@@ -1,0 +1,37 @@
+"""A message on its way to an agent."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.client.attachments import Attached, attached_parts
+from headrace.client.gateways import Request
+from headrace.client.paths import agent_path
+from headrace.model.user_message import Sent, answer_parts, user_message
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """What `Client.send` and `Client.stream` are given; sent twice, it is taken once."""
+
+    agent: str | None
+    message: Sent
+    task: str | None
+    context: str | None
+    files: Sequence[Attached]
+    answers: Mapping[str, Any] | None
+    key: str = field(default_factory=lambda: str(uuid.uuid4()))
+    """The Idempotency-Key."""
+
+    async def request(self, operation: str) -> Request:
+        """Return the request of `operation`, ``send`` or ``stream``.
+
+        Raises:
+            OSError: a file can't be read.
+        """
+        attached = [*answer_parts(self.answers or {}), *await attached_parts(self.files)]
+        content: Sent = [] if attached and self.message == "" else self.message
+        message = user_message(content, attached, taskId=self.task, contextId=self.context)
+        path = f"{agent_path(self.agent)}/message:{operation}"
+        return Request("POST", path, {"message": message}, {"Idempotency-Key": self.key})

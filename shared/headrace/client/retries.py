@@ -1,0 +1,57 @@
+"""When a request is made again, and when the client gives up."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from headrace.client.errors import ConnectionLost, RequestRefused, Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a lost connection is tried again. The pauses double, and are random by half."""
+
+    attempts: int = 12
+    """Failures in a row after which the client gives up; with the default pauses after 30 s."""
+    first_pause: float = 0.1
+    """Seconds."""
+    longest_pause: float = 5.0
+    """Seconds."""
+
+    def pause(self, failures: int) -> float:
+        """Return the seconds to wait after so many failures in a row."""
+        longest = min(self.first_pause * 2.0 ** (failures - 1), self.longest_pause)
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads clients, guards nothing
+
+
+class Retries:
+    """Counts the failures of one operation."""
+
+    def __init__(self, policy: RetryPolicy, gateways: int) -> None:
+        """Start without failures; there are so many `gateways` to try."""
+        self._policy, self._gateways = policy, gateways
+        self._failures = 0
+        self._was_connected = False
+
+    def succeeded(self) -> None:
+        """Forget earlier failures."""
+        self._failures, self._was_connected = 0, True
+
+    async def failed(self, url: str, trouble: Unreachable) -> None:
+        """Pause before the next attempt, which is made at another gateway if there is one.
+
+        Raises:
+            ConnectionLost: there were too many failures in a row, or no gateway can be reached at
+                the very start, where a URL may be wrong.
+            RequestRefused: as `ConnectionLost`, and the gateway said why.
+        """
+        self._failures += 1
+        self._was_connected = self._was_connected or trouble.was_connected
+        left = self._policy.attempts if self._was_connected else self._gateways
+        if self._failures >= left:
+            if trouble.response is not None:
+                raise RequestRefused(trouble.response) from trouble
+            raise ConnectionLost(f"no answer from {url}: {trouble}") from trouble
+        asked = (trouble.response and trouble.response.retry_after) or 0.0
+        if asked or self._failures >= self._gateways:
+            await asyncio.sleep(max(self._policy.pause(self._failures), asked))
