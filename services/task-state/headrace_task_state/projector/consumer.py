@@ -8,6 +8,7 @@ too. In both cases the consumer is discarded and another one starts after the la
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
@@ -34,8 +35,11 @@ from headrace.jetstream.headers import (
     nanoseconds,
 )
 from headrace.log.read import tombstone_of
-from headrace.model.entry import Stamp, parse_stamp, read_stamp
+from headrace.model.entry import STATE, Stamp, parse_stamp, read_stamp
 from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.model.task import WORKING
+
+_WORKING = f"{STATE}: {WORKING}\r\n".encode()
 
 
 class Arrival(NamedTuple):
@@ -59,6 +63,11 @@ class Arrival(NamedTuple):
         """Whether it is a tombstone."""
         # Headers are read only if the body is empty: tombstones have no body.
         return not self.msg.data and tombstone_of(self.msg.headers) is not None
+
+    @property
+    def leaves_working(self) -> bool:
+        """Whether the task is working after it: it is output, usually."""
+        return isinstance(self.msg, Received) and _WORKING in self.msg.block
 
     def stamp(self) -> Stamp:
         """Return the stamp in the entry's headers.
@@ -126,6 +135,8 @@ class Consumer:
         self._subscription: Subscription | None = None
         self._pulls = Pulls(bus, stream, name, self._inbox, last_per_subject=last_per_subject)
         self._arrived: list[Arrival] = []
+        self._bytes = 0
+        self._pressed = asyncio.Event()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._last_message_at = self._loop.time()
@@ -208,9 +219,25 @@ class Consumer:
             raise ConsumerLost(self._lost)
         number = _fitting(self._arrived[:most], most_bytes)
         taken, self._arrived = self._arrived[:number], self._arrived[number:]
+        self._bytes -= sum([len(arrival.msg.data) for arrival in taken])
         self._taken = taken[-1].sequence if taken else self._taken
+        if not self._arrived and not self._lost:
+            self._pressed.clear()
         await self._pulls.top_up(len(self._arrived))
         return taken
+
+    async def accumulate(self, seconds: float) -> None:
+        """Let messages of working tasks accumulate for `seconds`.
+
+        Return early after `press`, if another message arrives, or if a batch is full.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pressed.wait()
+
+    def press(self) -> None:
+        """End `accumulate` now, and until all that has arrived is taken."""
+        self._pressed.set()
 
     async def _wait(self) -> None:
         self._wake.clear()
@@ -238,7 +265,11 @@ class Consumer:
         self._number += 1
         self._pulls.delivered(len(msg.data))
         self._arrived.append(arrival)
+        self._bytes += len(msg.data)
         self._wake.set()
+        is_full = self._bytes >= MOST_BYTES or len(self._arrived) >= MOST
+        if is_full or not arrival.leaves_working:
+            self.press()
 
     def _receive_status(self, headers: dict[str, str]) -> None:
         match headers.get(STATUS):
@@ -265,6 +296,7 @@ class Consumer:
     def _give_up(self, why: str) -> None:
         self._lost = why
         self._wake.set()
+        self.press()
 
 
 def _fitting(arrivals: Sequence[Arrival], most_bytes: int) -> int:

@@ -188,10 +188,19 @@ written once."""
 LONGER = 0.06
 """Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
 
+OUTPUT_LINGER = 0.25
+"""Seconds between batches while nothing but output of working tasks arrives. Each task is written
+once per batch. Lists end it: see `wanted_by_list`."""
+
 _PAUSE = 0.5
 
 type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
 """Announces changed tasks; raises BusUnavailable if the outcome is unknown."""
+
+
+def wanted_by_list(bus: Bus, place: Range) -> str:
+    """Return the subject that tells the range's follower that a list waits for the view."""
+    return bus.among_role(f"wanted.{place.name}")
 
 
 class RangeFollower:
@@ -316,6 +325,9 @@ class RangeFollower:
         """
         batches, writing = Batches(self._bus.subjects, self._timeout), Writing(self._writer)
         consumer = Consumer(self._bus, self._stream, self._new_name())
+        wanted = await self._bus.listen(
+            wanted_by_list(self._bus, self._range), lambda _: consumer.press()
+        )
         try:
             await consumer.open(progress.position)
             await self._writer.apply(progress, progress, [])
@@ -343,8 +355,10 @@ class RangeFollower:
                     await writing.done()
                     linger = LINGER if len(arrivals) < MANY else LONGER
                     await asyncio.sleep(started + linger - self._loop.time())
+                    await consumer.accumulate(started + OUTPUT_LINGER - self._loop.time())
         finally:
             await writing.give_up()
+            await self._bus.unsubscribe(wanted)
             await consumer.close()
 
     def _left(

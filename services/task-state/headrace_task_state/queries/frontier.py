@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import StateUnavailable
+from headrace_task_state.projector.follower import wanted_by_list
 from headrace_task_state.store import Heads, Range, Reader
 
 _ELECTION = 2.0
@@ -67,6 +68,7 @@ class Frontier:
                 heads = await self._heads()
                 while not await self._reflects(heads):
                     is_read = True
+                    await self._press()
                     await asyncio.sleep(_PAUSE)
                 return heads
         except TimeoutError:
@@ -76,6 +78,11 @@ class Frontier:
         names = [self._bus.streams.events(place.stream) for place in self._ranges]
         states = await asyncio.gather(*(stream_state(self._bus, name, _ELECTION) for name in names))
         return {place: state.last for place, state in zip(self._ranges, states, strict=True)}
+
+    async def _press(self) -> None:
+        """Tell whoever applies the ranges not to wait for more output before the next write."""
+        for place in self._ranges:
+            await self._bus.publish(wanted_by_list(self._bus, place), b"")
 
     async def _reflects(self, heads: Heads) -> bool:
         positions = await self._reader.positions(self._ranges)

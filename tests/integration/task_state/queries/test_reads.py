@@ -15,6 +15,7 @@ from headrace.model.errors import InvalidName, StateUnavailable, TaskUnknown
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import GetTask
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
+from headrace_task_state.projector import follower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.store import Range
 from tests.support.legal_logs import LegalLog
@@ -163,6 +164,37 @@ async def test_a_list_has_what_was_stored_just_before(fleet: TaskStates) -> None
         logs.append(begun())
         await fleet.store(logs[-1])
         assert len(await fleet.listed()) == len(logs)
+
+
+async def test_a_list_does_not_wait_for_more_output(
+    fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "OUTPUT_LINGER", 3600.0)
+    await fleet.start()
+    await fleet.followed()
+    log = begun()
+    await fleet.store(log)
+    assert await fleet.listed() == {log.key.task: folded(log)}
+    seen = len(log.entries)
+    log.append([log.chunk("a", " and more")], state=WORKING)
+    await fleet.store(log, seen)
+    assert await fleet.listed() == {log.key.task: folded(log)}
+
+
+async def test_a_task_that_stops_working_is_in_the_view_at_once(
+    fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "OUTPUT_LINGER", 3600.0)
+    await fleet.start()
+    await fleet.followed()
+    await fleet.store(ended())
+    head = (await fleet.bus.js.stream_info(fleet.bus.streams.events(0))).state.last_seq
+
+    async def applied() -> bool:
+        return await fleet.reader.positions([FIRST]) == [head]
+
+    await eventually(applied, "the end is applied")
+    assert len(await fleet.listed()) == 1
 
 
 async def test_many_questions_at_once_are_all_answered(fleet: TaskStates) -> None:

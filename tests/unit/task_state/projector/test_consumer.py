@@ -2,16 +2,26 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from headrace.jetstream.client import Received
 from headrace.jetstream.consumers import WINDOW
+from headrace.model.entry import STATE
 from headrace.model.errors import BusUnavailable
+from headrace.model.task import COMPLETED, WORKING
 from headrace_task_state.projector import consumer as module
-from headrace_task_state.projector.consumer import Consumer, ConsumerLost, read_arrival
+from headrace_task_state.projector.consumer import (
+    MOST,
+    MOST_BYTES,
+    Consumer,
+    ConsumerLost,
+    read_arrival,
+)
 from tests.support.fake_bus import message
 
 _SUBJECT = "headrace.event.0.t.a.x"
@@ -66,6 +76,13 @@ def numbered(number: int, sequence: int | None = None, size: int = 4) -> Msg:
     sequence = number * 10 if sequence is None else sequence
     reply = f"$JS.ACK.EVENTS.name.1.{sequence}.{number}.1700000000000000000.0"
     return message(_SUBJECT, b"x" * size, reply=reply)
+
+
+def entry(number: int, state: str, size: int = 4) -> Msg:
+    """Return an entry as it is read from the socket."""
+    plain = numbered(number, size=size)
+    block = f"NATS/1.0\r\n{STATE}: {state}\r\n\r\n".encode()
+    return Received(cast("Client", None), plain.subject, plain.reply, plain.data, block)
 
 
 def heartbeat(number: int, sequence: int) -> Msg:
@@ -213,3 +230,59 @@ def test_both_forms_of_reply_subjects_are_read() -> None:
     assert (arrival.sequence, arrival.number, arrival.time) == (20, 3, 17)
     with pytest.raises(ValueError, match="not a consumer's reply subject"):
         read_arrival(message(_SUBJECT, reply="$JS.ACK.x"))
+
+
+async def accumulating(bus: FakeServer, consumer: Consumer) -> "asyncio.Task[None]":
+    """Have output accumulate for an hour, after some has arrived."""
+    waiting = asyncio.create_task(consumer.accumulate(3600))
+    bus.deliver(entry(1, WORKING), entry(2, WORKING))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    return waiting
+
+
+async def test_output_accumulates_until_a_task_stops_working(bus: FakeServer) -> None:
+    consumer = await opened(bus)
+    waiting = await accumulating(bus, consumer)
+    bus.deliver(entry(3, COMPLETED))
+    await waiting
+    assert len(await consumer.take(600, 10**6)) == 3
+
+
+async def test_output_accumulates_until_a_list_waits_for_it(bus: FakeServer) -> None:
+    consumer = await opened(bus)
+    waiting = await accumulating(bus, consumer)
+    consumer.press()
+    await waiting
+    assert len(await consumer.take(600, 10**6)) == 2
+
+
+@pytest.mark.parametrize(("count", "size"), [(MOST, 4), (3, MOST_BYTES)])
+async def test_output_accumulates_until_a_batch_is_full(
+    bus: FakeServer, count: int, size: int
+) -> None:
+    consumer = await opened(bus)
+    waiting = await accumulating(bus, consumer)
+    bus.deliver(*(entry(n, WORKING, size) for n in range(3, count + 1)))
+    await waiting
+    assert consumer.waiting == count
+
+
+async def test_output_accumulates_until_the_consumer_is_lost(bus: FakeServer) -> None:
+    consumer = await opened(bus)
+    waiting = await accumulating(bus, consumer)
+    bus.disturb()
+    await waiting
+    assert consumer.waiting == 2
+
+
+async def test_output_accumulates_anew_once_a_batch_is_taken(bus: FakeServer) -> None:
+    consumer = await opened(bus)
+    bus.deliver(entry(1, COMPLETED))
+    assert len(await consumer.take(600, 10**6)) == 1
+    waiting = asyncio.create_task(consumer.accumulate(3600))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
