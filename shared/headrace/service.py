@@ -50,6 +50,9 @@ class Prepared:
 
     log_level: str
     serving: Serving
+    notify_socket: str = ""
+    """Socket of a supervisor that waits until the service has started, as systemd's NOTIFY_SOCKET;
+    empty: none does."""
 
 
 def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()) -> int:
@@ -72,7 +75,7 @@ def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()
     log_lines.configure(prepared.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_until_signal(prepared.serving))
+            runner.run(_until_signal(prepared))
         except fatal as error:
             _log.error("%s", error)
             return os.EX_CONFIG
@@ -82,11 +85,17 @@ def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()
     return 0
 
 
-async def _until_signal(serving: Serving) -> None:
+async def _until_signal(prepared: Prepared) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(serving, stop, settle)
+
+    def on_started() -> None:
+        settle()
+        if prepared.notify_socket:
+            _report_ready(prepared.notify_socket)
+
+    await serve(prepared.serving, stop, on_started)
 
 
 async def serve(
@@ -119,6 +128,16 @@ async def serve(
 
 async def _enter(running: AbstractAsyncContextManager[None]) -> None:
     await running.__aenter__()
+
+
+def _report_ready(address: str) -> None:
+    if address.startswith("@"):  # systemd's notation for the abstract namespace
+        address = f"\0{address[1:]}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+            supervisor.sendto(b"READY=1", address)
+    except OSError as error:
+        _log.warning("NOTIFY_SOCKET: could not report that the service is ready: %s", error)
 
 
 def settle() -> None:

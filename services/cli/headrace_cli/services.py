@@ -40,18 +40,20 @@ def gateway() -> None:
 @click.option(
     "--config", metavar="FILE", default="", help="headrace.yaml with agents to run instead."
 )
-def worker(target: str, config: str) -> None:
+@click.option("--no-reload", is_flag=True, help="Do not follow the changes of --config.")
+def worker(target: str, config: str, *, no_reload: bool) -> None:
     """Run a worker with the agents in MODULE:ATTR; MODULE may be in the current directory.
 
     Separate several by commas. With --config, run those that a headrace.yaml declares, and follow
-    its changes.
+    its changes. SIGTERM hands active runs to other workers after HEADRACE_DRAIN_SECONDS; SIGUSR1
+    lets them end here first.
     """
     if bool(target) == bool(config):
         raise CannotStart("a worker needs either MODULE:ATTR or --config FILE")
     if target:
         check_target(target)
     import_from_here()
-    _run("worker", "headrace_worker", target, config)
+    _run("worker", "headrace_worker", target, config, reload=not no_reload)
 
 
 @click.command("task-state")
@@ -67,8 +69,8 @@ def import_from_here() -> None:
         sys.path.insert(0, folder)
 
 
-def _run(service: str, package: str, *arguments: str) -> NoReturn:
-    sys.exit(module_of(service, f"{package}.main").run(*arguments))
+def _run(service: str, package: str, *arguments: str, **options: bool) -> NoReturn:
+    sys.exit(module_of(service, f"{package}.main").run(*arguments, **options))
 
 
 def module_of(service: str, name: str) -> Any:  # noqa: ANN401  # whatever the service has

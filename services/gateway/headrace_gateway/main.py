@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -56,7 +57,9 @@ def run() -> int:
 def _prepare() -> service.Prepared:
     settings = GatewaySettings()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return service.Prepared(settings.log_level, partial(serving, settings))
+    return service.Prepared(
+        settings.log_level, partial(serving, settings), os.environ.get("NOTIFY_SOCKET", "")
+    )
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -190,7 +191,9 @@ def run() -> int:
 
 def _prepare() -> service.Prepared:
     settings = TaskStateSettings()
-    return service.Prepared(settings.log_level, lambda _: serving(settings))
+    return service.Prepared(
+        settings.log_level, lambda _: serving(settings), os.environ.get("NOTIFY_SOCKET", "")
+    )
 
 
 @asynccontextmanager

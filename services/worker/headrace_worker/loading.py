@@ -3,10 +3,12 @@
 import inspect
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import PurePath
 from typing import Any
 
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.errors import Misdeclared
+from headrace.sdk.source import imported_at
 
 
 def load(target: str) -> Agents:
@@ -29,15 +31,22 @@ def resolve(target: str) -> Any:  # noqa: ANN401  # any attribute
     """Import MODULE of ``MODULE:ATTR`` and return its ATTR.
 
     Raises:
-        Misdeclared: the module or the attribute does not exist, or the module imports a package
+        Misdeclared: the module or the attribute does not exist, is not Python, or imports a package
             that is not installed.
-        Exception: any other error during the import.
+        Exception: any other error during the import, with a note of its file and line.
     """
     module_name, _, path = target.partition(":")
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as missing:
-        raise Misdeclared(_what_is_missing(module_name, missing.name or "")) from None
+        raise Misdeclared(_what_is_missing(module_name, missing)) from None
+    except SyntaxError as error:
+        file = PurePath(error.filename or module_name).name
+        raise Misdeclared(f"{file}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        # A supervisor that has room for one line only shows the last one.
+        error.add_note(f"{type(error).__name__}: {error}{imported_at(error.__traceback__)}")
+        raise
     for name in path.split("."):
         try:
             found = getattr(found, name)
@@ -46,10 +55,12 @@ def resolve(target: str) -> Any:  # noqa: ANN401  # any attribute
     return found
 
 
-def _what_is_missing(module: str, missing: str) -> str:
+def _what_is_missing(module: str, error: ModuleNotFoundError) -> str:
+    missing = error.name or ""
     if f"{module}.".startswith(f"{missing}."):
         return f"no module named {module}"
-    return f"{module} imports {missing}, which is not installed"
+    place = imported_at(error.__traceback__)
+    return f"{module} imports {missing}, which is not installed{place}"
 
 
 def _agents(target: str, found: object) -> Agents:

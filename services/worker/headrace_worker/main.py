@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -55,13 +56,15 @@ class CodeSource:
         """See `AgentSource.follow`."""
 
 
-def run(target: str = "", config: str = "") -> int:
+def run(target: str = "", config: str = "", *, reload: bool = True) -> int:
     """Serve the agents of `target` (MODULE:ATTR) or of the file `config` until SIGTERM.
 
-    Returns the process's exit code (see `headrace.service`).
+    SIGUSR1 retires the worker: it starts no more runs, and ends once its active ones have ended.
+    Without `reload`, changes of the file have no effect. Returns the process's exit code (see
+    `headrace.service`).
     """
     source = _file_source(Path(config)) if config else CodeSource(target)
-    return service.run(partial(_prepare, source), fatal=source.fatal)
+    return service.run(partial(_prepare, source, reload=reload), fatal=source.fatal)
 
 
 def _file_source(file: Path) -> AgentSource:
@@ -71,17 +74,28 @@ def _file_source(file: Path) -> AgentSource:
     return FileSource(file, os.environ)
 
 
-def _prepare(source: AgentSource) -> service.Prepared:
+def _prepare(source: AgentSource, *, reload: bool) -> service.Prepared:
     settings = WorkerSettings()
     agents = source.load()
-    return service.Prepared(settings.log_level, lambda _: serving(settings, agents, source))
+    return service.Prepared(
+        settings.log_level,
+        lambda stop: serving(settings, agents, source, stop, reload=reload),
+        os.environ.get("NOTIFY_SOCKET", ""),
+    )
 
 
 @asynccontextmanager
 async def serving(
-    settings: WorkerSettings, agents: Agents, source: AgentSource
+    settings: WorkerSettings,
+    agents: Agents,
+    source: AgentSource,
+    stop: asyncio.Event,
+    *,
+    reload: bool,
 ) -> AsyncIterator[None]:
-    """Run a worker for the duration of the block; follow the changes of `source`.
+    """Run a worker for the duration of the block; with `reload`, follow the changes of `source`.
+
+    SIGUSR1 retires the worker and then sets `stop`.
 
     Raises:
         PortTaken: HEADRACE_METRICS_PORT is in use.
@@ -93,11 +107,25 @@ async def serving(
     service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
     await worker.start()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
-    following = source.follow(worker)
+    following = source.follow(worker) if reload else None
+    retiring = _retiring_on_signal(worker, stop)
     try:
         yield
     finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+        for task in filter(None, (following, *retiring)):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await worker.stop()
+
+
+def _retiring_on_signal(worker: Worker, stop: asyncio.Event) -> set[asyncio.Task[None]]:
+    """Retire `worker` and set `stop` at SIGUSR1; return the tasks that do, once there are any."""
+    tasks = set[asyncio.Task[None]]()
+
+    async def retire() -> None:
+        await worker.retire()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, lambda: tasks.add(loop.create_task(retire())))
+    return tasks

@@ -137,6 +137,7 @@ class Worker:
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
         self._serves = False
+        self._leaving: asyncio.Task[None] | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -182,11 +183,16 @@ class Worker:
         await self._queues.serve_others([agent.name for agent in agents])
         self._agents = agents
 
+    async def retire(self) -> None:
+        """Start no more runs, and return once all active ones have ended; then call `stop`."""
+        await self._leave()
+        while self._working:
+            _log.info("retiring; %d runs are active", len(self._working))
+            await asyncio.wait(self._working)
+
     async def stop(self) -> None:
         """Stop: give active runs time to end, and hand the rest back."""
-        self._serves = False
-        await _briefly(self._registration.withdraw())
-        await _briefly(self._queues.drain())
+        await self._leave()
         await self._finish()
         for task in self._background:
             task.cancel()
@@ -207,6 +213,17 @@ class Worker:
         if self._working:
             await asyncio.wait(self._working, timeout=self._resources.timing.closing_timeout)
         await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
+
+    async def _leave(self) -> None:
+        """Leave the directory and stop pulling, once."""
+        self._serves = False
+        if self._leaving is None:
+            self._leaving = asyncio.create_task(self._withdraw())
+        await asyncio.shield(self._leaving)
+
+    async def _withdraw(self) -> None:
+        await _briefly(self._registration.withdraw())
+        await _briefly(self._queues.drain())
 
     def _is_served_alike(self, agent: Agent) -> bool:
         """Return whether the agent is served with the concurrency that it declares now."""

@@ -1,8 +1,13 @@
 """Where an agent's code is, for error messages: ``shop.py:12``."""
 
 import inspect
+import sysconfig
 from pathlib import PurePath
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
+
+_OURS = {"headrace", "headrace_cli", "headrace_worker"}
+_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+_NOT_THE_AUTHORS = ("<frozen ", *_LIBRARIES)
 
 
 def code_of(function: object) -> CodeType | None:
@@ -25,6 +30,27 @@ def raised_at(function: object, trace: TracebackType | None) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     return _place(code, line) if code is not None and line else declared_at(function)
+
+
+def imported_at(trace: TracebackType | None) -> str:
+    """Return the innermost line in `trace` of the author's own code, as `declared_at`.
+
+    Frames of Python, of installed packages and of Headrace are left out; nothing if there are no
+    others.
+    """
+    found = ""
+    while trace is not None:
+        frame = trace.tb_frame
+        if _is_of_author(frame):
+            found = _place(frame.f_code, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def _is_of_author(frame: FrameType) -> bool:
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    file = frame.f_code.co_filename
+    return not (package in _OURS or file.startswith(_NOT_THE_AUTHORS))
 
 
 def stopped_at(function: object, line: int | None) -> str:

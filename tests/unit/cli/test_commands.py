@@ -53,13 +53,14 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
 def test_a_service_exits_as_its_run_says(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
 
-    def run(target: str, _config: str) -> int:
-        asked.append(target)
+    def run(target: str, _config: str, *, reload: bool) -> int:
+        asked.append(f"{target} {reload}")
         return 3
 
     monkeypatch.setattr(services, "import_module", lambda _: SimpleNamespace(run=run))
     assert headrace("worker", "my.agents:all").exit_code == 3
-    assert asked == ["my.agents:all"]
+    assert headrace("worker", "--no-reload", "my.agents:all").exit_code == 3
+    assert asked == ["my.agents:all True", "my.agents:all False"]
 
 
 @pytest.mark.parametrize("target", ["x", "x:", ":x", "x y:z", "x:y:z", "./x:y", "x.:y"])

@@ -2,8 +2,12 @@
 
 import asyncio
 import gc
+import os
+import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +44,23 @@ async def test_a_service_in_a_process_of_others_leaves_the_garbage_collector_as_
     stop.set()
     await asyncio.wait_for(running, 60)
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, frozen)
+
+
+def test_readiness_is_reported_once_the_service_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = list[bytes]()
+
+    @asynccontextmanager
+    async def serving(_: asyncio.Event) -> AsyncIterator[None]:
+        with pytest.raises(BlockingIOError):
+            supervisor.recv(100)
+        yield
+        reports.append(supervisor.recv(100))
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.settimeout(0)
+        supervisor.bind(str(tmp_path / "ready"))
+        monkeypatch.setattr(service, "settle", lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert run(lambda: Prepared("WARNING", serving, str(tmp_path / "ready"))) == 0
+    assert reports == [b"READY=1"]

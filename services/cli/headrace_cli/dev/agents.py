@@ -5,13 +5,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headrace.model.errors import HeadraceError
 from headrace_cli.dev.settings import DevSettings
 from headrace_cli.failures import CannotStart
 from headrace_cli.services import check_target, module_of
 
-_FILE = "headrace.yaml"
+AGENTS_FILE = "headrace.yaml"
+"""Declares a project's agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ def with_agents(settings: DevSettings, folder: Path) -> DevSettings:
         check_target(settings.agents)
         return settings
     file = settings.config
-    if not file and "config" not in given and (folder / _FILE).is_file():
-        file = _FILE
+    if not file and "config" not in given and (folder / AGENTS_FILE).is_file():
+        file = AGENTS_FILE
     if file:
         return _completed(settings, _first_in(folder / file), config=file)
     found = list(_found_in(folder))
@@ -54,13 +56,30 @@ def _completed(settings: DevSettings, first: str, **served: str) -> DevSettings:
     return settings.model_copy(update={"default_agent": settings.default_agent or first, **served})
 
 
+def targets_of(settings: DevSettings, folder: Path) -> str:
+    """Return all MODULE:ATTR, with commas, that `settings` or their file name.
+
+    Raises:
+        CannotStart: the file is invalid.
+    """
+    if not settings.config:
+        return settings.agents
+    configuration = _read(folder / settings.config)
+    sections = (*configuration.agents.values(), *configuration.tools.values())
+    return ",".join(filter(None, (getattr(one, "target", "") for one in sections)))
+
+
 def _first_in(file: Path) -> str:
+    return next(iter(_read(file).agents), "")
+
+
+def _read(file: Path) -> Any:  # noqa: ANN401  # the worker's model of the file
     reading = module_of("worker", "headrace_worker.config.reading")
     try:
         configuration, _ = reading.read(file, os.environ)
     except HeadraceError as error:
         raise CannotStart(str(error)) from None
-    return next(iter(configuration.agents), "")
+    return configuration
 
 
 def _found_in(folder: Path) -> Iterator[_Found]:

@@ -57,8 +57,11 @@ class ChildProcess:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.returncode is None
 
-    async def start(self) -> None:
-        """Start the process in its own process group: Ctrl-C at the terminal must not reach it."""
+    async def start(self, **variables: str) -> None:
+        """Start the process, with `variables` for this start only.
+
+        It has its own process group: Ctrl-C at the terminal must not reach it.
+        """
         output, their_end = os.pipe()
         # Not asyncio's pipe: with that one `wait` waits for grandchildren that hold it open, too.
         lines, pipe = await _reader(output)
@@ -68,7 +71,7 @@ class ChildProcess:
                 stdin=DEVNULL,
                 stdout=their_end,
                 stderr=STDOUT,
-                env={**os.environ, **self.spec.environment},
+                env={**os.environ, **self.spec.environment, **variables},
                 process_group=0,
             )
         finally:
@@ -81,6 +84,12 @@ class ChildProcess:
         code = await process.wait()
         await self._clean_up(process.pid)
         return code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process if it runs."""
+        if self.is_running:
+            with suppress(ProcessLookupError):
+                self._started().send_signal(number)
 
     async def end(self, grace: float) -> None:
         """End the process if it runs; kill it after `grace` seconds."""

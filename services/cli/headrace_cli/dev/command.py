@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from headrace_cli.dev import stack
-from headrace_cli.dev.agents import with_agents
 from headrace_cli.dev.settings import load
+from headrace_cli.services import import_from_here
 
 
 @click.command()
@@ -26,6 +26,7 @@ from headrace_cli.dev.settings import load
     help="Delete all data at exit.",
 )
 @click.option("--no-restart", is_flag=True, help="Do not restart services that die.")
+@click.option("--no-reload", is_flag=True, help="Do not reload agents when their code is saved.")
 def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     *,
     gateways: int | None,
@@ -36,6 +37,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     port: int | None,
     ephemeral: bool | None,
     no_restart: bool,
+    no_reload: bool,
 ) -> None:
     """Run the whole stack on this machine until Ctrl-C.
 
@@ -44,7 +46,10 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     The first agent is the default agent.
 
     Starts NATS, Valkey, gateways, workers and task state services. Prints `ready URL` on stdout
-    once agents answer there, then the agents and a command to try; logs go to stderr. Flags take
+    once agents answer there, then the agents and a command to try; logs go to stderr.
+
+    When a Python file of the agents or the headrace.yaml is saved, new workers take over: active
+    runs end on the old code, new ones take the new. Code with an error changes nothing. Flags take
     precedence over HEADRACE_* variables. HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the
     embedded servers. DATA_DIR/dev.json lists the running processes.
     """
@@ -57,5 +62,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
         http_port=port,
         ephemeral=ephemeral,
         restart=False if no_restart else None,
+        reload=False if no_reload else None,
     )
-    asyncio.run(stack.run(with_agents(settings, Path.cwd())))
+    import_from_here()
+    asyncio.run(stack.run(settings, Path.cwd()))

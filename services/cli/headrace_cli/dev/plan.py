@@ -3,7 +3,7 @@
 import hashlib
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace_cli.dev.child_process import ChildSpec
@@ -35,6 +35,11 @@ class Plan:
     redis_url: str
     gateway_urls: tuple[str, ...]
     services: tuple[ChildSpec, ...]
+
+    def workers(self, settings: DevSettings) -> list[ChildSpec]:
+        """Return the workers with the agents of `settings`."""
+        command = _worker(settings)
+        return [replace(one, command=command) for one in self.services if one.role == "worker"]
 
     def servers(self) -> list[tuple[NatsServer | ValkeyServer, ChildSpec]]:
         """Return the embedded servers and how each is started; write their configuration files.
@@ -130,12 +135,17 @@ def _others(settings: DevSettings, environment: dict[str, str]) -> list[ChildSpe
         ChildSpec("task-state", index, _headrace("task-state"), environment)
         for index in range(settings.task_states)
     ]
-    which = ("--config", settings.config) if settings.config else (settings.agents,)
     workers = [
-        ChildSpec("worker", index, _headrace("worker", *which), environment)
+        ChildSpec("worker", index, _worker(settings), environment)
         for index in range(settings.workers)
     ]
     return [*states, *workers]
+
+
+def _worker(settings: DevSettings) -> tuple[str, ...]:
+    # Reloading replaces the whole process, for the file as for code.
+    which = ("--config", settings.config) if settings.config else (settings.agents,)
+    return _headrace("worker", "--no-reload", *which)
 
 
 def _headrace(*arguments: str) -> tuple[str, ...]:

@@ -64,6 +64,9 @@ class DevSettings(BusSettings):
     restart: bool = True
     """Restart a service that dies."""
 
+    reload: bool = True
+    """Reload the agents when their code or their ``headrace.yaml`` is saved."""
+
     @property
     def data_folder(self) -> Path:
         """`data_dir`, absolute."""

@@ -4,11 +4,13 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
 from headrace_cli.dev import data_directory, dev_file, plan
+from headrace_cli.dev.agents import AGENTS_FILE, targets_of, with_agents
+from headrace_cli.dev.agents_code import roots_of
 from headrace_cli.dev.child_process import ChildProcess
 from headrace_cli.dev.console import Console
 from headrace_cli.dev.embedded_bus import without_login
@@ -16,6 +18,7 @@ from headrace_cli.dev.nats_server import NatsServer
 from headrace_cli.dev.orphan_processes import end_orphans
 from headrace_cli.dev.plan import Plan
 from headrace_cli.dev.readiness import until_ready
+from headrace_cli.dev.reload import Reloader
 from headrace_cli.dev.settings import DevSettings
 from headrace_cli.dev.stale_workers import forget_workers
 from headrace_cli.dev.summary import summary
@@ -29,19 +32,21 @@ _LAST_WORDS = 10.0
 """Seconds for a child that timed out to report what it waited for, before the start is given up."""
 
 
-async def run(settings: DevSettings) -> None:
-    """Run the stack until a signal ends it.
+async def run(given: DevSettings, project: Path) -> None:
+    """Run the stack with the agents of `given` or of the folder `project` until a signal ends it.
 
     Raises:
         CannotStart: it can't start; every process that was started has ended.
     """
+    settings = with_agents(given, project)
     stop = _on_signal()
     with data_directory.claimed(settings.data_folder) as folder, _console() as console:
         for pid in end_orphans(folder):
             console.show("headrace", f"ended process {pid} that the previous stack left running")
         with _storage(settings, folder) as storage:
             stack = _Stack(settings, plan.draw(settings, folder, storage), folder, console)
-            await stack.live(stop)
+            async with stack.reloading(lambda: with_agents(given, project), project, console):
+                await stack.live(stop)
 
 
 class _Stack:
@@ -55,12 +60,40 @@ class _Stack:
             restart=settings.restart,
             startup_timeout=settings.startup_timeout,
         )
+        self._ready = asyncio.Event()
+
+    @asynccontextmanager
+    async def reloading(
+        self, find: Callable[[], DevSettings], project: Path, console: Console
+    ) -> AsyncIterator[None]:
+        """Replace the workers when their code is saved; `find` returns the agents as they are now.
+
+        Saves count from the beginning of the block on, and take effect once the stack is ready.
+        """
+        if not (self._settings.reload and self._settings.workers):
+            yield
+            return
+        reloader = Reloader(
+            self._supervisor,
+            lambda: self._plan.workers(find()),
+            console.show,
+            timeout=self._settings.startup_timeout,
+        )
+        config = project / (self._settings.config or AGENTS_FILE)
+        roots = roots_of(targets_of(self._settings, project), project)
+        watching = asyncio.create_task(reloader.run(roots, config.absolute(), self._ready))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     async def live(self, stop: asyncio.Event) -> None:
         try:
             if await self._unless(stop, self._come_up()):
                 self._supervisor.settle()
                 await self._say_ready()
+                self._ready.set()
                 await stop.wait()
         finally:
             await self._supervisor.end()

@@ -4,9 +4,10 @@ import asyncio
 import itertools
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace_cli.dev.child_process import ChildProcess, ChildSpec
+from headrace_cli.dev.ready_socket import ready_socket
 from headrace_cli.failures import FATAL_EXITS, CannotStart
 
 RESTART_DELAY = 1.0
@@ -51,7 +52,9 @@ class Supervisor:
         self._settled = False
         self._ending = False
         self._children: list[ChildProcess] = []
-        self._watchers: list[asyncio.Task[None]] = []
+        self._retiring: list[ChildProcess] = []
+        """Replaced children that have not ended yet."""
+        self._watchers: dict[ChildProcess, asyncio.Task[None]] = {}
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises `CannotStart` when continuing is pointless."""
 
@@ -65,7 +68,42 @@ class Supervisor:
         child = ChildProcess(spec, self._show)
         await child.start()
         self._children.append(child)
-        self._watchers.append(asyncio.create_task(self._watch(child)))
+        self._watchers[child] = asyncio.create_task(self._watch(child))
+
+    async def replace(self, specs: Sequence[ChildSpec], timeout: float) -> None:
+        """Start services from `specs`; once all are ready, retire those with the same names.
+
+        Raises:
+            CannotStart: one ended, or was not ready in `timeout` seconds. The old ones go on.
+        """
+        fresh = [ChildProcess(spec, self._show) for spec in specs]
+        try:
+            async with asyncio.timeout(timeout):
+                await _all_ready(fresh)
+        except BaseException as error:
+            await asyncio.gather(*(child.end(_SERVICE_GRACE) for child in fresh))
+            if isinstance(error, TimeoutError):
+                raise CannotStart(f"not ready after {timeout:.0f} s") from None
+            raise
+        for child in fresh:
+            self._succeed(child)
+        self._on_change()
+
+    def _succeed(self, child: ChildProcess) -> None:
+        place = next(i for i, c in enumerate(self._children) if c.spec.name == child.spec.name)
+        old, self._children[place] = self._children[place], child
+        self._watchers.pop(old).cancel()
+        self._watchers[child] = asyncio.create_task(self._watch(child))
+        self._retiring.append(old)
+        self._watchers[old] = asyncio.create_task(self._retire(old))
+
+    async def _retire(self, child: ChildProcess) -> None:
+        """Let the active runs of a replaced worker end in it."""
+        child.send(signal.SIGUSR1)
+        if code := await child.ended():
+            self._show("headrace", f"{child.spec.name} of the old code ended: {_reason(code)}")
+        self._retiring.remove(child)
+        del self._watchers[child]
 
     def settle(self) -> None:
         """Stop treating a child's end as a reason to give up: the stack has been ready."""
@@ -74,10 +112,11 @@ class Supervisor:
     async def end(self) -> None:
         """End the services, then the servers that they use; all within 5 s."""
         self._ending = True
-        for watcher in self._watchers:
+        watchers = list(self._watchers.values())
+        for watcher in watchers:
             watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
-        services = [c for c in self._children if c.spec.role not in _SERVERS]
+        await asyncio.gather(*watchers, return_exceptions=True)
+        services = [c for c in self._children if c.spec.role not in _SERVERS] + self._retiring
         servers = [c for c in self._children if c.spec.role in _SERVERS]
         await asyncio.gather(*(child.end(_SERVICE_GRACE) for child in services))
         await asyncio.gather(*(child.end(_SERVER_GRACE) for child in servers))
@@ -111,12 +150,49 @@ class Supervisor:
         """Abort the start; a stack that has been ready continues."""
         if self._settled or self.failure.done():
             return
-        words = child.last_line.removeprefix("Error: ")
+        words = _last_words(child)
         if code not in FATAL_EXITS or not words:
             words = ": ".join(
                 filter(None, [f"{child.spec.name} will not be restarted", _reason(code), words])
             )
         self.failure.set_exception(CannotStart(words))
+
+
+async def _all_ready(children: Sequence[ChildProcess]) -> None:
+    """Start `children`, and return when all have reported that they are ready.
+
+    Raises:
+        CannotStart: one ended.
+    """
+    starting = [asyncio.create_task(_ready(child)) for child in children]
+    try:
+        await asyncio.gather(*starting)
+    finally:
+        for task in starting:
+            task.cancel()
+        await asyncio.gather(*starting, return_exceptions=True)
+
+
+async def _ready(child: ChildProcess) -> None:
+    async with ready_socket() as (path, ready):
+        await child.start(NOTIFY_SOCKET=path)
+        ended, reported = asyncio.create_task(child.ended()), asyncio.create_task(_wait(ready))
+        try:
+            await asyncio.wait((ended, reported), return_when=asyncio.FIRST_COMPLETED)
+            if not reported.done():
+                raise CannotStart(_last_words(child) or _reason(await ended))
+        finally:
+            ended.cancel()
+            reported.cancel()
+            await asyncio.gather(ended, reported, return_exceptions=True)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _last_words(child: ChildProcess) -> str:
+    return child.last_line.removeprefix("Error: ")
 
 
 def _reason(code: int) -> str:

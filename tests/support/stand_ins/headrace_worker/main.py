@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
-def run(target: str, _config: str = "") -> int:
+def run(target: str, _config: str = "", *, reload: bool) -> int:
+    assert not reload, "headrace dev replaces its workers itself"
     module = target.partition(":")[0]
     if find_spec(module) is None:
         sys.stderr.write(f"no module named {module}\n")

@@ -1,6 +1,7 @@
 """Flags and variables of ``headrace dev`` become its settings."""
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,19 +13,20 @@ from headrace_cli.failures import CannotStart
 def test_dev_hands_its_flags_on(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[DevSettings]()
 
-    async def run(settings: DevSettings) -> None:
+    async def run(settings: DevSettings, _: Path) -> None:
         seen.append(settings)
 
     monkeypatch.setattr("headrace_cli.dev.stack.run", run)
     monkeypatch.setenv("HEADRACE_WORKERS", "7")
     monkeypatch.setenv("HEADRACE_GATEWAYS", "7")
     main = import_module("headrace_cli.main").main
-    flags = ["--gateways", "2", "--no-restart", "--ephemeral"]
+    flags = ["--gateways", "2", "--no-restart", "--no-reload", "--ephemeral"]
     assert CliRunner().invoke(main, ["dev", *flags]).exit_code == 0
     [settings] = seen
     assert (settings.gateways, settings.workers) == (2, 7)
     assert settings.ephemeral
     assert not settings.restart
+    assert not settings.reload
 
 
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,14 @@ MISTAKES = [
     Mistake(
         "a package that is not installed",
         "import not_there\n",
-        "shop imports not_there, which is not installed",
+        "shop imports not_there, which is not installed (shop.py:3)",
         "install it where the worker runs",
+    ),
+    Mistake(
+        "a module that is not Python",
+        "@agent\nasync def shop(ctx)\n    yield 'hello'\n",
+        "shop.py:4: expected ':'",
+        "correct the line",
     ),
     Mistake(
         "a tool's parameter without a type",

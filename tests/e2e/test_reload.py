@@ -1,0 +1,169 @@
+"""`headrace dev` reloads agents when they are saved, and no run notices."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+
+from tests.support.plain_a2a import PlainAgent
+from tests.support.plain_http import NO_TLS
+from tests.support.resuming_sizes import sized
+from tests.support.stack import Stack
+from tests.support.waiting import eventually, soon
+
+SAVES = sized(3, 50)
+SENDERS = 4
+
+PRICES = "PRICE = {version}\n"
+
+SHOP = """\
+import asyncio
+import pathlib
+
+import prices
+from headrace import RunContext, agent
+
+VERSION = {version}
+
+
+@agent()
+async def shop(ctx: RunContext):
+    yield f"{{VERSION}} {{prices.PRICE}} "
+    while ctx.prompt and ctx.prompt != "now" and not pathlib.Path(ctx.prompt).exists():
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)
+    yield f"{{VERSION}} {{prices.PRICE}}"
+"""
+
+
+class Project:
+    """A project of two modules, each save of which has another version."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack, self.version, self._shown = stack, 1, 0
+
+    def connect(self, http: httpx.AsyncClient) -> None:
+        """Talk to the agents over `http`, which belongs to one test."""
+        self.http, self.shop = http, PlainAgent(http, self.stack.url, "shop")
+
+    def agent(self, name: str) -> PlainAgent:
+        return PlainAgent(self.http, self.stack.url, name)
+
+    def save(self) -> None:
+        self.version += 1
+        for name, source in sources(self.version).items():
+            self.write(name, source)
+
+    def write(self, name: str, source: str) -> None:
+        self._shown = len(self.stack.log())
+        (self.stack.folder / name).write_text(source)
+
+    async def until_shown(self, words: str) -> None:
+        """Wait for words in the terminal, from the last save on."""
+        await soon(lambda: words in self.stack.log()[self._shown :], f"{words!r} is shown")
+
+    async def answer(self, prompt: str = "now") -> str:
+        """Return what a new run says."""
+        sent = await self.shop.send(prompt)
+        assert sent.status_code == httpx.codes.OK, sent.text
+        task = sent.json()["task"]
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
+        return "".join(part["text"] for each in task["artifacts"] for part in each["parts"])
+
+    @property
+    def own_words(self) -> str:
+        """What a run on the code as it is says."""
+        return said_by(self.version)
+
+
+def sources(version: int) -> dict[str, str]:
+    return {
+        "prices.py": PRICES.format(version=version),
+        "shop.py": SHOP.format(version=version),
+    }
+
+
+def said_by(version: int) -> str:
+    return f"{version} {version} {version} {version}"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    folder = tmp_path_factory.mktemp("project")
+    for name, source in sources(1).items():
+        (folder / name).write_text(source)
+    with Stack(folder) as stack:
+        yield Project(stack)
+
+
+@pytest.fixture
+async def project(served: Project) -> AsyncIterator[Project]:
+    async with httpx.AsyncClient(timeout=90, verify=NO_TLS) as http:
+        served.connect(http)
+        yield served
+
+
+async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) -> None:
+    first, answers, is_over = project.version, list[str](), asyncio.Event()
+
+    async def keep_sending() -> None:
+        while not is_over.is_set():
+            answers.append(await project.answer())
+
+    go = project.stack.folder / "go"
+    long_run = asyncio.create_task(project.answer(str(go)))
+    load = [asyncio.create_task(keep_sending()) for _ in range(SENDERS)]
+    await soon(lambda: len(answers) >= SENDERS, "runs are answered")
+    seen = list[str]()
+    for _ in range(SAVES):
+        project.save()
+        await project.until_shown("| reloaded ")
+        seen.append(await project.answer())
+    is_over.set()
+    await asyncio.gather(*load)
+    go.touch()
+
+    assert await long_run == said_by(first)
+    assert seen == [said_by(first + n) for n in range(1, SAVES + 1)]
+    assert [said for said in answers if len(set(said.split())) != 1] == []
+    assert len({said.split()[0] for said in answers}) > 1
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        ("PRICE = (\n", "prices.py:1: '(' was never closed"),
+        (
+            "import os\nPRICE = os.no_such\n",
+            "AttributeError: module 'os' has no attribute 'no_such' (prices.py:2)",
+        ),
+    ],
+)
+async def test_code_with_an_error_changes_nothing_and_says_where(
+    project: Project, broken: str, error: str
+) -> None:
+    project.write("prices.py", broken)
+    await project.until_shown(f"not reloaded, the old code stays in use: {error}")
+    assert await project.answer() == project.own_words
+
+    project.save()
+    await project.until_shown("| reloaded ")
+    assert await project.answer() == project.own_words
+
+
+async def test_an_added_agent_is_served_and_its_errors_are_shown_with_traceback(
+    project: Project,
+) -> None:
+    async def failed() -> bool:
+        sent = await project.agent("till").send("now")
+        return sent.status_code == httpx.codes.OK and "TASK_STATE_FAILED" in sent.text
+
+    project.write(
+        "till.py",
+        "from headrace import agent\n@agent\nasync def till(ctx):\n    raise ValueError('empty')\n",
+    )
+    await project.until_shown("| reloaded till.py")
+    await eventually(failed, "the gateway knows it, and its run fails")
+    await project.until_shown("ValueError: empty")
+    assert 'till.py", line 4, in till' in project.stack.log()
