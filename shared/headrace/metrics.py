@@ -43,7 +43,7 @@ REFUSALS = Counter(
     ["reason"],
 )
 
-RUNS_TAKEN = Counter("headrace_runs_taken", "Attempts started by this worker.", ["agent"])
+ATTEMPTS = Counter("headrace_attempts", "Attempts started by this worker.", ["agent"])
 RUNS_TAKEN_OVER = Counter(
     "headrace_runs_taken_over", "Runs this worker took over from another worker.", ["agent"]
 )
@@ -56,7 +56,7 @@ RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working 
 
 FOLLOWING = Gauge(
     "headrace_following",
-    "1 while this replica applies a range; 0 while it waits for NATS or Redis, or lacks it.",
+    "1 while this replica applies a range; 0 if it waits for NATS or Redis, or does not hold it.",
     ["range"],
 )
 POSITION = Gauge(
@@ -68,8 +68,8 @@ CLOCK_OFFSET = Gauge(
     "Seconds by which the clock of NATS or Redis is ahead of this service's.",
     ["server"],
 )
-RUNS_ASKED_AGAIN = Counter(
-    "headrace_runs_asked_again",
+RUNS_REQUESTED_AGAIN = Counter(
+    "headrace_runs_requested_again",
     "Runs requested again: not started within HEADRACE_SWEEP_AFTER, or held by no worker.",
 )
 TASKS_PURGED = Counter("headrace_tasks_purged", "Tasks erased: expired or deleted.")
@@ -78,7 +78,7 @@ TASKS_EXPIRED = Counter(
 )
 PUSH_SECONDS = Histogram(
     "headrace_push_seconds",
-    "Duration of webhook deliveries in seconds, by outcome: taken, failed.",
+    "Duration of webhook deliveries in seconds, by outcome: delivered, failed.",
     ["outcome"],
     buckets=_SECONDS,
 )

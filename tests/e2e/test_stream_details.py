@@ -1,4 +1,4 @@
-"""What others rely on in a stream, byte by byte (docs/design.md, "Details that others rely on")."""
+"""What others rely on in a stream, byte by byte (docs/design.md, "Streams to clients")."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager

@@ -156,7 +156,7 @@ async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Pa
 
         await eventually(is_told, "the run's end is told")
         samples = await scraped(f"http://127.0.0.1:{port}/metrics")
-    assert samples["headrace_runs_taken_total", (("agent", "echo"),)] == 1
+    assert samples["headrace_attempts_total", (("agent", "echo"),)] == 1
     assert samples["headrace_runs_working", (("agent", "echo"),)] == 0
 
 

@@ -472,7 +472,7 @@ async def _begin(
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
     await writer.append([_working(worker, assignment, free, recovered)], stamp, _TIMEOUT)
-    metrics.RUNS_TAKEN.labels(assignment.key.agent).inc()
+    metrics.ATTEMPTS.labels(assignment.key.agent).inc()
     if free.attempt > 1:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
     return Taken(recovered, authorship, writer, deadline_of(policy, recovered))

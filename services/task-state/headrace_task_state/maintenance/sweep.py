@@ -127,7 +127,7 @@ class Sweep:
                 raise
         else:
             if is_new:
-                metrics.RUNS_ASKED_AGAIN.inc()
+                metrics.RUNS_REQUESTED_AGAIN.inc()
                 _log.warning(
                     "task %s: no worker holds run %s; requested it again", key.task, task["run"]
                 )

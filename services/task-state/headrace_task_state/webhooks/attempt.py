@@ -51,7 +51,7 @@ class Attempts:
         await self._keys.ready()
         started = time.monotonic()
         failure = await self._make(webhook, notice)
-        outcome = metrics.PUSH_SECONDS.labels("taken" if failure is None else "failed")
+        outcome = metrics.PUSH_SECONDS.labels("delivered" if failure is None else "failed")
         outcome.observe(time.monotonic() - started)
         return failure
 

@@ -15,10 +15,10 @@ from tests.architecture.tree import ROOT
 PAGE = ROOT / "docs" / "mistakes.md"
 
 _HEAD = """\
-# Mistakes, and what they say
+# Mistakes and their messages
 
-What is wrong with a declaration is said when its module is imported. What an agent emits wrongly
-fails its task, with the agent, the file and the line.
+Look up the message of a mistake in an agent. An invalid declaration raises its message when the
+module is imported. Invalid output fails the task, with the agent, the file and the line.
 
 | mistake | message | remedy |
 |---|---|---|
