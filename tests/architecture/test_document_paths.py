@@ -33,8 +33,8 @@ def places() -> set[str]:
 
 @cache
 def settings() -> set[str]:
-    """Return every environment variable that a file other than a document names."""
-    files = [path for path in tracked() if path.suffix in _SOURCES]
+    """Return every environment variable that a file other than a document or this one names."""
+    files = [path for path in tracked() if path.suffix in _SOURCES and path != Path(__file__)]
     table = (ROOT / "docs" / "settings.md").read_text()
     return set(_SETTING.findall("\n".join([table, *map(_read, files)])))
 
