@@ -115,8 +115,9 @@ def call_of(
         NotPermitted: the caller's roles do not include the operation.
         RateLimited: the caller or its tenant has reached its rate limit.
     """
-    call = _call(services, request, caller_of(services, request), tenant)
-    return _checked(services, replace(call, operation=operation, version=version), task)
+    caller = caller_of(services, request)
+    call = _call(services, request, caller, operation, tenant=tenant, version=version)
+    return _checked(services, call, task)
 
 
 class SocketCalls:
@@ -131,7 +132,7 @@ class SocketCalls:
         """
         self._services, self._socket = services, socket
         self._first = _call(
-            services, socket, services.callers.of(socket.headers, of_any_agent=True)
+            services, socket, services.callers.of(socket.headers, of_any_agent=True), ""
         )
 
     @property
@@ -176,9 +177,15 @@ def _checked(services: Services, call: Call, task: object) -> Call:
 
 
 def _call(
-    services: Services, request: Request | WebSocket, caller: Caller, tenant: object = ""
+    services: Services,
+    request: Request | WebSocket,
+    caller: Caller,
+    operation: str,
+    *,
+    tenant: object = "",
+    version: str = PROTOCOL_VERSION_1_0,
 ) -> Call:
-    """Return a call without an operation."""
+    """Return a call that has not passed access control."""
     stated = request.path_params.get("agent")
     name = stated or _routed(services, tenant)
     card = services.directory.card(name)
@@ -187,7 +194,7 @@ def _call(
     caller = _asking(services, request, card, caller)
     asked = asked_for(request)
     return Call(
-        operation="",
+        operation=operation,
         caller=caller,
         card=card,
         cursor=cursor_of(request),
@@ -198,6 +205,7 @@ def _call(
         traceparent=_trace(request.headers.get("traceparent", "")),
         base=public_url(request, services.settings),
         grpc=public_grpc(request, services.settings),
+        version=version,
     )
 
 

@@ -3,8 +3,8 @@
 A task's shard is part of its id, so the log's subject follows from the key without a look-up.
 """
 
+import os
 import re
-import secrets
 import uuid
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ SHARDS_PER_STREAM = 16
 
 _LOG_ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LOG_ID_LENGTH = 8
-_LOG_IDS = len(_LOG_ID_ALPHABET) ** _LOG_ID_LENGTH
+_TO_ALPHABET = bytes(ord(_LOG_ID_ALPHABET[byte % len(_LOG_ID_ALPHABET)]) for byte in range(256))
 _TASK_ID = re.compile(r"(0|[1-9][0-9]{0,3})-[0-9a-f]{32}")
 
 SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -80,9 +80,8 @@ def check_task_id(task: str) -> str:
 
 
 def mint_log_id() -> str:
-    """Return a new log id: 8 characters of ``[0-9a-z]``, minted with generation 1."""
-    number, letters = secrets.randbelow(_LOG_IDS), []
-    for _ in range(_LOG_ID_LENGTH):
-        number, letter = divmod(number, len(_LOG_ID_ALPHABET))
-        letters.append(_LOG_ID_ALPHABET[letter])
-    return "".join(letters)
+    """Return a new log id: 8 characters of ``[0-9a-z]``, minted with generation 1.
+
+    Four characters are a seventh more frequent than the others, which costs 0.01 bits of 41.
+    """
+    return os.urandom(_LOG_ID_LENGTH).translate(_TO_ALPHABET).decode()

@@ -33,9 +33,15 @@ class BackgroundRuns(RunRequests):
         If it fails, task state's sweep publishes the run request again. If the queue is full, a
         first input is rejected, so that its client gets an error.
         """
-        task = asyncio.create_task(self._publish(key, generation, request, priority))
-        self._publishing.add(task)
-        task.add_done_callback(self._publishing.discard)
+        # At once, because under load the loop's next iteration may be milliseconds away.
+        task = asyncio.Task(
+            self._publish(key, generation, request, priority),
+            loop=asyncio.get_running_loop(),
+            eager_start=True,
+        )
+        if not task.done():
+            self._publishing.add(task)
+            task.add_done_callback(self._publishing.discard)
         return task
 
     async def _publish(

@@ -77,6 +77,8 @@ class HeldBodies:
             TooManyBytes: the gateway's limit would be exceeded.
             TooManyBytesOfOwner: the owner's limit would be exceeded.
         """
+        if not size:
+            return
         if size > 0 and 0 <= self._most < self._size + size:
             raise TooManyBytes(
                 f"this gateway holds {self._size} bytes of requests, its limit; try another gateway"

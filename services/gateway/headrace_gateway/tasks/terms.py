@@ -86,7 +86,8 @@ def check_parts(message: Json, card: AgentCard) -> None:
         if kind == "data" and is_answer:
             continue
         media_type = _essence(part.get("mediaType") or _UNSTATED[kind])
-        if modes and not any(fnmatchcase(media_type, mode) for mode in modes):
+        is_accepted = media_type in modes or any(fnmatchcase(media_type, mode) for mode in modes)
+        if modes and not is_accepted:
             raise ContentTypeNotSupportedError(
                 f"agent {card.name} takes {', '.join(sorted(modes))}; "
                 f"message.parts[{index}] is {media_type}"

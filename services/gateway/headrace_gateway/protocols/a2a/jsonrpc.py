@@ -41,6 +41,7 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse, read_body
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, requests_of
+from headrace_gateway.server.request import EndpointApp
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
 
@@ -81,7 +82,7 @@ class JsonRpcBinding:
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes of an agent whose base is `prefix`, with and without a slash."""
         paths = [prefix, f"{prefix}/"] if prefix else ["/"]
-        endpoint = self.endpoint()
+        endpoint = EndpointApp(self.endpoint())
         return [Route(path, endpoint, methods=["POST"]) for path in paths]
 
     def endpoint(self, adapt: Adapt | None = None) -> Endpoint:
