@@ -12,10 +12,19 @@ class Lazy[T]:
         """Create the value with `make`, which may be called in any thread."""
         self._make, self._making = make, Lock()
         self._made: T | None = None
+        self._waiting: asyncio.Future[T] | None = None
 
     async def ready(self) -> T:
-        """Return the value. On first use it is created in a thread, so the loop is not blocked."""
-        return await asyncio.to_thread(self._once) if self._made is None else self._made
+        """Return the value. On first use it is created in a thread, so the loop is not blocked.
+
+        First uses at the same time share that thread: they leave the executor's others to others.
+        """
+        if self._made is not None:
+            return self._made
+        loop, waiting = asyncio.get_running_loop(), self._waiting
+        if waiting is None or waiting.done() or waiting.get_loop() is not loop:
+            waiting = self._waiting = loop.run_in_executor(None, self._once)
+        return await asyncio.shield(waiting)
 
     @property
     def made(self) -> T | None:

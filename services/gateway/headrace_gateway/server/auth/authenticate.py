@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.background import keep_running
 from headrace.model.agent_card import AgentCard, SecurityScheme
@@ -33,6 +33,14 @@ _log = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0
 """Seconds between checks of the file; a removed token is refused after that."""
+
+
+class _KnownCallers(NamedTuple):
+    """One version of the file."""
+
+    known: KnownCredentials
+    by_digest: Mapping[bytes, Caller]
+    tokens: "WebTokens | None"
 
 
 def token_of_protocols(headers: Mapping[str, str]) -> str | None:
@@ -63,13 +71,13 @@ class Callers:
         # Salted digests are compared instead of secrets, so timing reveals nothing about them.
         self._salt = secrets.token_bytes(32)
         self._known: KnownCredentials | None = None
-        self._by_digest: dict[bytes, Caller] = {}
+        self._by_digest: Mapping[bytes, Caller] = {}
         self._tokens: WebTokens | None = None
         self._schemes: dict[str, Schemes] = {}
         self._watching: asyncio.Task[None] | None = None
         self._seen = self._stamp()
         if path is not None:
-            self._take(path)
+            self._take(self._read(path))
 
     def start(self) -> None:
         """Begin to watch the file for changes."""
@@ -177,14 +185,18 @@ class Callers:
     def _blind(self, digest: bytes) -> bytes:
         return hmac.digest(self._salt, digest, "sha256")
 
-    def _take(self, path: Path) -> None:
+    def _read(self, path: Path) -> _KnownCallers:
+        """Read the file; in any thread."""
         known = read_file(path)
         grants = known.grants()
         tokens = None if known.jwt is None else _web_tokens(known.jwt, path.parent, grants)
-        self._by_digest = {
+        by_digest = {
             self._blind(bytes.fromhex(one.sha256)): _caller(one, grants) for one in known.credential
         }
-        self._known, self._tokens = known, tokens
+        return _KnownCallers(known, by_digest, tokens)
+
+    def _take(self, read: _KnownCallers) -> None:
+        self._known, self._by_digest, self._tokens = read.known, read.by_digest, read.tokens
         self._schemes.clear()
 
     async def _watch(self, path: Path) -> None:
@@ -194,7 +206,8 @@ class Callers:
                 continue
             self._seen = stamp
             try:
-                self._take(path)
+                # In a thread, because a file that first names an issuer imports a large library.
+                self._take(await asyncio.to_thread(self._read, path))
             except CredentialsUnreadable as trouble:
                 _log.error(
                     "could not reload the credentials; the old ones stay in use: %s", trouble

@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -12,9 +13,14 @@ from jwt.utils import base64url_encode
 from headrace.model.agent_card import AgentCard, AgentSecurity, SecurityScheme
 from headrace.model.names import decode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
+from headrace_gateway.server.auth import authenticate
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.auth.credentials_file import CredentialsUnreadable, read_file
+from headrace_gateway.server.auth.credentials_file import (
+    CredentialsUnreadable,
+    KnownCredentials,
+    read_file,
+)
 from headrace_gateway.server.auth.schemes import security_of
 from tests.support.credentials import ANN, AUDIENCE, BOB, EVE, ISSUER, Issuer, Person, write
 from tests.support.waiting import eventually
@@ -230,6 +236,33 @@ async def test_an_agents_schemes_follow_its_card_and_the_credentials_file(tmp_pa
     await eventually(is_reloaded, "the file is read again")
     await callers.stop()
     assert callers.of_agent(changed, {}) == Caller()
+
+
+async def test_a_changed_file_is_read_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[threading.Thread]()
+
+    def reading(path: Path) -> KnownCredentials:
+        threads.append(threading.current_thread())
+        return read_file(path)
+
+    monkeypatch.setattr(authenticate, "read_file", reading)
+    monkeypatch.setattr(authenticate, "LOOK_EVERY", 0.01)
+    path = write(tmp_path / "credentials.toml", ANN)
+    callers = Callers(path)
+    callers.start()
+    write(path, ANN, head="required = false")
+
+    async def is_reloaded() -> bool:
+        return callers.known is not None and not callers.known.required
+
+    await eventually(is_reloaded, "the file is read again")
+    await callers.stop()
+    first, *later = threads
+    assert first is threading.current_thread()
+    assert later
+    assert threading.current_thread() not in later
 
 
 ROLES = """
