@@ -12,6 +12,7 @@ from headrace.sdk.emit import Output
 from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.conversation import (
+    NAMES,
     RESPONSE,
     CallItem,
     ReasoningItem,
@@ -126,6 +127,14 @@ def test_a_discarded_attempt_has_said_nothing_but_messages_that_came_stay() -> N
         ("assistant", ["TextItem"], "kept"),
         ("assistant", ["TextItem"], "new"),
     ]
+
+
+def test_ids_of_an_agents_messages_are_read_without_fields_that_a_later_version_stores() -> None:
+    log = Log()
+    log.say(Text("a"), checkpoint={NAMES: {"text": ["m1"], "later": True}})
+    [item] = turns_of_log(log.entries)[-1].items
+    assert isinstance(item, TextItem)
+    assert item.origin == "m1"
 
 
 def test_a_response_that_was_kept_is_verbatim_and_the_next_is_another() -> None:

@@ -6,7 +6,7 @@ thread. Messages of other tasks that the copy does not contain are added before 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from headrace.model.entry import Entry
@@ -28,15 +28,15 @@ with needs("langgraph"):
     from langgraph.types import Interrupt, StateSnapshot
 
 _KEY = "langgraph"
-"""Key of a `_Mark` in a run's checkpoint."""
+"""Key of a `Position` in a run's checkpoint."""
 _AHEAD = 8
 """Maximum number of checkpoints that a graph can be ahead of the log, with a margin."""
 _MOST = 100
-"""Maximum number of tasks in `_Mark.extra`; a checkpoint has no room for more."""
+"""Maximum number of tasks in `Position.extra`; a checkpoint has no room for more."""
 
 
 @dataclass(slots=True)
-class _Mark:
+class Position:
     """A run's position in its thread, as the log has it."""
 
     base: str | None = None
@@ -79,7 +79,7 @@ class Thread:
     ) -> None:
         """Keep the state of `graph` for the task of `ctx`; `settings` is its configuration."""
         self._ctx, self._graph = ctx, graph
-        self._mark = _Mark()
+        self._position = Position()
         self.settings: Any = _at(settings, thread_of(ctx, ctx.task))
 
     async def begin(self, memory: Memory) -> Beginning:
@@ -90,16 +90,16 @@ class Thread:
             BusUnavailable: The bus does not answer.
             RunOver: The run has ended.
         """
-        ctx, saved = self._ctx, _mark_of(self._ctx.checkpoint_data)
+        ctx, saved = self._ctx, position_of(self._ctx.checkpoint_data)
         start = Beginning()
         if saved is None:
             if ctx.run == 1:
                 start.earlier = await self._carry_over(memory)
             state = await self._state()
-            self._mark.base = self._mark.at = _id(state)
+            self._position.base = self._position.at = _id(state)
             await self._save()
         else:
-            self._mark, state = saved, await self._state()
+            self._position, state = saved, await self._state()
             start.goes_on = _id(state) != saved.base
         if start.goes_on:
             start.stops = await self._stops(state)
@@ -139,8 +139,8 @@ class Thread:
             # Nothing has been emitted yet, or the run's end follows at once.
             return
         name = checkpoint["config"]["configurable"].get("checkpoint_id")
-        if name != self._mark.at:
-            self._mark.at = name
+        if name != self._position.at:
+            self._position.at = name
             await self._save()
 
     async def _carry_over(self, memory: Memory) -> list[Turn]:
@@ -156,16 +156,16 @@ class Thread:
         by_end = sorted(over.values(), key=lambda log: log[-1].time, reverse=True)
         for log in by_end:
             if log[-1].stamp.state == COMPLETED and await self._copy(_task(log)):
-                self._mark.after = _task(log)
+                self._position.after = _task(log)
                 break
-        held = _held_by(self._mark.after, over)
+        held = _held_by(self._position.after, over)
         extra = [log for log in over.values() if _task(log) not in held]
-        self._mark.extra = [_task(log) for log in extra[-_MOST:]]
-        if self._mark.after is None and not over and ctx.agui.get("messages"):
+        self._position.extra = [_task(log) for log in extra[-_MOST:]]
+        if self._position.after is None and not over and ctx.agui.get("messages"):
             return (await conversation(ctx, memory))[:-1]
         return await turns_of_logs(extra)
 
-    async def _noted(self, memory: Memory, saved: _Mark) -> list[Turn]:
+    async def _noted(self, memory: Memory, saved: Position) -> list[Turn]:
         """Return the turns that an earlier attempt had to add before the input."""
         logs = await logs_before(self._ctx) if saved.extra else []
         if not saved.extra and saved.base is None and self._ctx.agui.get("messages"):
@@ -190,7 +190,7 @@ class Thread:
         # The graph waits while its checkpoints are saved here, so there are two or three.
         async for step in self._graph.aget_state_history(self.settings, limit=_AHEAD):
             steps.append(step)
-            if _id(step) == self._mark.at:
+            if _id(step) == self._position.at:
                 break
         done = (task for step in reversed(steps[1:]) for task in step.tasks)
         return [(task.name, task.result) for task in done]
@@ -221,7 +221,7 @@ class Thread:
         return await self._graph.aget_state(self.settings)
 
     async def _save(self) -> None:
-        await self._ctx.checkpoint({_KEY: asdict(self._mark)})
+        await self._ctx.checkpoint({_KEY: asdict(self._position)})
 
     @property
     def _saver(self) -> BaseCheckpointSaver[Any]:
@@ -257,9 +257,17 @@ def _has(breakpoints: str | Sequence[str], nodes: Collection[str]) -> bool:
     return bool(nodes) and (breakpoints == "*" or not set(breakpoints).isdisjoint(nodes))
 
 
-def _mark_of(data: Any) -> _Mark | None:  # noqa: ANN401  # any JSON
+def position_of(data: Any) -> Position | None:  # noqa: ANN401  # any JSON
+    """Return the position in a checkpoint's data; None: it contains none.
+
+    Fields that a later version has added are ignored.
+    """
     held = data.get(_KEY) if isinstance(data, dict) else None
-    return replace(_Mark(), **held) if isinstance(held, dict) else None
+    if not isinstance(held, dict):
+        return None
+    return Position(
+        **{each.name: held[each.name] for each in fields(Position) if each.name in held}
+    )
 
 
 def _task(log: Sequence[Entry]) -> str:
@@ -272,18 +280,18 @@ def _held_by(task: str | None, logs: Mapping[str, Sequence[Entry]]) -> set[str]:
     held, order = set[str](), list(logs)
     while task is not None:
         held.add(task)
-        mark = _first_mark(logs[task])
-        held.update(mark.extra)
-        if mark.after is not None and mark.after not in logs:
+        position = _first_position(logs[task])
+        held.update(position.extra)
+        if position.after is not None and position.after not in logs:
             # Its log is gone: assume that the state has everything before it.
             held.update(order[: order.index(task)])
             return held
-        task = mark.after if mark.after not in held else None
+        task = position.after if position.after not in held else None
     return held
 
 
-def _first_mark(log: Sequence[Entry]) -> _Mark:
+def _first_position(log: Sequence[Entry]) -> Position:
     for entry in log:
         if entry.stamp.checkpoint is not None:
-            return _mark_of(decode(entry.stamp.checkpoint).data) or _Mark()
-    return _Mark()
+            return position_of(decode(entry.stamp.checkpoint).data) or Position()
+    return Position()
