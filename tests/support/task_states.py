@@ -16,6 +16,7 @@ from headrace.model.messages import GetTask, ListTasks, TaskFound, TasksFound
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.state_client import StateClient
 from headrace_task_state.main import TaskState
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import all_ranges
 from headrace_task_state.store_redis.keys import Keys
@@ -36,9 +37,9 @@ def new_key(shard: int = 3, *, tenant: str = "default", agent: str = "agent") ->
 class TaskStates:
     """A fleet of its own on shared servers: its own prefixes, so its own streams and keys."""
 
-    def __init__(self, settings: TaskStateSettings) -> None:
+    def __init__(self, settings: TaskStateSettings, timing: MaintenanceTiming) -> None:
         """Use `open_task_states`."""
-        self.settings = settings
+        self.settings, self._timing = settings, timing
         self.bus = Bus(settings)
         self.client = StateClient(self.bus)
         self.ranges = all_ranges(settings.event_streams)
@@ -49,7 +50,7 @@ class TaskStates:
 
     async def start(self) -> TaskState:
         """Start a replica in this process."""
-        replica = TaskState(self.settings)
+        replica = TaskState(self.settings, self._timing)
         await replica.start()
         self._stack.push_async_callback(replica.stop)
         return replica
@@ -124,12 +125,14 @@ class TaskStates:
 
 @asynccontextmanager
 async def open_task_states(
-    nats_url: str, redis_url: str, **settings: object
+    nats_url: str, redis_url: str, timing: MaintenanceTiming | None = None, /, **settings: object
 ) -> AsyncIterator[TaskStates]:
     """Yield a fleet without replicas yet."""
     name = f"t{secrets.token_hex(4)}"
     given = {"nats_url": nats_url, "redis_url": redis_url, "prefix": name, "stream_prefix": name}
-    fleet = TaskStates(TaskStateSettings.model_validate({**given, **settings}))
+    fleet = TaskStates(
+        TaskStateSettings.model_validate({**given, **settings}), timing or MaintenanceTiming()
+    )
     try:
         await fleet.bus.connect("test")
         yield fleet

@@ -24,6 +24,7 @@ from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
@@ -50,9 +51,11 @@ _LOOK_AGAIN = 1.0
 class TaskState:
     """One replica of the service."""
 
-    def __init__(self, settings: TaskStateSettings) -> None:
+    def __init__(
+        self, settings: TaskStateSettings, timing: MaintenanceTiming | None = None
+    ) -> None:
         """Prepare; `start` does the work."""
-        self._settings = settings
+        self._settings, self._timing = settings, timing or MaintenanceTiming()
         self._name = secrets.token_hex(4)
         self._bus = Bus(settings)
         self._directory = Directory(self._bus)
@@ -121,7 +124,9 @@ class TaskState:
         leasing = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
         self._stack.callback(leasing.cancel)
-        self._stack.callback(keep_running(QueueUpkeep(self._bus).run, "unused queues").cancel)
+        self._stack.callback(
+            keep_running(QueueUpkeep(self._bus, self._timing).run, "unused queues").cancel
+        )
         self._answers_now = not is_beside
 
         async def switch() -> None:
@@ -167,19 +172,20 @@ class TaskState:
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)
         pushing = Pushing(self._sender_resources, lease.range)
-        completion = Completion(self._bus, writer, self._settings.sweep_after, self._clock)
+        settings, timing = self._settings, self._timing
+        completion = Completion(self._bus, writer, settings.sweep_after, self._clock, timing)
         retention = Retention(
             self._bus, writer, self._times, pushing.forget, completion.complete, self._clock
         )
         follower = RangeFollower(
-            self._bus, writer, self._settings.sweep_after, pushing.announce, retention.wake
+            self._bus, writer, settings.sweep_after, pushing.announce, retention.wake
         )
         return [
             pushing.run(),
             follower.run(),
             completion.run(),
-            Sweep(self._bus, writer, self._settings.start_within, self._clock).run(),
-            Orphans(self._bus, writer, self._clock).run(),
+            Sweep(self._bus, writer, settings.start_within, self._clock, timing).run(),
+            Orphans(self._bus, writer, self._clock, timing).run(),
             retention.run(),
         ]
 

@@ -32,9 +32,6 @@ from headrace.model.queues import RunQueue, agent_of, weight_of
 from headrace.tasks.runs import no_right_to
 from headrace_worker.concurrency import AgentConcurrency, Permit, PermitTurn
 
-LOOK_EVERY = 3.0
-"""Maximum seconds between checks for new queues."""
-
 _SETTLE = 0.005
 
 type Serving = Callable[[str, str], Awaitable[Puller]]
@@ -44,9 +41,13 @@ type Serving = Callable[[str, str], Awaitable[Puller]]
 class QueueWatch:
     """Pulls from every queue of the agents, as queues appear and disappear."""
 
-    def __init__(self, bus: Bus, agents: list[str], serve: Serving) -> None:
-        """Watch the queues of `agents`; `serve` starts to pull from one."""
+    def __init__(self, bus: Bus, agents: list[str], serve: Serving, interval: float) -> None:
+        """Watch the queues of `agents`; `serve` starts to pull from one.
+
+        New queues are looked for at least every `interval` seconds.
+        """
         self._bus, self._agents, self._serve = bus, agents, serve
+        self._interval = interval
         self._stream = bus.streams.runs
         self._first = {RunQueue(agent).consumer for agent in agents}
         self._pullers: dict[str, Puller] = {}
@@ -136,7 +137,7 @@ class QueueWatch:
     async def _watch(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
+                async with asyncio.timeout(self._interval):
                     await self._hinted.wait()
             # Many hints arrive together when a fleet starts.
             await asyncio.sleep(_SETTLE)

@@ -19,5 +19,7 @@ class Timing:
     """Between attempts at such a clean-up."""
     turn_pauses: tuple[float, float] = (0.1, 10.0)
     """Least and greatest pause before the next check of a run that waits its turn."""
+    queue_interval: float = 3.0
+    """Maximum between checks for new queues."""
     closing_timeout: float = 1.0
     """For the runs that a leaving worker hands back."""

@@ -126,13 +126,14 @@ class Worker:
         self._leases = WorkerLeases(self._heartbeat_thread)
         self._rule = TailRule(self._bus)
         self._watch = Watch(self._bus, self._rule)
+        timing = timing or Timing()
         self._resources = WorkerResources(
-            self.id, self._bus, self._leases, self._rule, self._watch, settings, timing or Timing()
+            self.id, self._bus, self._leases, self._rule, self._watch, settings, timing
         )
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
         self._limit = ConcurrencyLimit(settings.concurrency)
         self._served = {agent.name: (agent, self._concurrency_of(agent)) for agent in agents}
-        self._queues = QueueWatch(self._bus, list(self._served), self._serve)
+        self._queues = QueueWatch(self._bus, list(self._served), self._serve, timing.queue_interval)
         self._runs: dict[tuple[str, int], Attempt] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []

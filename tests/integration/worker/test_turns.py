@@ -11,9 +11,9 @@ from headrace import Emission, RunContext, agent
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import RunQueue
 from headrace.tasks.runs import RunQueues, ensure_queue
-from headrace_task_state.maintenance import queue_upkeep
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
-from headrace_worker import poll as queue_watch
+from headrace_task_state.maintenance.timing import MaintenanceTiming
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task
 from tests.support.waiting import eventually
@@ -95,34 +95,33 @@ async def test_a_higher_priority_gets_more_turns_and_a_lower_one_some(
 
 
 async def test_a_queue_made_while_workers_run_is_served_at_once(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, working: Working
 ) -> None:
-    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 3600.0)
+    timing = Timing(queue_interval=3600.0)
     clerk = Clerk()
-    async with working(clerk.agent):
+    async with working(clerk.agent, timing=timing):
         [task] = await fill(desk, 1, RunQueue("clerk", "newcomer"))
         await task.ended()
 
 
 async def test_a_queue_whose_hint_was_lost_is_found_all_the_same(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, working: Working
 ) -> None:
-    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 0.2)
+    timing = Timing(queue_interval=0.2)
     clerk, queue = Clerk(), RunQueue("clerk", "unheard")
-    async with working(clerk.agent):
+    async with working(clerk.agent, timing=timing):
         await ensure_queue(desk.bus, queue)
         task = await desk.start_in(queue, "unheard")
         await task.ended()
 
 
 async def test_a_queue_that_nobody_uses_is_let_go_and_made_again_when_it_is_used(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, working: Working
 ) -> None:
-    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 0.1)
-    monkeypatch.setattr(queue_upkeep, "EVERY", 0.1)
-    monkeypatch.setattr(queue_upkeep, "UNUSED", 2.0)
+    timing = Timing(queue_interval=0.1)
+    upkeep = QueueUpkeep(desk.bus, MaintenanceTiming(queue_interval=0.1, unused_queue=2.0))
     clerk, queue = Clerk(), RunQueue("clerk", "seldom")
-    async with working(clerk.agent), keeping(QueueUpkeep(desk.bus)):
+    async with working(clerk.agent, timing=timing), keeping(upkeep):
         [task] = await fill(desk, 1, queue)
         await task.ended()
         await eventually(lambda: missing(desk, queue))

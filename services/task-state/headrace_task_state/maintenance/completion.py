@@ -12,14 +12,12 @@ from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.task import TaskKey
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.whole_log import read_whole_log
 from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
-
-EVERY = 1.0
-"""Seconds between checks for summaries."""
 
 REST = 0.01
 """Seconds of pause after each log, so that reads and new events get the processor first."""
@@ -28,16 +26,19 @@ REST = 0.01
 class Completion:
     """Completes the summaries of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, bus: Bus, writer: Writer, timeout: float, clock: Clock, timing: MaintenanceTiming
+    ) -> None:
         """Write through `writer`; an input is due for another run request after `timeout` s."""
         self._bus, self._writer, self._timeout, self._clock = bus, writer, timeout, clock
+        self._timing = timing
         self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
         self._due = DueTasks(bus, writer, DueList.SUMMARIES, self._look)
 
     async def run(self) -> None:
         """Run until the lease is lost."""
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(self._timing.summary_interval)
             try:
                 if not (await self._writer.progress()).is_summarizing:
                     await self.look()

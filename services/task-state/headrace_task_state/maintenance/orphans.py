@@ -16,12 +16,10 @@ from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
-
-EVERY = 1.0
-"""Seconds between checks for children whose parents are due to be checked."""
 
 AGAIN = 30.0
 """Seconds until a child's parent is checked again."""
@@ -30,9 +28,9 @@ AGAIN = 30.0
 class Orphans:
     """Cancels orphans among the child tasks of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, clock: Clock) -> None:
+    def __init__(self, bus: Bus, writer: Writer, clock: Clock, timing: MaintenanceTiming) -> None:
         """Find children through `writer`."""
-        self._bus = bus
+        self._bus, self._timing = bus, timing
         self._clock, self._writer_id = clock, writer_of("task-state")
         self._due = DueTasks(bus, writer, DueList.ASKED_FOR, self._look_after)
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
@@ -41,7 +39,7 @@ class Orphans:
         """Run until the lease is lost."""
         try:
             while True:
-                await asyncio.sleep(EVERY)
+                await asyncio.sleep(self._timing.orphan_interval)
                 try:
                     await self.look()
                 except (BusUnavailable, StateUnavailable) as trouble:

@@ -10,35 +10,32 @@ from headrace.jetstream.consumers import consumers, delete_consumer
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.queues import agent_of
-from headrace.tasks.runs import UNUSED
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 
 _log = logging.getLogger(__name__)
-
-EVERY = 60.0
-"""Seconds between checks."""
 
 
 class QueueUpkeep:
     """Checks the work queue's consumers; it is harmless that every replica does so."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, timing: MaintenanceTiming) -> None:
         """Check the queues on `bus`."""
-        self._bus, self._stream = bus, bus.streams.runs
+        self._bus, self._stream, self._timing = bus, bus.streams.runs, timing
         self._disuse = Disuse()
 
     async def run(self) -> None:
         """Run until cancelled."""
         # Replicas should not all check at the same time.
-        await asyncio.sleep(random.uniform(0, EVERY))  # noqa: S311
+        await asyncio.sleep(random.uniform(0, self._timing.queue_interval))  # noqa: S311
         while True:
             try:
                 await self.look()
             except BusUnavailable as trouble:
                 _log.info("unused queues will be deleted later: %s", trouble)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(self._timing.queue_interval)
 
     async def look(self) -> None:
-        """Delete queues that were empty and delivered nothing for `UNUSED` seconds.
+        """Delete queues that were empty and delivered nothing for `MaintenanceTiming.unused_queue`.
 
         Raises:
             BusUnavailable: JetStream does not answer.
@@ -47,7 +44,7 @@ class QueueUpkeep:
         queues = await self._queues()
         self._disuse.keep(queues)
         for name, consumer in queues.items():
-            if self._disuse.seconds(name, consumer, now) >= UNUSED:
+            if self._disuse.seconds(name, consumer, now) >= self._timing.unused_queue:
                 _log.info("deleting unused queue %s", name)
                 await delete_consumer(self._bus, self._stream, name)
 

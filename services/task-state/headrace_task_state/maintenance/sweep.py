@@ -27,18 +27,10 @@ from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
-
-EVERY = 1.0
-"""Seconds between checks for inputs that are due."""
-
-LONGEST = 60.0
-"""Maximum seconds between two requests for one input; the interval doubles each time."""
-
-SILENT = 30.0
-"""Seconds of silence after which the holder of a running task is contacted."""
 
 _HOLDER = 2.0
 """Seconds to wait for a holder's answer."""
@@ -49,9 +41,11 @@ _WHO = Control(ask="who")
 class Sweep:
     """Handles the waiting inputs and silent tasks of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, start_within: float, clock: Clock) -> None:
+    def __init__(
+        self, bus: Bus, writer: Writer, start_within: float, clock: Clock, timing: MaintenanceTiming
+    ) -> None:
         """Find tasks through `writer`; reject inputs not started within `start_within` seconds."""
-        self._bus = bus
+        self._bus, self._timing = bus, timing
         self._start_within = round(start_within * 1000)
         self._runs, self._clock = RunRequests(bus), clock
         self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look)
@@ -59,7 +53,7 @@ class Sweep:
     async def run(self) -> None:
         """Run until the lease is lost."""
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(self._timing.sweep_interval)
             try:
                 await self.sweep()
             except LeaseLost:
@@ -88,16 +82,18 @@ class Sweep:
             return await self._ask_again(key, task)
         if last.stamp.run == run and not last.ends_run:
             return await self._ask_holder(key, task, last)
-        return round((self._clock.now() + SILENT) * 1000)
+        return round((self._clock.now() + self._timing.silence) * 1000)
 
     async def _ask_holder(self, key: TaskKey, task: Fields, last: Entry) -> int:
         """Publish the run of a silent task without a holder; return when it is due again, ms."""
         now, last_output = self._clock.now(), datetime.fromisoformat(last.time).timestamp()
-        if now - last_output < SILENT:
-            return round((last_output + SILENT) * 1000)
+        silence = now - last_output
+        if silence < self._timing.silence:
+            return round((last_output + self._timing.silence) * 1000)
         if await ask_holder(self._bus, key, _WHO, _HOLDER) is None:
             await self._publish(key, task, task.get("priority", NORMAL))
-        return round((now + min(max(now - last_output, SILENT), LONGEST)) * 1000)
+        pause = min(max(silence, self._timing.silence), self._timing.max_request_interval)
+        return round((now + pause) * 1000)
 
     async def _ask_again(self, key: TaskKey, task: Fields) -> int:
         """Request a worker, or reject the input if it is late; return when it is due again, ms."""
@@ -110,7 +106,7 @@ class Sweep:
             await self._publish(key, task, task.get("priority", NORMAL))
         elif await reject_unstarted(self._bus, key, int(task["run"]), TOO_LATE):
             _log.warning("task %s is rejected: no worker started the task in time", key.task)
-        due = now + min(now - submitted, round(LONGEST * 1000))
+        due = now + min(now - submitted, round(self._timing.max_request_interval * 1000))
         return min(due, start_by) if start_by > now else due
 
     async def _publish(self, key: TaskKey, task: Fields, priority: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from headrace.model.entry import Entry
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
-from headrace_task_state.maintenance import sweep
+from headrace_task_state.maintenance.sweep import Sweep
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.worker.test_follow_ups import answers, hand_in
 from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -36,13 +37,11 @@ async def test_tasks_at_work_end_though_their_runs_were_purged_and_their_worker_
     nats_server: NatsProcess,
     valkey: ValkeyProcess,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sweep, "SILENT", 0.5)
-    monkeypatch.setattr(sweep, "LONGEST", 1.0)
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.5, max_request_interval=1.0)
+    opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.3)
     with ExitStack() as stack:
-        async with open_task_states(nats_server.url, valkey.url, sweep_after=0.3) as fleet:
+        async with opened as fleet:
             await fleet.start()
             desk = Desk(fleet.bus)
             dying = stack.enter_context(worker(fleet, tmp_path / "dying", REPEATER))
@@ -84,10 +83,9 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sweep, "SILENT", 0.2)
-    monkeypatch.setattr(sweep, "LONGEST", 0.2)
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
-    async with open_task_states(nats_server.url, valkey.url, sweep_after=0.1) as fleet:
+    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.2, max_request_interval=0.2)
+    opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.1)
+    async with opened as fleet:
         desk = Desk(fleet.bus)
         with worker(fleet, tmp_path / "worker", REPEATER) as dying:
             task = await desk.start("slow_repeater", "one")
@@ -95,13 +93,13 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
             dying.kill()
         await fleet.start()
         looks: list[str] = []
-        publish = sweep.Sweep._publish
+        publish = Sweep._publish
 
-        async def counted(self: sweep.Sweep, *args: object) -> None:
+        async def counted(self: Sweep, *args: object) -> None:
             await publish(self, *args)  # type: ignore[arg-type]
             looks.append(task.key.task)
 
-        monkeypatch.setattr(sweep.Sweep, "_publish", counted)
+        monkeypatch.setattr(Sweep, "_publish", counted)
 
         async def looked() -> bool:
             return len(looks) > 2

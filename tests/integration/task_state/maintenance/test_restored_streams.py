@@ -11,7 +11,7 @@ import pytest
 
 from headrace.model.entry import Entry
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
-from headrace_task_state.maintenance import sweep
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.task_state.maintenance.test_lost_runs import REPEATER, ended, runs_of, worker
 from tests.integration.worker.test_follow_ups import answers, hand_in
 from tests.support.desk import Desk, Task
@@ -55,15 +55,12 @@ def nats_alone(tmp_path: Path) -> Iterator[NatsProcess]:
 
 
 @pytest.fixture
-async def fleet(
-    nats_alone: NatsProcess, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[TaskStates]:
+async def fleet(nats_alone: NatsProcess, valkey: ValkeyProcess) -> AsyncIterator[TaskStates]:
     """A fleet whose task state looks at what is silent soon."""
-    monkeypatch.setattr(sweep, "SILENT", 0.5)
-    monkeypatch.setattr(sweep, "LONGEST", 1.0)
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
-    async with open_task_states(nats_alone.url, valkey.url, sweep_after=0.3) as opened:
-        yield opened
+    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.5, max_request_interval=1.0)
+    opened = open_task_states(nats_alone.url, valkey.url, timing, sweep_after=0.3)
+    async with opened as fleet:
+        yield fleet
 
 
 async def until_attempt(task: Task, attempt: int, state: str) -> Entry:

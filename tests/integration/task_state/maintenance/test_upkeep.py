@@ -19,20 +19,28 @@ from headrace.model.errors import FileUnknown, TaskUnknown
 from headrace.model.messages import DeadLetter, GetTask, RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
-from headrace_task_state.maintenance import orphans, sweep
 from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.sweep import Sweep
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
 from tests.support.waiting import eventually
 
+HASTY = MaintenanceTiming(sweep_interval=0.1, max_request_interval=0.2, orphan_interval=0.1)
+
 
 @pytest.fixture
 async def hasty(nats_server: NatsProcess, valkey: ValkeyProcess) -> AsyncIterator[TaskStates]:
     """A fleet that waits and keeps for a moment only."""
     async with open_task_states(
-        nats_server.url, valkey.url, sweep_after=0.3, retention=1.0, tombstone_seconds=600
+        nats_server.url,
+        valkey.url,
+        HASTY,
+        sweep_after=0.3,
+        retention=1.0,
+        tombstone_seconds=600,
     ) as opened:
         yield opened
 
@@ -85,10 +93,8 @@ async def test_a_follow_up_is_asked_for_by_its_own_run(hasty: TaskStates) -> Non
 
 
 async def test_a_run_that_waits_already_is_not_doubled_and_one_that_is_gone_comes_again(
-    hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
+    hasty: TaskStates,
 ) -> None:
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
-    monkeypatch.setattr(sweep, "LONGEST", 0.2)
     log = submitted()
     await hasty.start()
     await hasty.store(log)
@@ -99,10 +105,7 @@ async def test_a_run_that_waits_already_is_not_doubled_and_one_that_is_gone_come
     await until_runs(hasty, 1)
 
 
-async def test_an_input_that_was_taken_up_is_left_alone(
-    hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
+async def test_an_input_that_was_taken_up_is_left_alone(hasty: TaskStates) -> None:
     taken, left = submitted(), submitted()
     taken.begin_attempt()
     for log in (taken, left):
@@ -264,9 +267,8 @@ async def is_rejected(fleet: TaskStates, log: LegalLog) -> bool:
 
 
 async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_lives(
-    hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
+    hasty: TaskStates,
 ) -> None:
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
     await hasty.start()
     await hasty.followed()
     late, early = LegalLog(new_key()), LegalLog(new_key())
@@ -290,11 +292,10 @@ async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_liv
 
 
 async def test_what_nobody_begins_in_the_fleet_s_time_is_rejected(
-    nats_server: NatsProcess, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
+    nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
     async with open_task_states(
-        nats_server.url, valkey.url, sweep_after=0.2, start_within=0.5
+        nats_server.url, valkey.url, HASTY, sweep_after=0.2, start_within=0.5
     ) as fleet:
         begun, log = submitted(), submitted()
         begun.begin_attempt()
@@ -341,10 +342,8 @@ async def test_one_sweep_goes_through_all_that_is_due(
         for name in await writer.due(DueList.AT_WORK, 10**15, 1000):
             await writer.defer(DueList.AT_WORK, name, 1)
         began = round(time.time() * 1000)
-        assert (
-            await sweep.Sweep(fleet.bus, writer, 3600.0, Clock(fleet.bus, fleet.store_in)).sweep()
-            == 230
-        )
+        clock = Clock(fleet.bus, fleet.store_in)
+        assert await Sweep(fleet.bus, writer, 3600.0, clock, MaintenanceTiming()).sweep() == 230
         assert len(await runs(fleet)) == 230
         # Young inputs are due again soon: maybe before a long pass is over.
         assert await writer.due(DueList.AT_WORK, began, 1) == []
@@ -366,10 +365,8 @@ def child_of(**lineage: object) -> LegalLog:
 
 
 async def test_logs_that_upkeep_can_not_work_on_are_letters_and_stop_nothing(
-    hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
+    hasty: TaskStates,
 ) -> None:
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
-    monkeypatch.setattr(orphans, "EVERY", 0.1)
     nameless = queued_input()
     await hasty.start()
     await hasty.store(nameless)
@@ -481,9 +478,13 @@ async def test_a_clock_that_is_wrong_ends_nothing_early_and_is_told(
 ) -> None:
     right = time.time
     monkeypatch.setattr(time, "time", lambda: right() + ahead)
-    monkeypatch.setattr(sweep, "EVERY", 0.1)
     async with open_task_states(
-        nats_server.url, valkey.url, sweep_after=0.2, start_within=3600.0, retention=3600.0
+        nats_server.url,
+        valkey.url,
+        HASTY,
+        sweep_after=0.2,
+        start_within=3600.0,
+        retention=3600.0,
     ) as fleet:
         waiting, old = submitted(), ended()
         for log in (waiting, old):

@@ -15,7 +15,8 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.errors import StateUnavailable
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace.tasks.end import end_task
-from headrace_task_state.maintenance import completion
+from headrace_task_state.maintenance.completion import Completion
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector import follower
 from headrace_task_state.projector.summaries import Summaries
 from tests.integration.task_state.projector.test_rebuild import pages
@@ -23,6 +24,14 @@ from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, folded, new_key, open_task_states
 from tests.support.waiting import TIMEOUT, eventually
+
+HASTY = MaintenanceTiming(summary_interval=0.05)
+
+
+@pytest.fixture
+async def fleet(nats_server: NatsProcess, valkey: ValkeyProcess) -> AsyncIterator[TaskStates]:
+    async with open_task_states(nats_server.url, valkey.url, HASTY) as opened:
+        yield opened
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +42,13 @@ def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Holds up completion until it is set."""
-    opened, progress = asyncio.Event(), completion.Completion.look
+    opened, progress = asyncio.Event(), Completion.look
 
-    async def look(self: completion.Completion) -> int:
+    async def look(self: Completion) -> int:
         await opened.wait()
         return await progress(self)
 
-    monkeypatch.setattr(completion.Completion, "look", look)
-    monkeypatch.setattr(completion, "EVERY", 0.05)
+    monkeypatch.setattr(Completion, "look", look)
     return opened
 
 
@@ -112,7 +120,7 @@ async def test_a_view_built_from_last_entries_becomes_the_one_that_was(
     nats_server: NatsProcess, valkey: ValkeyProcess, gate: asyncio.Event, data: st.DataObject
 ) -> None:
     gate.clear()
-    async with open_task_states(nats_server.url, valkey.url) as fleet:
+    async with open_task_states(nats_server.url, valkey.url, HASTY) as fleet:
         logs = [ended(new_key(n), context=f"context {n % 3}") for n in range(12)]
         for number in range(8):
             log = data.draw(legal_logs(new_key(number)))
@@ -344,7 +352,8 @@ async def test_who_takes_over_in_the_middle_of_a_rebuild_begins_it_again(
 async def test_what_is_past_its_retention_leaves_a_view_of_summaries(
     nats_server: NatsProcess, valkey: ValkeyProcess, gate: asyncio.Event
 ) -> None:
-    async with open_task_states(nats_server.url, valkey.url, retention=0.5) as fleet:
+    opened = open_task_states(nats_server.url, valkey.url, HASTY, retention=0.5)
+    async with opened as fleet:
         parent, logs = LegalLog(new_key()), [ended() for _ in range(5)]
         parent.submit("hello")
         parent.begin_attempt()

@@ -1,0 +1,25 @@
+"""Durations of task state that are not settings; a test passes others instead of patching them."""
+
+from dataclasses import dataclass
+
+from headrace.tasks.runs import UNUSED
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceTiming:
+    """All in seconds."""
+
+    sweep_interval: float = 1.0
+    """Between checks for inputs that are due."""
+    silence: float = 30.0
+    """Without output, after which the holder of a running task is contacted."""
+    max_request_interval: float = 60.0
+    """Maximum between two requests for one input; the interval doubles each time."""
+    orphan_interval: float = 1.0
+    """Between checks for child tasks whose parents are due to be checked."""
+    summary_interval: float = 1.0
+    """Between checks for summaries to complete."""
+    queue_interval: float = 60.0
+    """Between checks for unused queues."""
+    unused_queue: float = UNUSED
+    """Without a run, after which a queue is deleted."""
