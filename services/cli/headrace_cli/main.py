@@ -4,6 +4,7 @@ Lazy imports keep ``headrace send`` fast and let each service run without the ot
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -48,6 +49,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "cancel": (
         "headrace_cli.cancel:cancel",
         "Cancel TASK.",
+    ),
+    "completion": (
+        "headrace_cli.completion:completion",
+        "Print a script that completes commands and options in SHELL.",
     ),
     "credential": (
         "headrace_cli.credential:credential",
@@ -106,6 +111,18 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{place} is not a click command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` begin with; the error names one of nearly the same name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as unknown:
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"{unknown.message} Did you mean {near[0]!r}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
         """Write the list of commands."""

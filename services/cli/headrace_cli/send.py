@@ -1,13 +1,31 @@
 """``headrace send``: send a message and print the answer."""
 
-import uuid
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from headrace_cli.client import GatewayClient, Json, agent_path, with_agent, with_gateway
-from headrace_cli.lookup import find_agent_path
-from headrace_cli.resuming_stream import FollowedTask
-from headrace_cli.stream_output import print_stream
+from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway, with_json
+from headrace_cli.stream_output import INTERRUPTED, StreamOutput
+
+if TYPE_CHECKING:
+    from headrace.client import Client, TaskStream
+
+with_files = click.option(
+    "--file",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="File to attach; repeatable.",
+)
+
+with_save = click.option(
+    "--save",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Save the files in results in DIR.",
+)
 
 
 @click.command()
@@ -15,13 +33,20 @@ from headrace_cli.stream_output import print_stream
 @with_agent
 @click.option("--task", help="Task to continue; its agent is looked up unless --agent is given.")
 @click.option("--context", help="Context (conversation) of the message.")
+@with_files
+@with_save
+@with_json
 @click.argument("text")
-def send(  # noqa: PLR0917 - as click hands the options over
+def send(  # noqa: PLR0913 - one parameter per flag is how click calls
+    *,
     url: str,
     token: str | None,
     agent: str | None,
     task: str | None,
     context: str | None,
+    files: tuple[Path, ...],
+    save: Path | None,
+    as_json: bool,
     text: str,
 ) -> None:
     """Send TEXT to an agent and show its answer as it comes.
@@ -32,10 +57,18 @@ def send(  # noqa: PLR0917 - as click hands the options over
     Exits with 0 if the task is COMPLETED, 3 if it FAILED, 4 REJECTED, 5 CANCELED, and with 6 if the
     agent asks something.
     """
-    message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
-    message |= {"taskId": task} if task else {}
-    message |= {"contextId": context} if context else {}
-    client = GatewayClient(url, token)
-    base = find_agent_path(client, agent, task) if task else agent_path(agent)
-    stream = FollowedTask(client, base, task or "")
-    print_stream(stream.send({"message": message}), stream)
+    output = StreamOutput(as_json=as_json, save=save)
+    streams: list[TaskStream] = []
+
+    async def work(client: "Client") -> None:
+        name = await agent_of(client, agent, task) if task else agent
+        stream = client.stream(name, text, task=task, context=context, files=files)
+        streams.append(stream)
+        await output.follow(client, stream)
+
+    try:
+        at_gateway(url, token, work, agent)
+    except KeyboardInterrupt:
+        output.leave(streams[0].task if streams else "")
+        sys.exit(INTERRUPTED)
+    sys.exit(output.exit_code)

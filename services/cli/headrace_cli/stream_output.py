@@ -1,14 +1,20 @@
 """Print a task's events in the terminal, and exit with the code of its state."""
 
+import json
 import sys
-from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from headrace_cli.client import Json
-from headrace_cli.resuming_stream import FollowedTask
+from headrace.model.events import Json
+from headrace.model.task import RUN_ENDED
+from headrace_cli.saved_files import save_files
 from headrace_cli.tables import one_line, printable
 from headrace_cli.transcript import Transcript
+
+if TYPE_CHECKING:
+    from headrace.client import Client, ClientTask, TaskStream
 
 EXIT_CODES = {
     "TASK_STATE_FAILED": 3,
@@ -19,30 +25,75 @@ EXIT_CODES = {
 """Exit codes of `send` and `tail` by the state in which they leave the task; 0: it is COMPLETED.
 1 is a request that failed, 2 a wrong option."""
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
 
 
-def print_stream(events: Iterable[Json], stream: FollowedTask) -> None:
-    """Show `events` as they arrive, and exit with the code of the state that they end in.
+class StreamOutput:
+    """Shows events as they arrive.
 
-    The answer goes to stdout; reasoning, tool calls and remarks go to stderr. Ctrl-C leaves the
-    task at work.
+    The answer goes to stdout; reasoning, tool calls and remarks go to stderr. With `as_json`, each
+    event is one line on stdout.
     """
-    transcript = Transcript(
-        say=_say, remark=lambda line: click.echo(one_line(line), err=True), think=_think
-    )
-    try:
-        for event in events:
-            transcript.show(event)
-    except KeyboardInterrupt:
-        transcript.end()
-        if task := stream.task:
-            how = f"follow it: headrace tail {task}; end it: headrace cancel {task}"
-            click.echo(one_line(f"task {task} goes on; {how}"), err=True)
-        sys.exit(_INTERRUPTED)
-    transcript.end()
-    sys.exit(EXIT_CODES.get(transcript.state, 0))
+
+    def __init__(self, *, as_json: bool = False, save: Path | None = None) -> None:
+        """Save the files in results in the folder `save`, if it is given."""
+        self._as_json, self._save = as_json, save
+        self._transcript = Transcript(
+            say=_say, remark=lambda line: click.echo(one_line(line), err=True), think=_think
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code for the task's state."""
+        return EXIT_CODES.get(self._transcript.state, 0)
+
+    def show(self, event: Json) -> None:
+        """Show one StreamResponse."""
+        if self._as_json:
+            click.echo(json.dumps(event))
+            self._transcript.note(event)
+        else:
+            self._transcript.show(event)
+
+    async def follow(self, client: "Client", stream: "TaskStream") -> None:
+        """Show a stream to its end, and save its files.
+
+        Raises:
+            ClientError: the gateway refused, or did not answer for long.
+        """
+        async for event in stream:
+            self.show(event.json)
+        is_known = self._transcript.state in RUN_ENDED or not stream.task
+        if not is_known or (self._save and stream.task):
+            found = await client.get(stream.agent, stream.task)
+            if not is_known:  # It had ended when the connection came back.
+                status = found.task.get("status", {})
+                self.show({"statusUpdate": {"taskId": stream.task, "status": status}})
+            await self._save_files(found)
+        self._transcript.end()
+
+    async def show_ended(self, task: "ClientTask") -> None:
+        """Show a task that has ended, and save its files.
+
+        Raises:
+            ClientError: a download failed.
+        """
+        self.show({"task": task.task})
+        self._transcript.end()
+        await self._save_files(task)
+
+    async def _save_files(self, task: "ClientTask") -> None:
+        if self._save:
+            for path in await save_files(await task.files(), self._save):
+                click.echo(one_line(f"saved {path}"), err=True)
+
+    def leave(self, task: str) -> None:
+        """End the output because of Ctrl-C, and say that the task goes on."""
+        self._transcript.end()
+        if task:
+            ways = f"follow it: headrace tail {task}; end it: headrace cancel {task}"
+            click.echo(one_line(f"task {task} goes on; {ways}"), err=True)
 
 
 def _think(text: str) -> None:

@@ -1,30 +1,55 @@
 """``headrace tail``: stream a task's answer."""
 
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from headrace_cli.client import GatewayClient, Json, task_path, with_agent, with_gateway
-from headrace_cli.lookup import find_agent_path
-from headrace_cli.resuming_stream import FollowedTask, state_of
-from headrace_cli.stream_output import print_stream
+from headrace.model.task import TERMINAL
+from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway, with_json
+from headrace_cli.send import with_save
+from headrace_cli.stream_output import INTERRUPTED, StreamOutput
+from headrace_cli.transcript import state_of
 
-_ENDED = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED", "REJECTED")}
+if TYPE_CHECKING:
+    from headrace.client import Client
 
 
 @click.command()
 @with_gateway
 @with_agent
 @click.option("--after", default="", metavar="CURSOR", help="Only events after this cursor.")
+@with_save
+@with_json
 @click.argument("task")
-def tail(url: str, token: str | None, agent: str | None, after: str, task: str) -> None:
+def tail(  # noqa: PLR0913 - one parameter per flag is how click calls
+    *,
+    url: str,
+    token: str | None,
+    agent: str | None,
+    after: str,
+    save: Path | None,
+    as_json: bool,
+    task: str,
+) -> None:
     """Stream TASK's answer, also over disconnects. Without --agent, the agent is looked up.
 
     Exits as `headrace send` does.
     """
-    client = GatewayClient(url, token)
-    base = find_agent_path(client, agent, task)
-    snapshot: Json = {"task": client.get(task_path(base, task))}
-    stream = FollowedTask(client, base, task, after)
-    if not after and state_of(snapshot) in _ENDED:  # Nothing to subscribe to.
-        print_stream([snapshot], stream)
-    else:
-        print_stream(stream.subscribe(), stream)
+    output = StreamOutput(as_json=as_json, save=save)
+
+    async def work(client: "Client") -> None:
+        name = await agent_of(client, agent, task)
+        found = await client.get(name, task)
+        if not after and state_of({"task": found.task}) in TERMINAL:  # Nothing to subscribe to.
+            await output.show_ended(found)
+        else:
+            await output.follow(client, client.resume(name, task, after))
+
+    try:
+        at_gateway(url, token, work, agent)
+    except KeyboardInterrupt:
+        output.leave(task)
+        sys.exit(INTERRUPTED)
+    sys.exit(output.exit_code)

@@ -1,7 +1,8 @@
 """``headrace tasks``: list, delete and fail tasks."""
 
-from collections.abc import Iterator
-from urllib.parse import urlencode
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +12,12 @@ from headrace.tasks.end import fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
-from headrace_cli.client import GatewayClient, Json, agent_path, with_agent, with_gateway
-from headrace_cli.failures import RequestFailed
-from headrace_cli.lookup import agent_names
+from headrace_cli.gateway import at_gateway, with_agent, with_gateway, with_json
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, table
+
+if TYPE_CHECKING:
+    from headrace.client import Client, ClientTask
 
 _TIMEOUT = 3 * ELECTION
 """Seconds: covers elections of more than one stream's leader, and an agent's clean-up."""
@@ -73,8 +75,6 @@ def fail(nats_url: str | None, reason: str, task: str) -> None:
 
 _STATE = "TASK_STATE_"
 
-type _Query = dict[str, str | int]
-
 
 @click.group(invoke_without_command=True)
 @with_gateway
@@ -88,36 +88,42 @@ type _Query = dict[str, str | int]
     show_default=True,
     help="Maximum number of tasks per agent.",
 )
+@with_json
 @click.pass_context
-def tasks(  # noqa: PLR0913, PLR0917  # one parameter per flag is how click calls
+def tasks(  # noqa: PLR0913  # one parameter per flag is how click calls
     ctx: click.Context,
+    *,
     url: str,
     token: str | None,
     agent: str | None,
     context: str | None,
     status: str | None,
     limit: int,
+    as_json: bool,
 ) -> None:
     """List tasks, the latest first; without --agent those of every agent."""
     if ctx.invoked_subcommand is not None:
         return
-    client = GatewayClient(url, token)
-    query: _Query = {"pageSize": limit}
-    if context:
-        query["contextId"] = context
-    if status:
-        query["status"] = _STATE + status.upper().replace("-", "_")
-    found = list(_tasks(client, agent, query) if agent else _of_every_agent(client, query))
-    found.sort(key=lambda pair: pair[1]["status"].get("timestamp", ""), reverse=True)
+
+    async def work(client: "Client") -> "list[ClientTask]":
+        search = _TaskSearch(client, context, status, limit)
+        return await (search.of(agent) if agent else search.of_every_agent())
+
+    found = at_gateway(url, token, work, agent)
+    found.sort(key=lambda one: one.task["status"].get("timestamp", ""), reverse=True)
+    if as_json:
+        for one in found:
+            click.echo(json.dumps({"agent": one.agent, **one.task}))
+        return
     rows = [
         (
-            task["id"],
-            name,
-            task["status"].get("state", "").removeprefix(_STATE),
-            task["status"].get("timestamp", ""),
-            task.get("contextId", ""),
+            one.id,
+            one.agent or "",
+            one.task["status"].get("state", "").removeprefix(_STATE),
+            one.task["status"].get("timestamp", ""),
+            one.context,
         )
-        for name, task in found
+        for one in found
     ]
     table(("TASK", "AGENT", "STATE", "SINCE", "CONTEXT"), rows)
 
@@ -126,14 +132,35 @@ tasks.add_command(fail)
 tasks.add_command(delete)
 
 
-def _of_every_agent(client: GatewayClient, query: _Query) -> Iterator[tuple[str, Json]]:
-    for name in agent_names(client):
-        try:
-            yield from _tasks(client, name, query)
-        except RequestFailed as refused:  # It may want more than this command brings.
-            click.echo(one_line(f"{name}: {refused}"), err=True)
+@dataclass(frozen=True, slots=True)
+class _TaskSearch:
+    """A search for tasks, at most `limit` per agent."""
 
+    client: "Client"
+    context: str | None
+    state: str | None
+    limit: int
 
-def _tasks(client: GatewayClient, agent: str, query: _Query) -> Iterator[tuple[str, Json]]:
-    found = client.get(f"{agent_path(agent)}/tasks?{urlencode(query)}").get("tasks", [])
-    yield from ((agent, task) for task in found)
+    async def of(self, agent: str) -> "list[ClientTask]":
+        """Return the tasks of one agent."""
+        found: list[ClientTask] = []
+        listed = self.client.tasks(
+            agent, context=self.context, state=self.state, page_size=self.limit
+        )
+        async for task in listed:
+            found.append(task)
+            if len(found) == self.limit:
+                break
+        return found
+
+    async def of_every_agent(self) -> "list[ClientTask]":
+        """Return the tasks of all agents; one that refuses is reported, and left out."""
+        from headrace.client import RequestRefused  # noqa: PLC0415 - an extra
+
+        found: list[ClientTask] = []
+        for agent in await self.client.agents():
+            try:
+                found += await self.of(agent.name)
+            except RequestRefused as refused:  # It may want more than this command brings.
+                click.echo(one_line(f"{agent.name}: {refused}"), err=True)
+        return found

@@ -6,13 +6,23 @@ from dataclasses import dataclass, field
 
 from headrace.model import parts
 from headrace.model.delegation import CHILD
-from headrace.model.events import RECOVERED
+from headrace.model.events import RECOVERED, Json
 from headrace.model.task import INPUT_REQUIRED, WORKING
-from headrace_cli.client import Json
-from headrace_cli.resuming_stream import state_of, task_of
 
 _LONGEST = 400
 """Maximum characters of a tool call's arguments or result that are shown."""
+
+
+def state_of(event: Json) -> str:
+    """Return the state in `event` (a StreamResponse); empty if it contains none."""
+    bearer = event.get("task") or event.get("statusUpdate") or {}
+    return str(bearer.get("status", {}).get("state", ""))
+
+
+def task_of(event: Json) -> str:
+    """Return the id of the task that `event` belongs to; empty for a bare Message."""
+    update = event.get("statusUpdate") or event.get("artifactUpdate") or {}
+    return str(event.get("task", {}).get("id") or update.get("taskId", ""))
 
 
 @dataclass(slots=True)
@@ -36,6 +46,10 @@ class Transcript:
     def state(self) -> str:
         """The task's state as last shown; empty: none, as for an answer that is a Message."""
         return self._state
+
+    def note(self, event: Json) -> None:
+        """Take note of an event's state without showing it."""
+        self._state = state_of(event) or self._state
 
     def show(self, event: Json) -> None:
         """Show one event, a StreamResponse."""

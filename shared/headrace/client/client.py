@@ -33,6 +33,8 @@ class AgentInfo:
     is_available: bool
     """Whether a worker serves it now."""
     description: str
+    is_default: bool = False
+    """Whether it is the default agent."""
 
 
 class Client:
@@ -178,7 +180,12 @@ class Client:
         """Return the fleet's agents."""
         found = await self._gateways.json(Request("GET", "/v1/agents"))
         return [
-            AgentInfo(one["id"], bool(one.get("available")), one.get("description", ""))
+            AgentInfo(
+                one["id"],
+                bool(one.get("available")),
+                one.get("description", ""),
+                bool(one.get("default")),
+            )
             for one in found.get("agents", [])
         ]
 

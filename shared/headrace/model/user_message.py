@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.model.events import Json
-from headrace.model.parts import INTERRUPT_ID, RESUME_STATUS, text_part
+from headrace.model.parts import INTERRUPT_ID, RESUME_STATUS
 
 type Sent = str | Json | Sequence[Json]
 """A message's text, an A2A Message, or A2A Parts."""
@@ -20,7 +20,7 @@ def user_message(content: Sent, attached: Iterable[Json] = (), **fields: str | N
     if isinstance(content, dict):
         message |= content
     else:
-        message["parts"] = [text_part(content)] if isinstance(content, str) else list(content)
+        message["parts"] = [{"text": content}] if isinstance(content, str) else list(content)
     message |= {name: value for name, value in fields.items() if value}
     return {**message, "parts": [*message["parts"], *attached]}
 

@@ -1,11 +1,14 @@
 """What the client commands ask a gateway and show of its answers."""
 
+import json
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace_cli.client import Json
+from headrace.client import RetryPolicy
+from headrace.model.events import Json
 from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
 
 AGENTS = ScriptedResponse(
@@ -47,7 +50,7 @@ def stream(*events: Json, first: int = 1) -> ScriptedResponse:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace_cli.resuming_stream._PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(RetryPolicy, "pause", lambda *_: 0.0)
 
 
 def test_agents_are_listed_with_their_state() -> None:
@@ -165,7 +168,7 @@ def test_a_gateway_that_stays_away_is_one_line() -> None:
     with answering(**script) as gateway:
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 1
-    assert answer.stderr.splitlines()[-1] == f"Error: connection to {gateway.url} lost: no bus"
+    assert answer.stderr.splitlines()[-1] == "Error: no bus"
 
 
 def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> None:
@@ -266,7 +269,7 @@ def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headrace_cli.resuming_stream.time.sleep", interrupted)
+    monkeypatch.setattr(RetryPolicy, "pause", interrupted)
     with answering(**{"/message:stream": stream({"task": task("WORKING")})}) as gateway:
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 130
@@ -373,3 +376,70 @@ def test_cancel_says_how_the_task_ended() -> None:
         answer = headrace(gateway, "cancel", "--agent", "echo", "t1")
     assert answer.output == "task t1 CANCELED\n"
     assert gateway.asked[0].method == "POST"
+
+
+def test_json_is_one_line_per_thing() -> None:
+    events = [{"task": task("WORKING")}, chunk("x", append=False), status("FAILED")]
+    script = {
+        "/v1/agents": AGENTS,
+        "/message:stream": stream(*events),
+        "/v1/agents/echo/tasks?pageSize=20": ScriptedResponse(body={"tasks": [task("WORKING")]}),
+        "/v1/agents/echo/tasks/t1:cancel": ScriptedResponse(body=task("CANCELED")),
+        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("COMPLETED")),
+    }
+    with answering(**script) as gateway:
+        printed = {
+            arguments[0]: headrace(gateway, *arguments, "--json")
+            for arguments in (
+                ["agents"],
+                ["send", "hi"],
+                ["tasks", "--agent", "echo"],
+                ["cancel", "--agent", "echo", "t1"],
+                ["tail", "--agent", "echo", "t1"],
+            )
+        }
+    lines = {
+        name: [json.loads(line) for line in answer.stdout.splitlines()]
+        for name, answer in printed.items()
+    }
+    assert [one["name"] for one in lines["agents"]] == ["echo", "counter"]
+    assert lines["send"] == events
+    assert lines["tasks"] == [{"agent": "echo", **task("WORKING")}]
+    assert lines["cancel"] == [task("CANCELED")]
+    assert lines["tail"] == [{"task": task("COMPLETED")}]
+    assert (printed["send"].exit_code, printed["tail"].exit_code) == (3, 0)
+    assert {name: answer.stderr for name, answer in printed.items()} == dict.fromkeys(printed, "")
+
+
+def test_files_are_sent_and_saved_and_none_leads_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("in")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.txt").write_text("kept")
+    results = [
+        {"raw": "b25l", "filename": "a.txt"},
+        {"raw": "dHdv", "filename": "../../.b.txt"},
+        {"url": "http://elsewhere/c.txt", "filename": "c.txt"},
+    ]
+    done = task("COMPLETED") | {"artifacts": [{"artifactId": "a0", "parts": results}]}
+    script = {
+        "/message:stream": stream({"task": task("WORKING")}, status("COMPLETED")),
+        "/tasks/t1": ScriptedResponse(body=done),
+    }
+    paths = ["--file", str(tmp_path / "in.txt"), "--save", str(tmp_path / "out")]
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "send", "hi", *paths)
+    assert answer.exit_code == 0
+    sent = (gateway.asked[0].body or {})["message"]["parts"]
+    assert [part.get("filename") for part in sent] == [None, "in.txt"]
+    saved = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert saved == {"a.txt": "kept", "a-1.txt": "one", "b.txt": "two"}
+    assert answer.stderr.splitlines()[-1] == f"saved {tmp_path / 'out' / 'b.txt'}"
+
+
+def test_an_agent_that_is_called_nearly_the_same_is_named() -> None:
+    unknown = {"message": "no such agent", "details": [{"reason": "AGENT_NOT_FOUND"}]}
+    refusal = ScriptedResponse(404, {"error": unknown})
+    script = {"/v1/agents": AGENTS, "/v1/agents/ecko/message:stream": refusal}
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "send", "--agent", "ecko", "hi")
+    assert (answer.exit_code, answer.stderr) == (1, "Error: no such agent; did you mean echo?\n")

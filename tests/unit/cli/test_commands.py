@@ -68,3 +68,16 @@ def test_agents_are_named_as_module_and_attribute(target: str) -> None:
     answer = headrace("worker", target)
     assert answer.exit_code == 1
     assert answer.output.startswith("Error: agents must be given as MODULE:ATTR")
+
+
+def test_a_command_that_is_called_nearly_the_same_is_named() -> None:
+    near = headrace("sned", "hi")
+    far = headrace("qqqq")
+    assert near.stderr.splitlines()[-1] == "Error: No such command 'sned'. Did you mean 'send'?"
+    assert far.stderr.splitlines()[-1] == "Error: No such command 'qqqq'."
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_completes_in_the_shell(shell: str) -> None:
+    printed = headrace("completion", shell).output
+    assert f"_HEADRACE_COMPLETE={shell}_complete" in printed

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.model import json_patch
+from headrace.model.events import Json
 from headrace_cli.agui.conversation import Conversation
 from headrace_cli.agui.events import DEPRECATED, FIELDS, MODERN
 from headrace_cli.agui.finding import Finding, recommended, required
 from headrace_cli.agui.items import Items
 from headrace_cli.agui.lifecycle import Lifecycle
-from headrace_cli.client import Json
 
 
 class Patches:

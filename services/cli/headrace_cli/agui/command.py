@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import click
 
+from headrace.model.events import Json
 from headrace_cli.agui.checker import Checker
 from headrace_cli.agui.finding import RULES, Finding, required
 from headrace_cli.agui.report import Report
 from headrace_cli.agui.wire import Endpoint, framed
-from headrace_cli.client import Json
 from headrace_cli.failures import RequestFailed
 from headrace_cli.tables import one_line
 

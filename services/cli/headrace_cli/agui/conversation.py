@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
+from headrace.model.events import Json
 from headrace_cli.agui.finding import Finding, recommended, required
-from headrace_cli.client import Json
 
 _ROLES: dict[str, tuple[str, ...]] = {
     "developer": ("content",),

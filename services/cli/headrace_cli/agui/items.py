@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from headrace.model.events import Json
 from headrace_cli.agui.finding import Finding, recommended, required
-from headrace_cli.client import Json
 
 _STARTS = {
     "TEXT_MESSAGE_START": ("text message", "messageId"),

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from headrace.model.events import Json
 from headrace_cli.agui.finding import Finding, required
-from headrace_cli.client import Json
 
 LAST = frozenset({"RUN_FINISHED", "RUN_ERROR"})
 

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable
 
+from headrace.model.events import Json
 from headrace_cli.agui.events import DEPRECATED, FIELDS
 from headrace_cli.agui.finding import RULES, Finding
-from headrace_cli.client import Json
 
 _MARKS = {"kept": "ok", "doubtful": "DOUBTFUL", "broken": "BROKEN"}
 

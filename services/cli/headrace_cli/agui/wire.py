@@ -7,8 +7,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from headrace.model.events import Json
 from headrace_cli.agui.finding import Finding, required
-from headrace_cli.client import Json
 from headrace_cli.failures import RequestFailed
 
 LONGEST = 10_000_000

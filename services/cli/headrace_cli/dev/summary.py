@@ -1,11 +1,15 @@
 """What ``headrace dev`` prints once it is ready: the agents, their URLs and a command to try."""
 
 import shlex
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from headrace_cli.client import Dropped, GatewayClient, Json, agent_path
 from headrace_cli.failures import RequestFailed
+from headrace_cli.gateway import at_gateway
 from headrace_cli.tables import one_line
+
+if TYPE_CHECKING:
+    from headrace.client import AgentInfo, Client
 
 _USUAL_URL = "http://127.0.0.1:8080"
 """Where ``headrace send`` looks without ``--url``."""
@@ -13,28 +17,30 @@ _USUAL_URL = "http://127.0.0.1:8080"
 
 def summary(gateway: str) -> list[str]:
     """Return the lines about the agents at `gateway`; none if it lists no agents."""
-    client = GatewayClient(gateway)
+
+    async def work(client: "Client") -> list[str]:
+        agents = sorted(await client.agents(), key=lambda one: not one.is_default)
+        return [*_urls(gateway, agents), await _try(client, gateway, agents[0])] if agents else []
+
     try:
-        agents = sorted(client.get("/v1/agents")["agents"], key=lambda one: not one["default"])
-        if not agents:
-            return []
-        return [one_line(line) for line in _lines(client, agents)]
-    except (Dropped, RequestFailed, LookupError, TypeError):  # such as an answer without access
+        return [one_line(line) for line in at_gateway(gateway, None, work)]
+    except (RequestFailed, LookupError, TypeError):  # such as an answer without access
         return []
 
 
-def _lines(client: GatewayClient, agents: list[Json]) -> Iterator[str]:
-    width = max(len(one["id"]) for one in agents)
-    for one in agents:
-        remark = " (default)" if one["default"] else ""
-        yield f"  {one['id']:{width}} {client.url}{agent_path(one['id'])}{remark}"
-    yield f"try: {_command(client, agents[0])}"
+def _urls(gateway: str, agents: "list[AgentInfo]") -> list[str]:
+    width = max(len(one.name) for one in agents)
+    return [
+        f"  {one.name:{width}} {gateway}/v1/agents/{quote(one.name, safe='')}"
+        f"{' (default)' if one.is_default else ''}"
+        for one in agents
+    ]
 
 
-def _command(client: GatewayClient, agent: Json) -> str:
-    card = client.get(f"{agent_path(agent['id'])}/.well-known/agent-card.json")
+async def _try(client: "Client", gateway: str, agent: "AgentInfo") -> str:
+    card = await client.card(agent.name)
     examples = (example for skill in card["skills"] for example in skill.get("examples", ()))
     words = ["headrace", "send"]
-    words += [] if agent["default"] else ["--agent", agent["id"]]
-    words += [] if client.url == _USUAL_URL else ["--url", client.url]
-    return shlex.join([*words, next(examples, "Hello")])
+    words += [] if agent.is_default else ["--agent", agent.name]
+    words += [] if gateway == _USUAL_URL else ["--url", gateway]
+    return f"try: {shlex.join([*words, next(examples, 'Hello')])}"

@@ -1,0 +1,86 @@
+"""The commands' access to a gateway, through `headrace.client`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace_cli.failures import RequestFailed
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+
+_AGENT_UNKNOWN = "AGENT_NOT_FOUND"
+
+
+def at_gateway[Result](
+    url: str,
+    token: str | None,
+    work: "Callable[[Client], Awaitable[Result]]",
+    agent: str | None = None,
+) -> Result:
+    """Return the result of `work`, which gets a client of the gateway at `url`.
+
+    If the fleet has no `agent`, the error names one that is called nearly the same.
+
+    Raises:
+        RequestFailed: the gateway refused, or did not answer.
+    """
+    try:
+        from headrace.client import Client, ClientError, RequestRefused  # noqa: PLC0415 - an extra
+    except ImportError as missing:
+        raise RequestFailed(str(missing)) from missing
+
+    async def run() -> Result:
+        async with Client(url, token=token) as client:
+            try:
+                return await work(client)
+            except RequestRefused as refused:
+                if refused.reason != _AGENT_UNKNOWN:
+                    raise
+                raise RequestFailed(f"{refused}{await _hint(client, agent)}") from refused
+
+    try:
+        return asyncio.run(run())
+    except (ClientError, ValueError, OSError) as error:  # also a file that can't be read
+        raise RequestFailed(str(error)) from error
+
+
+async def agent_of(client: "Client", agent: str | None, task: str) -> str:
+    """Return `agent` if it is given, and otherwise the agent that has `task`."""
+    return agent or await client.agent_of(task)
+
+
+async def _hint(client: "Client", agent: str | None) -> str:
+    names = [one.name for one in await client.agents()]
+    near = get_close_matches(agent or "", names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+_url = click.option(
+    "--url",
+    envvar="HEADRACE_URL",
+    default="http://127.0.0.1:8080",
+    show_default=True,
+    help="URL of any gateway.",
+)
+_token = click.option(
+    "--token",
+    envvar="HEADRACE_TOKEN",
+    metavar="TOKEN",
+    help="Bearer token. Prefer HEADRACE_TOKEN, which other processes can't see.",
+)
+
+
+def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the gateway's URL and the credential to a command."""
+    return _url(_token(command))
+
+
+with_agent = click.option(
+    "--agent", metavar="NAME", help="Agent to use; default: the default agent."
+)
+
+with_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
