@@ -201,7 +201,7 @@ async def test_who_reaches_anothers_task_by_which_operation(
                 operation,
                 [pair for pair in answers if pair[0] != pair[1]],
             )
-            if expected == YES or operation in _BEGINS_A_RUN:
+            if is_changed or operation in _BEGINS_A_RUN:
                 await ann.end(things)
                 things = await ann.things()
                 before = await ann.seen(things)

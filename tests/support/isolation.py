@@ -33,6 +33,7 @@ IN_CONTEXT = "SendMessage into a context"
 _STREAMS = ("SendStreamingMessage", "SubscribeToTask")
 _RUNS_IN = "filer"
 _TIMEOUT = 60.0
+_PAGE = 10
 _UNAUTHENTICATED = 401
 _PASSED_ON = ("authorization", "a2a-version")
 _TELLING_NOTHING = frozenset({"date", "content-length"})
@@ -299,11 +300,12 @@ def _params(operation: str, thing: Thing) -> list[tuple[Json, str]]:
         "message": message("hello", taskId=task, messageId="m"),
         "configuration": {"returnImmediately": True},
     }
+    # Lists have the newest first, and the thing is new.
     filters: list[Json] = [
         {"contextId": thing.context},
-        {},
-        {"status": "TASK_STATE_WORKING"},
-        {"status": "TASK_STATE_COMPLETED"},
+        {"pageSize": _PAGE},
+        {"pageSize": _PAGE, "status": "TASK_STATE_WORKING"},
+        {"pageSize": _PAGE, "status": "TASK_STATE_COMPLETED"},
     ]
     asks: Mapping[str, list[tuple[Json, str]]] = {
         "SendMessage": [(said, "")],
