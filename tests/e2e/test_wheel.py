@@ -38,6 +38,12 @@ async def repeater(run: RunContext) -> str:
 '''
 
 
+def installing_in(environment: Path) -> list[str]:
+    """Return how this environment's pip, which is there already, installs into that one."""
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
+    return [*pip, "install", "--no-compile", "--disable-pip-version-check"]
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -51,8 +57,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the pinned packages and the wheel: nothing of the checkout."""
     folder = tmp_path_factory.mktemp("clean") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=_INSTALLING)
-    pip = [str(folder / "bin" / "pip"), "install", "--no-deps", "--no-compile"]
+    made = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+    subprocess.run(made, check=True, timeout=_INSTALLING)
+    pip = [*installing_in(folder), "--no-deps"]
     pinned = ["--require-hashes", "--requirement", str(ROOT / "requirements.txt")]
     for wanted in (pinned, [str(wheel)]):
         subprocess.run([*pip, *wanted], check=True, capture_output=True, timeout=_INSTALLING)
@@ -106,7 +113,7 @@ async def test_it_serves_an_agent_of_another_folder(
 def test_the_tests_of_a_new_project_pass(environment: Path, project: Path) -> None:
     """Its templates are in the wheel, and pytest finds the plugin by its entry point."""
     wanted = [f"{name}=={version(name)}" for name in ("pytest", "pytest-asyncio")]
-    pip = [str(environment / "bin" / "pip"), "install", "--no-compile", *wanted]
+    pip = [*installing_in(environment), *wanted]
     subprocess.run(pip, check=True, capture_output=True, timeout=_INSTALLING)
     tests = subprocess.run(
         [environment / "bin" / "python", "-m", "pytest", "-q"],
