@@ -161,6 +161,10 @@ VIOLATIONS = [
 ]
 
 
+EXAMPLE = ROOT / "tests" / "support" / "json_lines"
+"""A protocol as it would be in the gateway."""
+
+
 def declared() -> set[str]:
     """Return the ids of the contracts in `pyproject.toml`."""
     configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -194,7 +198,14 @@ def lint(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_all_contracts_hold(copy: Path) -> None:
+def test_all_contracts_hold_also_with_a_new_protocol(copy: Path) -> None:
+    gateway = copy / "services" / "gateway" / "headrace_gateway"
+    folder = shutil.copytree(EXAMPLE, gateway / "protocols" / EXAMPLE.name)
+    for module in folder.glob("*.py"):
+        name = f"headrace_gateway.protocols.{EXAMPLE.name}"
+        module.write_text(module.read_text().replace(f"tests.support.{EXAMPLE.name}", name))
+    with (gateway / "protocol_table.py").open("a") as table:
+        table.write(f"from headrace_gateway.protocols.{EXAMPLE.name}.routes import routes\n")
     result = lint(copy)
     assert result.returncode == 0, result.stdout
 

@@ -14,12 +14,11 @@ import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.model.task import TaskKey
-from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.conftest import module_fixture
 from tests.support.clients.bindings import Json
-from tests.support.json_lines import JSON_LINES
 from tests.support.plain_http import NO_TLS
+from tests.support.protocol_table import WITH_JSON_LINES
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -32,7 +31,7 @@ async def lines_gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> 
     """The URL of a gateway that serves one protocol more."""
     assert one_fleet.working
     changes = {"http_port": ports.pick(), "grpc_port": 0, "keepalive": 0.5}
-    async with running(settings.model_copy(update=changes), (*PROTOCOLS, JSON_LINES)) as url:
+    async with running(settings.model_copy(update=changes), WITH_JSON_LINES) as url:
         yield url
 
 
@@ -172,7 +171,7 @@ async def test_a_gateway_that_stops_says_so(
 ) -> None:
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as client:
-        async with running(changed, (*PROTOCOLS, JSON_LINES)) as url:
+        async with running(changed, WITH_JSON_LINES) as url:
             opened = reading(client, "POST", f"{url}{PATIENT}", content="hello")
             stream = await opened.__aenter__()
             while len(stream.seen) < 3:

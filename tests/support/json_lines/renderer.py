@@ -16,17 +16,19 @@ class Lines:
     """One line for each event of the log."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return the entry's lines, without the first `skip`."""
         log = entry.stamp.log
         lines = enumerate(entry.lines[skip:], entry.generation + skip)
         return (b"".join(line(f"{log}:{generation}", event) for generation, event in lines),)
 
 
 class LineRenderer(SharedRenderer):
-    """Says an early end in a line of its own."""
+    """Reports an early end in a line of its own."""
 
     __slots__ = ()
 
     def interrupted(self, why: Interruption) -> Messages:
+        """Return the line of an early end."""
         said = {"interrupted": why.cause.value, "reason": why.reason}
         return (orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE),)
 
@@ -35,5 +37,6 @@ LINES = Lines()
 
 
 def line(cursor: str, event: bytes, *, recovered: bool = True) -> bytes:
+    """Return the line of an event."""
     lost = b"" if recovered else b'"recovered":false,'
     return b'{%b"cursor":"%b","event":%b}\n' % (lost, cursor.encode(), event)

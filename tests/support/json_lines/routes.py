@@ -21,6 +21,7 @@ from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
 
 
 def routes(services: Services) -> Sequence[BaseRoute]:
+    """Return the protocol's routes, for the table."""
     endpoint = _Endpoint(services)
     pages = ("POST", "", endpoint.begin), ("GET", "/{task}", endpoint.follow)
     return [

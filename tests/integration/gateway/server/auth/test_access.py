@@ -10,7 +10,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.caller import Caller
@@ -21,8 +20,8 @@ from tests.support.clients.bindings import Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.clients.websocket import socket_to
 from tests.support.credentials import ANN, EVE, Person, write
-from tests.support.json_lines import JSON_LINES
 from tests.support.plain_http import NO_TLS
+from tests.support.protocol_table import WITH_JSON_LINES
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -56,7 +55,7 @@ async def guarded(
     file = write(folder / "credentials.toml", ANN, EVE, READER, OPERATOR, head=ROLES)
     update = {"credentials": file, "http_port": ports.pick(), "grpc_port": ports.pick()}
     guarded = settings.model_copy(update=update)
-    async with running(guarded, (*PROTOCOLS, JSON_LINES)):
+    async with running(guarded, WITH_JSON_LINES):
         yield guarded
 
 
