@@ -52,37 +52,44 @@ class Renewals:
 
 
 __all__ = [
-    "ANNOUNCE_EVERY",
-    "CARD_TTL",
-    "INSTANCE_TTL",
-    "RELIST_EVERY",
-    "RENEW_EVERY",
+    "TIMING",
     "AgentCard",
     "Announcer",
     "Directory",
+    "DirectoryTiming",
     "Listing",
 ]
 
 _log = logging.getLogger(__name__)
 
-INSTANCE_TTL = 10
-"""Seconds after which an instance that stops renewing its key counts as gone."""
-CARD_TTL = 7 * 24 * 3600
-"""Seconds for which an agent without instances stays known, as unavailable."""
-ANNOUNCE_EVERY = 3600.0
-"""Seconds between announcements of an instance's agents."""
-RENEW_EVERY = 3.0
-"""Seconds between renewals."""
-RELIST_EVERY = 3.0
-"""Seconds between full reads of the bucket."""
+
+@dataclass(frozen=True, slots=True)
+class DirectoryTiming:
+    """How long entries are kept, and how often they are written and read; all in seconds."""
+
+    instance_ttl: int = 10
+    """After which an instance that stops renewing its key counts as gone."""
+    card_ttl: int = 7 * 24 * 3600
+    """For which an agent without instances stays known, as unavailable."""
+    announce_interval: float = 3600.0
+    """Between announcements of an instance's agents."""
+    renew_interval: float = 3.0
+    """Between renewals."""
+    read_interval: float = 3.0
+    """Between full reads of the bucket."""
+
+
+TIMING = DirectoryTiming()
+"""Used outside tests."""
 
 
 class Announcer:
     """The worker's side: writes cards and renews this instance's keys."""
 
-    def __init__(self, bus: Bus, instance: str) -> None:
+    def __init__(self, bus: Bus, instance: str, timing: DirectoryTiming = TIMING) -> None:
         """Announce for `instance`, a subject token."""
         self._bucket, self._instance = Bucket(bus, bus.streams.agents), instance
+        self._timing = timing
 
     async def announce(self, card: AgentCard) -> None:
         """Write the agent's card and this instance's first key.
@@ -95,7 +102,9 @@ class Announcer:
         """
         check_agent_name(card.name)
         await self._mention_another(card)
-        await self._bucket.overwrite(f"card.{card.name}", card.encode(), seconds=CARD_TTL)
+        await self._bucket.overwrite(
+            f"card.{card.name}", card.encode(), seconds=self._timing.card_ttl
+        )
         await self.renew(card.name)
 
     async def renew(self, agent: str) -> None:
@@ -104,7 +113,7 @@ class Announcer:
         Raises:
             BusUnavailable: JetStream did not acknowledge.
         """
-        await self._bucket.overwrite(self._key(agent), b"{}", seconds=INSTANCE_TTL)
+        await self._bucket.overwrite(self._key(agent), b"{}", seconds=self._timing.instance_ttl)
 
     async def withdraw(self, agent: str) -> None:
         """Delete this instance's key for `agent`; the card stays.
@@ -114,7 +123,7 @@ class Announcer:
         """
         # The deletion marker expires too. Otherwise the bucket would keep one per instance for
         # ever.
-        await self._bucket.delete(self._key(agent), seconds=INSTANCE_TTL)
+        await self._bucket.delete(self._key(agent), seconds=self._timing.instance_ttl)
 
     async def _mention_another(self, card: AgentCard) -> None:
         key = f"card.{card.name}"
@@ -170,9 +179,9 @@ class Listing:
 class Directory:
     """A gateway's copy of the bucket."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, timing: DirectoryTiming = TIMING) -> None:
         """Create an empty copy; `start` fills it."""
-        self._bus = bus
+        self._bus, self._timing = bus, timing
         self._bucket = Bucket(bus, bus.streams.agents)
         self._listing = Listing()
         self._renewals = Renewals()
@@ -224,7 +233,7 @@ class Directory:
     async def _keep_reading(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(RELIST_EVERY):
+                async with asyncio.timeout(self._timing.read_interval):
                     await self._wake.wait()
             self._wake.clear()
             # A message is published a moment before it is stored.
@@ -247,7 +256,7 @@ class Directory:
                 self._take_card(listing, agent, copied.data)
             elif kind == "live":
                 lives[key] = copied.sequence
-        timeout = INSTANCE_TTL + RELIST_EVERY
+        timeout = self._timing.instance_ttl + self._timing.read_interval
         for key in self._renewals.fresh(lives, time.monotonic(), timeout):
             _, agent, instance = (*key.split("."), "", "")[:3]
             listing.instances.setdefault(agent, set()).add(instance)

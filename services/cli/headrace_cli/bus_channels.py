@@ -6,7 +6,7 @@ the document can't name an unused subject.
 
 from dataclasses import dataclass
 
-from headrace.directory import INSTANCE_TTL, AgentCard
+from headrace.directory import TIMING, AgentCard
 from headrace.jetstream.headers import TTL as TTL_HEADER
 from headrace.jetstream.kv import subject_of
 from headrace.jetstream.streams import Streams
@@ -225,7 +225,7 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         "instance",
         subject_of(STREAMS.agents, "live.{agent}.{instance}"),
-        f"bucket {STREAMS.agents}; expires after {INSTANCE_TTL} s unless renewed",
+        f"bucket {STREAMS.agents}; expires after {TIMING.instance_ttl} s unless renewed",
         "A worker that serves the agent; deleted when the worker leaves.",
         (Carried("Alive", EMPTY, TTL), Carried("Nothing", NOTHING, TTL)),
     ),

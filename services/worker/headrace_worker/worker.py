@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from headrace.background import keep_running, until_done
-from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
+from headrace.directory import TIMING, Announcer
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
@@ -86,11 +86,11 @@ class Registration:
         loop = asyncio.get_running_loop()
         announced = loop.time()
         while True:
-            await asyncio.sleep(RENEW_EVERY)
+            await asyncio.sleep(TIMING.renew_interval)
             if self._withdrawn:
                 return
             try:
-                if loop.time() - announced > ANNOUNCE_EVERY:
+                if loop.time() - announced > TIMING.announce_interval:
                     await self._announce()
                     announced = loop.time()
                 for agent in self._agents:

@@ -149,13 +149,19 @@ def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
 FIRST_CHECK = 0.25
 """Seconds from subscribing to the first check."""
 
-SILENCE = 2.0
-"""Seconds of silence after which an open log is checked."""
 
-SILENCE_MAX = 10.0
-"""Maximum of that silence in seconds."""
+@dataclass(frozen=True, slots=True)
+class TailTiming:
+    """When `TailRule` checks logs; all in seconds."""
 
-_TICK = 0.05
+    silence: float = 2.0
+    """Without a message, after which an open log is checked."""
+    max_silence: float = 10.0
+    """Maximum of `silence`, which doubles with each check."""
+    batch: float = 0.05
+    """For which a check waits for others, so that they share a query."""
+    retry: float = 0.5
+    """Before a check that failed is repeated."""
 
 
 class TailFollower(Protocol):
@@ -186,9 +192,9 @@ class _Plan:
 class TailRule:
     """Checks the tails of all logs that this process follows."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, timing: TailTiming | None = None) -> None:
         """Watch no log yet; `start` begins."""
-        self._bus = bus
+        self._bus, self._timing = bus, timing or TailTiming()
         self._watched: dict[TailFollower, _Plan] = {}
         self._due: list[tuple[float, int, TailFollower]] = []
         self._tickets = itertools.count()
@@ -221,7 +227,7 @@ class TailRule:
     def watch(self, follower: TailFollower, first: float = FIRST_CHECK) -> None:
         """Check `follower`'s log from now on, for the first time after `first` seconds."""
         now = self._loop.time()
-        self._watched[follower] = _Plan(checked=now, silence=SILENCE)
+        self._watched[follower] = _Plan(checked=now, silence=self._timing.silence)
         self._schedule(follower, now + first, urgent=True)
 
     def forget(self, follower: TailFollower) -> None:
@@ -240,7 +246,7 @@ class TailRule:
                 self._check_now(follower)
 
     def _check_now(self, follower: TailFollower) -> None:
-        self._watched[follower].silence = SILENCE
+        self._watched[follower].silence = self._timing.silence
         self._schedule(follower, self._loop.time(), urgent=True)
 
     def _schedule(self, follower: TailFollower, at: float, *, urgent: bool) -> None:
@@ -266,7 +272,7 @@ class TailRule:
             async with asyncio.timeout(delay):
                 await self._wake.wait()
         # Checks that are due at about the same time share a query.
-        await asyncio.sleep(_TICK)
+        await asyncio.sleep(self._timing.batch)
 
     def _take_due(self) -> list[TailFollower]:
         """Return the followers to check now. Those with recent messages are postponed."""
@@ -280,22 +286,21 @@ class TailRule:
                 taken.append(follower)
             elif self._silent_until(follower, plan) <= now:
                 taken.append(follower)
-                plan.silence = min(plan.silence * 2, SILENCE_MAX)
+                plan.silence = min(plan.silence * 2, self._timing.max_silence)
             else:
                 self._look_again(follower, plan, now)
         return taken
 
-    @staticmethod
-    def _silent_until(follower: TailFollower, plan: _Plan) -> float:
+    def _silent_until(self, follower: TailFollower, plan: _Plan) -> float:
         """Return when to check the follower if no message arrives until then."""
         if follower.last_seen > plan.checked:
-            plan.silence = SILENCE
+            plan.silence = self._timing.silence
         return max(follower.last_seen, plan.checked) + plan.silence
 
     def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
         # At most one silence later, so that silence is measured from messages that arrive
         # meanwhile.
-        at = min(self._silent_until(follower, plan), now + SILENCE)
+        at = min(self._silent_until(follower, plan), now + self._timing.silence)
         self._schedule(follower, at, urgent=False)
 
     def _start_check(self, due: list[TailFollower]) -> None:
@@ -328,7 +333,7 @@ class TailRule:
         # reason.
         if plan.ticket == ticket:
             if tail is None:
-                self._schedule(follower, now + _AFTER_TROUBLE, urgent=True)
+                self._schedule(follower, now + self._timing.retry, urgent=True)
             else:
                 self._look_again(follower, plan, now)
         if tail is not None:

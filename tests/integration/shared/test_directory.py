@@ -3,27 +3,28 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import orjson
 import pytest
 
-from headrace import directory as module
-from headrace.directory import AgentCard, Announcer, Directory
+from headrace.directory import AgentCard, Announcer, Directory, DirectoryTiming
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.streams import ensure_streams
 from headrace.model.errors import InvalidName
 from tests.support.waiting import eventually, soon
 
-
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INSTANCE_TTL", 3600)
-    monkeypatch.setattr(module, "RELIST_EVERY", 0.1)
+LASTING = DirectoryTiming(instance_ttl=3600, read_interval=0.1)
 
 
 @pytest.fixture
-async def directory(own: Bus) -> AsyncIterator[Directory]:
-    directory = Directory(own)
+def timing() -> DirectoryTiming:
+    return LASTING
+
+
+@pytest.fixture
+async def directory(own: Bus, timing: DirectoryTiming) -> AsyncIterator[Directory]:
+    directory = Directory(own, timing)
     await directory.start()
     yield directory
     await directory.stop()
@@ -41,7 +42,7 @@ async def test_an_announced_agent_is_listed_with_its_card(own: Bus, directory: D
     card = AgentCard(name="echo", description="says it again", output_modes=["text/plain"])
     assert directory.card("echo") is None
     assert not directory.available("echo")
-    await Announcer(own, "worker-1").announce(card)
+    await Announcer(own, "worker-1", LASTING).announce(card)
     await soon(lambda: directory.available("echo"), "echo is served")
     assert directory.card("echo") == card
     assert directory.cards() == [card]
@@ -52,60 +53,59 @@ async def test_a_card_that_takes_the_place_of_another_one_is_spoken_of(
 ) -> None:
     one = AgentCard(name="echo", description="says it again")
     other = AgentCard(name="echo", description="shouts", follow_ups="reject")
-    with caplog.at_level(logging.WARNING, module.__name__):
-        await Announcer(own, "worker-1").announce(one)
-        await Announcer(own, "worker-2").announce(one)
+    with caplog.at_level(logging.WARNING, "headrace.directory"):
+        await Announcer(own, "worker-1", LASTING).announce(one)
+        await Announcer(own, "worker-2", LASTING).announce(one)
         assert caplog.messages == []
-        await Announcer(own, "worker-3").announce(other)
+        await Announcer(own, "worker-3", LASTING).announce(other)
     assert caplog.messages == ["the card of agent echo has changed: description, follow_ups"]
     await soon(lambda: directory.card("echo") == other, "the last card is the agent's")
 
 
 async def test_an_agent_that_nobody_serves_is_known_for_a_time_and_then_forgotten(
-    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+    own: Bus, directory: Directory
 ) -> None:
-    announcer = Announcer(own, "worker-1")
+    announcer = Announcer(own, "worker-1", LASTING)
     await announcer.announce(AgentCard(name="echo"))
     await soon(lambda: directory.available("echo"), "echo is served")
     await announcer.withdraw("echo")
     await soon(lambda: not directory.available("echo"), "echo is served no more")
     assert directory.card("echo") is not None
-    monkeypatch.setattr(module, "CARD_TTL", 1)
-    await announcer.announce(AgentCard(name="echo"))
-    await announcer.withdraw("echo")
+    briefly = Announcer(own, "worker-1", replace(LASTING, card_ttl=1))
+    await briefly.announce(AgentCard(name="echo"))
+    await briefly.withdraw("echo")
     await soon(lambda: directory.card("echo") is None, "echo is forgotten")
 
 
+@pytest.mark.parametrize("timing", [replace(LASTING, instance_ttl=2)])
 async def test_an_instance_whose_key_nats_keeps_for_ever_is_gone_all_the_same(
-    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+    own: Bus, directory: Directory
 ) -> None:
-    announcer = Announcer(own, "worker-1")
+    announcer = Announcer(own, "worker-1", LASTING)
     await announcer.announce(AgentCard(name="echo"))
     await announcer.withdraw("echo")
     await put(own, "live.echo.ghost", b"{}")
     await soon(lambda: served_by(directory) == {"ghost"}, "the key is taken for an instance")
-    monkeypatch.setattr(module, "INSTANCE_TTL", 1)
     await soon(lambda: not directory.available("echo"), "echo is served no more")
-    monkeypatch.setattr(module, "INSTANCE_TTL", 3600)
     await put(own, "live.echo.ghost", b"{}")
     await soon(lambda: directory.available("echo"), "who renews it is there again")
 
 
 async def test_who_starts_later_knows_what_was_announced_before(own: Bus) -> None:
     for name in ("b", "a"):
-        await Announcer(own, "worker-1").announce(AgentCard(name=name))
-    late = Directory(own)
+        await Announcer(own, "worker-1", LASTING).announce(AgentCard(name=name))
+    late = Directory(own, LASTING)
     await late.start()
     assert [card.name for card in late.cards()] == ["a", "b"]
     assert late.available("a")
     await late.stop()
 
 
+@pytest.mark.parametrize("timing", [replace(LASTING, instance_ttl=3)])
 async def test_an_instance_that_renews_no_more_is_gone_after_its_time(
-    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+    own: Bus, directory: Directory, timing: DirectoryTiming
 ) -> None:
-    monkeypatch.setattr(module, "INSTANCE_TTL", 3)
-    announcer = Announcer(own, "worker-1")
+    announcer = Announcer(own, "worker-1", timing)
     await announcer.announce(AgentCard(name="echo"))
     for _ in range(8):
         await asyncio.sleep(0.5)
@@ -116,11 +116,11 @@ async def test_an_instance_that_renews_no_more_is_gone_after_its_time(
     assert directory.card("echo") is not None, "an agent without workers is known"
 
 
+@pytest.mark.parametrize("timing", [replace(LASTING, read_interval=3600.0)])
 async def test_a_withdrawn_instance_is_gone_at_once_and_another_one_stays(
-    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+    own: Bus, directory: Directory
 ) -> None:
-    monkeypatch.setattr(module, "RELIST_EVERY", 3600.0)
-    first, second = Announcer(own, "worker-1"), Announcer(own, "worker-2")
+    first, second = Announcer(own, "worker-1", LASTING), Announcer(own, "worker-2", LASTING)
     for announcer in (first, second):
         await announcer.announce(AgentCard(name="echo"))
     await soon(lambda: served_by(directory) == {"worker-1", "worker-2"}, "two serve echo")
@@ -130,11 +130,8 @@ async def test_a_withdrawn_instance_is_gone_at_once_and_another_one_stays(
     await soon(lambda: not directory.available("echo"), "nobody serves echo")
 
 
-async def test_nothing_is_left_of_a_withdrawn_instance(
-    own: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "INSTANCE_TTL", 1)
-    announcer = Announcer(own, "worker-1")
+async def test_nothing_is_left_of_a_withdrawn_instance(own: Bus) -> None:
+    announcer = Announcer(own, "worker-1", replace(LASTING, instance_ttl=1))
     await announcer.announce(AgentCard(name="echo"))
     await announcer.withdraw("echo")
 
@@ -152,7 +149,7 @@ async def test_an_unreadable_card_is_skipped_and_spoken_of_once(
     await put(own, "card.foreign", orjson.dumps({"name": "echo", "description": "not echo's"}))
     await put(own, "something.else", b"{}")
     await put(own, "live", b"{}")
-    await Announcer(own, "worker-1").announce(AgentCard(name="echo"))
+    await Announcer(own, "worker-1", LASTING).announce(AgentCard(name="echo"))
     await soon(lambda: directory.available("echo"), "echo is served")
     await asyncio.sleep(0.5)
     assert [card.name for card in directory.cards()] == ["echo"]
@@ -166,7 +163,7 @@ async def test_a_large_fleet_is_listed_whole(own: Bus) -> None:
     for start in range(0, 1200, 300):
         keys = [f"live.agent-{n % 20}.worker-{n}" for n in range(start, start + 300)]
         await asyncio.gather(*(put(own, key, b"{}") for key in keys))
-    directory = Directory(own)
+    directory = Directory(own, LASTING)
     await directory.start()
     assert sum(map(len, directory._listing.instances.values())) == 1200
     await directory.stop()
@@ -175,7 +172,7 @@ async def test_a_large_fleet_is_listed_whole(own: Bus) -> None:
 async def test_what_was_known_stays_known_while_the_bucket_is_away(
     own: Bus, directory: Directory
 ) -> None:
-    await Announcer(own, "worker-1").announce(AgentCard(name="echo"))
+    await Announcer(own, "worker-1", LASTING).announce(AgentCard(name="echo"))
     await soon(lambda: directory.card("echo") is not None, "echo is known")
     await own.js.delete_stream(f"KV_{own.streams.agents}")
     await asyncio.sleep(0.5)
@@ -186,4 +183,4 @@ async def test_what_was_known_stays_known_while_the_bucket_is_away(
 async def test_an_agent_s_name_must_be_one(own: Bus) -> None:
     for name in ("", "two words", "a.b", "-", "x" * 65):
         with pytest.raises(InvalidName):
-            await Announcer(own, "worker-1").announce(AgentCard(name=name))
+            await Announcer(own, "worker-1", LASTING).announce(AgentCard(name=name))

@@ -2,10 +2,9 @@
 
 import asyncio
 
-import pytest
-
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, follow, last_entry
+from headrace.log import TailRule, last_entry
+from headrace.log.follow import TailTiming
 from tests.integration.shared.conftest import Connect
 from tests.support.nats_proxy import Frame, NatsProxy
 from tests.support.task_log import TaskLog, following, generations
@@ -71,11 +70,8 @@ def is_live(frame: Frame) -> bool:
     return b".live." in frame.partition(b"\r\n")[0]
 
 
-async def test_a_live_message_that_is_never_republished_is_still_delivered(
-    own: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follow, "SILENCE", 0.5)
-    rule = TailRule(own)
+async def test_a_live_message_that_is_never_republished_is_still_delivered(own: Bus) -> None:
+    rule = TailRule(own, TailTiming(silence=0.5))
     await rule.start()
     log = TaskLog(own)
     await log.begin()

@@ -7,8 +7,9 @@ import pytest
 
 from headrace.jetstream import api
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, append, follow, last_entry
+from headrace.log import TailRule, append, last_entry
 from headrace.log.append import Appended
+from headrace.log.follow import FIRST_CHECK, TailTiming
 from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, Fenced
 from headrace.model.events import Draft
@@ -95,14 +96,13 @@ async def test_a_lost_ack_and_another_writer_in_between_make_no_false_fence(
 
 
 async def test_who_resolved_an_unknown_outcome_has_readers_look(
-    log: TaskLog, proxy: NatsProxy, shaky: Bus, monkeypatch: pytest.MonkeyPatch
+    log: TaskLog, proxy: NatsProxy, shaky: Bus
 ) -> None:
-    monkeypatch.setattr(follow, "SILENCE", 3600.0)
-    rule = TailRule(shaky)
+    rule = TailRule(shaky, TailTiming(silence=3600.0))
     await rule.start()
     async with following(shaky, rule, log.key) as reading:
         await reading.until(1)
-        await asyncio.sleep(follow.FIRST_CHECK + 0.2)  # from here on, only a poke shows a loss
+        await asyncio.sleep(FIRST_CHECK + 0.2)  # from here on, only a poke shows a loss
         proxy.loses = lambda f: is_live(f) or (is_ack(f) and not any(map(is_ack, proxy.lost)))
         await log.append("acknowledged by nobody, seen by nobody")
         assert await reading.until(2, timeout=60) == [1, 2]

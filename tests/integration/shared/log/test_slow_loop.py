@@ -7,7 +7,8 @@ import time
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, follow, last_entry
+from headrace.log import TailRule, last_entry
+from headrace.log.follow import TailTiming
 from tests.integration.shared.conftest import Connect
 from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog, following
@@ -24,16 +25,15 @@ def topology(nats_server: NatsProcess) -> Topology:
 
 
 async def test_a_loop_that_was_blocked_until_the_server_hung_up_catches_up(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    connect: Connect,
 ) -> None:
     bus = await connect()
-    rule = TailRule(bus)
+    rule = TailRule(bus, TailTiming(silence=3600.0))  # only the reconnect can tell
     await rule.start()
     log = TaskLog(bus)
     await log.begin()
     async with following(bus, rule, log.key) as reading:
         await reading.until(1)
-        monkeypatch.setattr(follow, "SILENCE", 3600.0)  # only the reconnect can tell
         writing = threading.Thread(target=asyncio.run, args=[write(log)])
         writing.start()
         while writing.is_alive():

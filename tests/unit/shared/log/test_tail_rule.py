@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from headrace.log import follow
-from headrace.log.follow import TailRule
+from headrace.log.follow import TailRule, TailTiming
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.support.fake_bus import FakeBus
@@ -63,10 +63,6 @@ class Leader:
 def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
     leader = Leader()
     monkeypatch.setattr(follow, "last_sequences", leader.last_sequences)
-    monkeypatch.setattr(follow, "SILENCE", 2 * UNIT)
-    monkeypatch.setattr(follow, "SILENCE_MAX", 10 * UNIT)
-    monkeypatch.setattr(follow, "_TICK", 0.001)
-    monkeypatch.setattr(follow, "_AFTER_TROUBLE", UNIT)
     return leader
 
 
@@ -76,9 +72,18 @@ async def bus() -> FakeBus:
 
 
 @pytest.fixture
-async def rule(bus: FakeBus, leader: Leader) -> AsyncIterator[TailRule]:
+def timing() -> TailTiming:
+    return timing_of(2 * UNIT)
+
+
+def timing_of(silence: float) -> TailTiming:
+    return TailTiming(silence, max_silence=10 * UNIT, batch=0.001, retry=UNIT)
+
+
+@pytest.fixture
+async def rule(bus: FakeBus, leader: Leader, timing: TailTiming) -> AsyncIterator[TailRule]:
     del leader
-    rule = TailRule(bus)
+    rule = TailRule(bus, timing)
     await rule.start()
     yield rule
     await rule.stop()
@@ -92,10 +97,8 @@ async def test_a_silent_log_is_checked_ever_more_rarely(rule: TailRule, leader: 
     assert all(gap >= least for gap, least in zip(gaps, [2, 4, 8, 10, 10], strict=True)), gaps
 
 
-async def test_a_log_that_is_heard_from_is_not_asked_for(
-    rule: TailRule, leader: Leader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follow, "SILENCE", 1.0)  # Longer than a busy machine keeps still.
+@pytest.mark.parametrize("timing", [timing_of(1.0)])  # Longer than a busy machine keeps still.
+async def test_a_log_that_is_heard_from_is_not_asked_for(rule: TailRule, leader: Leader) -> None:
     log = Log()
     rule.watch(log, first=0)
     await log.until_told(1)
@@ -143,10 +146,10 @@ async def test_a_disturbance_has_all_logs_checked_together(
     assert leader.questions == [{log.key for log in logs}]
 
 
+@pytest.mark.parametrize("timing", [timing_of(3600.0)])
 async def test_what_is_asked_for_while_a_check_is_on_its_way_is_checked_again(
-    bus: FakeBus, rule: TailRule, leader: Leader, monkeypatch: pytest.MonkeyPatch
+    bus: FakeBus, rule: TailRule, leader: Leader
 ) -> None:
-    monkeypatch.setattr(follow, "SILENCE", 3600.0)
     log = Log()
     leader.answers.clear()
     rule.watch(log, first=0)
@@ -190,9 +193,9 @@ async def test_logs_that_are_forgotten_in_the_middle_of_a_check_are_told_nothing
 
 
 async def test_a_stopped_rule_checks_nothing_and_listens_no_more(
-    bus: FakeBus, leader: Leader
+    bus: FakeBus, leader: Leader, timing: TailTiming
 ) -> None:
-    rule = TailRule(bus)
+    rule = TailRule(bus, timing)
     await rule.start()
     log = Log()
     leader.answers.clear()
