@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
+import typing
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from headrace import service
@@ -115,67 +117,109 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
         CredentialsUnreadable: the credentials file is missing or invalid.
     """
     async with AsyncExitStack() as stack:
-        bus = Bus(settings)
-        directory = Directory(bus)
-        callers = Callers(settings.credentials, lambda: key_headers(directory.cards()))
-        callers.start()
-        stack.push_async_callback(callers.stop)
-        await bus.connect("gateway")
-        stack.push_async_callback(bus.close)
-        health_probe = HealthProbe(bus)
-        await health_probe.start()
-        stack.push_async_callback(health_probe.stop)
-        signing = SigningKeys(bus, settings.signing_keys)
-        await signing.start()
-        stack.push_async_callback(signing.stop)
-        rule, streams = TailRule(bus), OpenStreams()
-        await rule.start()
-        stack.push_async_callback(rule.stop)
-        await directory.start()
-        stack.push_async_callback(directory.stop)
-        streams.start()
-        stack.push_async_callback(streams.stop)
-        links = Links(own_url(settings))
-        detached = Detached()
-        stack.push_async_callback(detached.drain)
-        feeds = Feeds(bus, rule, settings.feed_bytes, detached, links)
-        settling = Settling(bus, detached, settings.append_timeout)
-        state = StateClient(bus, links, settling.check)
-        admission = Admission(bus, settings)
-        admission.start()
-        stack.push_async_callback(admission.stop)
-        rates = RateLimits(bus, settings)
-        await rates.start()
-        stack.push_async_callback(rates.stop)
-        inputs = InputWriter(bus, feeds, admission, settling)
-        submissions = Submissions(bus, feeds, state, directory, inputs=inputs, detached=detached)
-        records = SentRecords(bus, settings.idempotency_seconds)
-        yield Services(
-            settings=settings,
-            bus=bus,
-            health_probe=health_probe,
-            directory=directory,
-            callers=callers,
-            state=state,
-            feeds=feeds,
-            requests=requests,
-            streams=streams,
-            stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
-            body_limits=_body_limits(settings, bus.max_payload),
-            subscriptions=Subscriptions(feeds, streams, requests, settings),
-            task_streams=TaskStreams(bus, feeds, state),
-            webhooks=Webhooks(bus),
-            signing=signing,
-            cards=SignedCards(signing, settings.public_url),
-            submissions=submissions,
-            idempotency=Idempotency(bus, feeds, submissions, records, detached),
-            cancelling=Cancelling(bus, feeds, state, detached),
-            deleting=Deleting(bus, state, detached),
-            detached=detached,
-            settling=settling,
-            full_streams=FullStreams(bus),
-            access=Access(rates),
-        )
+        yield _services(settings, requests, await _start(settings, stack))
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The parts of a gateway that run in the background."""
+
+    bus: Bus
+    directory: Directory
+    callers: Callers
+    health_probe: HealthProbe
+    signing: SigningKeys
+    rule: TailRule
+    streams: OpenStreams
+    detached: Detached
+    admission: Admission
+    rates: RateLimits
+
+
+async def _start(settings: GatewaySettings, stack: AsyncExitStack) -> _Running:
+    """Start the parts that run in the background; `stack` stops them in reverse order."""
+    bus = Bus(settings)
+    directory = Directory(bus)
+    callers = Callers(settings.credentials, lambda: key_headers(directory.cards()))
+    callers.start()
+    stack.push_async_callback(callers.stop)
+    await bus.connect("gateway")
+    stack.push_async_callback(bus.close)
+
+    async def started[P: _Part](part: P) -> P:
+        await part.start()
+        stack.push_async_callback(part.stop)
+        return part
+
+    health_probe = await started(HealthProbe(bus))
+    signing = await started(SigningKeys(bus, settings.signing_keys))
+    rule = await started(TailRule(bus))
+    await started(directory)
+    streams = OpenStreams()
+    streams.start()
+    stack.push_async_callback(streams.stop)
+    detached = Detached()
+    stack.push_async_callback(detached.drain)
+    admission = Admission(bus, settings)
+    admission.start()
+    stack.push_async_callback(admission.stop)
+    rates = await started(RateLimits(bus, settings))
+    return _Running(
+        bus,
+        directory,
+        callers,
+        health_probe,
+        signing,
+        rule,
+        streams,
+        detached,
+        admission,
+        rates,
+    )
+
+
+class _Part(typing.Protocol):
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def _services(settings: GatewaySettings, requests: OpenRequests, running: _Running) -> Services:
+    """Build the services that requests use."""
+    bus, directory, detached = running.bus, running.directory, running.detached
+    links = Links(own_url(settings))
+    feeds = Feeds(bus, running.rule, settings.feed_bytes, detached, links)
+    settling = Settling(bus, detached, settings.append_timeout)
+    state = StateClient(bus, links, settling.check)
+    inputs = InputWriter(bus, feeds, running.admission, settling)
+    submissions = Submissions(bus, feeds, state, directory, inputs=inputs, detached=detached)
+    records = SentRecords(bus, settings.idempotency_seconds)
+    return Services(
+        settings=settings,
+        bus=bus,
+        health_probe=running.health_probe,
+        directory=directory,
+        callers=running.callers,
+        state=state,
+        feeds=feeds,
+        requests=requests,
+        streams=running.streams,
+        stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
+        body_limits=_body_limits(settings, bus.max_payload),
+        subscriptions=Subscriptions(feeds, running.streams, requests, settings),
+        task_streams=TaskStreams(bus, feeds, state),
+        webhooks=Webhooks(bus),
+        signing=running.signing,
+        cards=SignedCards(running.signing, settings.public_url),
+        submissions=submissions,
+        idempotency=Idempotency(bus, feeds, submissions, records, detached),
+        cancelling=Cancelling(bus, feeds, state, detached),
+        deleting=Deleting(bus, state, detached),
+        detached=detached,
+        settling=settling,
+        full_streams=FullStreams(bus),
+        access=Access(running.rates),
+    )
 
 
 def _body_limits(settings: GatewaySettings, most_in_a_message: int) -> BodyLimits:
