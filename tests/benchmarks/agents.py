@@ -1,4 +1,4 @@
-"""What the measured stack serves: the demo's counter, and one that waits for its audience."""
+"""What the measured stack serves: the demo's counter, and one that waits for its subscribers."""
 
 import asyncio
 import time

@@ -1,6 +1,6 @@
 """Everything that is measured, in the order of the table."""
 
-from tests.benchmarks import agui_runs, audience, pace, replicas, runs, sockets
+from tests.benchmarks import agui_runs, pace, replicas, runs, sockets, subscribers
 from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN
 from tests.benchmarks.measure import Measure
 
@@ -34,10 +34,10 @@ MEASURES = [
         "hundred",
         "one task to 100 subscribers",
         "events/s",
-        audience.hundred,
+        subscribers.hundred,
         at_least=(25, 25),
     ),
-    Measure("thousand", "one task to 1,000", "events/s", audience.thousand, of=_OURS),
+    Measure("thousand", "one task to 1,000", "events/s", subscribers.thousand, of=_OURS),
     Measure(
         "other-replica",
         "latency through another replica",
@@ -46,7 +46,7 @@ MEASURES = [
         limit=5,
     ),
     Measure("resume", "resume of 10,000 events", "ms", replicas.resume, limit=150, of=_OURS),
-    Measure("idle", "memory of each of 10,000 idle", "KB", audience.idle, limit=20, of=_OURS),
+    Measure("idle", "memory of each of 10,000 idle", "KB", subscribers.idle, limit=20, of=_OURS),
     Measure("socket", "one stream over a WebSocket", "events/s", sockets.one, of=_OURS),
     Measure("socket-many", "50 streams over one WebSocket", "events/s", sockets.many, of=_OURS),
     Measure("agui", "one stream by AG-UI, beside plain Starlette", "events/s", agui_runs.sse),

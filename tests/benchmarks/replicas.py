@@ -6,11 +6,11 @@ import time
 from contextlib import closing
 from functools import partial
 
-from tests.benchmarks.audience import in_time, task_of
 from tests.benchmarks.contestants import connection_to, host_of
 from tests.benchmarks.http_client import Exchange
 from tests.benchmarks.measure import Place, Sample
 from tests.benchmarks.runs import p99
+from tests.benchmarks.subscribers import in_time, task_of
 from tests.benchmarks.whole import BESIDE_CHUNKS, Broken, check_stream, frames
 
 _STAMP = re.compile(rb'"text":\s*"(\d+) (\d+) "')

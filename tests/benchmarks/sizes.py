@@ -31,7 +31,7 @@ class Sizes:
     few_subscribers: int
     """To one task."""
     many_subscribers: int
-    audience: Mapping[str, int]
+    subscribers: Mapping[str, int]
     """Chunks for each of the few, by server; the many get as much in all."""
     hold: int
     """Milliseconds in which they subscribe; three times as long for the many."""
@@ -59,7 +59,7 @@ FULL = Sizes(
     pause=0.01,
     few_subscribers=100,
     many_subscribers=1000,
-    audience={OFFICIAL: 200, HEADRACE: 5000},
+    subscribers={OFFICIAL: 200, HEADRACE: 5000},
     hold=2000,
     paced_chunks=100,
     pace=30,
@@ -80,7 +80,7 @@ TINY = Sizes(
     pause=0.0,
     few_subscribers=3,
     many_subscribers=6,
-    audience={OFFICIAL: 4, HEADRACE: 4},
+    subscribers={OFFICIAL: 4, HEADRACE: 4},
     hold=300,
     paced_chunks=3,
     pace=5,

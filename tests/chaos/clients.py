@@ -28,7 +28,7 @@ from tests.support.resuming_bindings import (
     Refused,
 )
 from tests.support.resuming_protocols import A2A
-from tests.support.resuming_wire import Cut, Torn
+from tests.support.resuming_wire import ConnectionCut, Cut
 
 _CUTS = 0.25
 """Share of the connections that the client itself cuts."""
@@ -143,7 +143,7 @@ class Impatient(Follower):
             async with asyncio.timeout(_SILENCE) as self._silence:
                 await super()._connect(step)
         except TimeoutError:
-            raise Torn("silence") from None
+            raise ConnectionCut("silence") from None
 
     def _take(self, received: Received) -> None:
         super()._take(received)
@@ -342,9 +342,9 @@ class KeylessFollower(TaskFollower):
         now = asyncio.get_running_loop().time()
         try:
             await super()._connect(step)
-        except Torn as torn:
-            if not self.task and "refused" not in str(torn).lower():
-                raise GaveUp from torn
+        except ConnectionCut as cut:
+            if not self.task and "refused" not in str(cut).lower():
+                raise GaveUp from cut
             raise
         except Refused as refused:
             if self.task:
@@ -353,11 +353,11 @@ class KeylessFollower(TaskFollower):
                     raise
                 if now > self._named_at + _UNSETTLED:
                     raise GaveUp from refused
-                raise Torn("nobody knows it yet") from refused
+                raise ConnectionCut("nobody knows it yet") from refused
             if refused.task:
                 self.task, self._named_at = refused.task, now
                 self.told.set()
-                raise Torn("it may have been accepted") from refused
+                raise ConnectionCut("it may have been accepted") from refused
             if not refused.may_be_sent_again:
                 raise Broken(f"neither to be sent again nor named: {refused}") from refused
             raise
@@ -371,7 +371,7 @@ class RunFollower(Impatient, RunClient):
             # What was open has been closed for good measure, and is opened again behind the cursor.
             while self.received and self.received[-1].event["type"] == "TEXT_MESSAGE_END":
                 self.received.pop()
-            raise Torn(str(received.event))
+            raise ConnectionCut(str(received.event))
         super()._take(received)
 
 

@@ -62,15 +62,20 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def laggards(stack: Stack, tmp_path: Path) -> Iterator[list[ServiceProcess]]:
-    """Two workers beside the shared stack's own, with `tests.support.laggard`, to be killed."""
+def slow_counters(stack: Stack, tmp_path: Path) -> Iterator[list[ServiceProcess]]:
+    """Two more workers, with `tests.support.slow_counter`, to be killed."""
     nats_url = stack.dev()["nats_url"]
-    folders = (tmp_path / f"laggards-{number}" for number in range(2))
-    workers = [extra_services.worker(at, "laggards", nats_url, "laggard") for at in folders]
+    folders = (tmp_path / f"slow_counters-{number}" for number in range(2))
+    workers = [
+        extra_services.worker(at, "slow_counters", nats_url, "slow_counter") for at in folders
+    ]
     with ExitStack() as running:
         for worker in workers:
             running.enter_context(worker)
-        until(lambda: extra_services.is_served(stack.gateways, "laggard"), "laggards are served")
+        until(
+            lambda: extra_services.is_served(stack.gateways, "slow_counter"),
+            "slow_counters are served",
+        )
         yield workers
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support import javascript
 from tests.support.fleet import Fleet
-from tests.support.laggard import COUNT
 from tests.support.plain_a2a import PlainAgent
 from tests.support.service_process import ServiceProcess
+from tests.support.slow_counter import COUNT
 from tests.support.stored_log import events_of
 from tests.support.waiting import eventually
 
@@ -92,13 +92,13 @@ async def test_a_client_that_leaves_does_not_end_the_run(
 
 
 async def test_a_killed_workers_run_is_finished_by_another(
-    fleet: Fleet, http: httpx.AsyncClient, laggards: list[ServiceProcess]
+    fleet: Fleet, http: httpx.AsyncClient, slow_counters: list[ServiceProcess]
 ) -> None:
     thread = str(uuid4())
     driving = asyncio.create_task(
-        asyncio.to_thread(drive, fleet.gateways[0], "laggard", {"text": "go"}, threadId=thread)
+        asyncio.to_thread(drive, fleet.gateways[0], "slow_counter", {"text": "go"}, threadId=thread)
     )
-    kill_holder(laggards, await worker_of(fleet, http, thread))
+    kill_holder(slow_counters, await worker_of(fleet, http, thread))
     driven = await driving
     [run] = driven["runs"]
     attempts = [event for event in run["events"] if event["type"] == "CUSTOM"]
@@ -110,11 +110,11 @@ async def test_a_killed_workers_run_is_finished_by_another(
 
 async def worker_of(fleet: Fleet, http: httpx.AsyncClient, thread: str) -> str:
     """Return the id of the worker that counts for `thread`, once it has counted a bit."""
-    agent, workers = PlainAgent(http, fleet.gateways[1], "laggard"), list[str]()
+    agent, workers = PlainAgent(http, fleet.gateways[1], "slow_counter"), list[str]()
 
     async def has_counted() -> bool:
         for task in (await agent.list(contextId=thread)).json()["tasks"]:
-            events = await events_of(fleet.nats_url, "laggard", task["id"])
+            events = await events_of(fleet.nats_url, "slow_counter", task["id"])
             metadata = [event.get("statusUpdate", {}).get("metadata", {}) for event in events]
             workers[:] = [said["headrace.worker"] for said in metadata if "headrace.worker" in said]
             return len(events) > 5

@@ -45,7 +45,7 @@ def nested(levels: int) -> str:
     return '{"a":' * levels + "1" + "}" * levels
 
 
-class Said(tuple[int, str]):
+class Answer(tuple[int, str]):
     """A status as of HTTP, and what came."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class Binding(ABC):
         """Return the request that has what is `said` in each place."""
 
     @abstractmethod
-    async def send(self, body: str) -> Said:
+    async def send(self, body: str) -> Answer:
         """Send a request as it is written."""
 
     def message(self, said: Mapping[str, Any], text: str, **fields: Any) -> Json:  # noqa: ANN401
@@ -104,10 +104,10 @@ class Rest(Binding):
         return {"message": message, "metadata": said.get("request", {})}
 
     @override
-    async def send(self, body: str) -> Said:
+    async def send(self, body: str) -> Answer:
         headers = {"Content-Type": "application/json"}
         answer = await self.http.post(self.path, content=body.encode(), headers=headers)
-        return Said((answer.status_code, answer.text))
+        return Answer((answer.status_code, answer.text))
 
 
 class Streamed(Rest):
@@ -124,12 +124,12 @@ class Rpc(Rest):
         return {"jsonrpc": "2.0", "id": "x", "method": self.method, "params": params}
 
     @override
-    async def send(self, body: str) -> Said:
+    async def send(self, body: str) -> Answer:
         status, text = await super().send(body)
-        return Said((_status(text) if status == 200 else status, text))
+        return Answer((_status(text) if status == 200 else status, text))
 
 
-class Old(Rpc):
+class A2Av03Rpc(Rpc):
     method = "message/send"
 
     @override
@@ -144,7 +144,7 @@ class Old(Rpc):
         return {"jsonrpc": "2.0", "id": "x", "method": self.method, "params": params}
 
     @override
-    async def send(self, body: str) -> Said:
+    async def send(self, body: str) -> Answer:
         self.http.headers["A2A-Version"] = "0.3"
         try:
             return await super().send(body)
@@ -161,12 +161,12 @@ class Socket(Rpc):
     path = "/v1/agents/echo/stream"
 
     @override
-    async def send(self, body: str) -> Said:
+    async def send(self, body: str) -> Answer:
         url = str(self.http.base_url.copy_with(scheme="ws")).rstrip("/")
         async with connect(f"{url}{self.path}", max_size=None) as socket:
             await socket.send(body)
             said = str(await asyncio.wait_for(socket.recv(), 60))
-        return Said((_status(said), said))
+        return Answer((_status(said), said))
 
 
 class Agui(Binding):
@@ -191,10 +191,10 @@ class Agui(Binding):
         }
 
     @override
-    async def send(self, body: str) -> Said:
+    async def send(self, body: str) -> Answer:
         headers = {"Content-Type": "application/json"}
         answer = await self.http.post(self.path, content=body.encode(), headers=headers)
-        return Said((answer.status_code, answer.text))
+        return Answer((answer.status_code, answer.text))
 
 
 class AguiSocket(Agui):
@@ -219,7 +219,7 @@ BINDINGS: Mapping[str, type[Binding]] = {
     "REST": Rest,
     "REST, streamed": Streamed,
     "JSON-RPC": Rpc,
-    "0.3": Old,
+    "0.3": A2Av03Rpc,
     "Hector": Hector,
     "WebSocket": Socket,
     "AG-UI": Agui,

@@ -9,9 +9,9 @@ import httpx
 
 from tests.support.event_stream import Frame, Json, all_frames, frames, text_of
 from tests.support.fleet import Fleet
-from tests.support.laggard import COUNT
 from tests.support.plain_a2a import PlainAgent
 from tests.support.service_process import ServiceProcess
+from tests.support.slow_counter import COUNT
 from tests.support.stored_log import lines_of, read_log
 from tests.support.waiting import eventually
 
@@ -77,20 +77,20 @@ async def test_a_killed_gateways_client_goes_on_at_the_other(
 
 
 async def test_a_killed_workers_task_is_finished_by_another_in_the_open_stream(
-    fleet: Fleet, http: httpx.AsyncClient, laggards: list[ServiceProcess]
+    fleet: Fleet, http: httpx.AsyncClient, slow_counters: list[ServiceProcess]
 ) -> None:
     streamed = list[Frame]()
-    async with PlainAgent(http, fleet.gateways[0], "laggard").stream("go") as response:
+    async with PlainAgent(http, fleet.gateways[0], "slow_counter").stream("go") as response:
         async for frame in frames(response):
             streamed.append(frame)
             if len(streamed) == 6:
-                kill_holder(laggards, streamed)
+                kill_holder(slow_counters, streamed)
     events = [frame.event for frame in streamed]
     assert streamed[-1].state == "COMPLETED"
     assert attempts(events) == [1, 2]
     assert [frame.generation for frame in streamed] == list(range(1, len(streamed) + 1))
     task = streamed[0].event["task"]["id"]
-    found = await PlainAgent(http, fleet.gateways[1], "laggard").get(task)
+    found = await PlainAgent(http, fleet.gateways[1], "slow_counter").get(task)
     [artifact] = found.json()["artifacts"]
     assert "".join(part["text"] for part in artifact["parts"]) == counted_to(COUNT)
 

@@ -174,7 +174,7 @@ class Socket(Rpc):
         return httpx.Response(400 if is_error else 200, text=str(said))
 
 
-class Old(Binding):
+class A2Av03Binding(Binding):
     """A2A 0.3 over JSON-RPC."""
 
     _METHODS: Mapping[str, str] = {
@@ -284,7 +284,7 @@ async def binding(name: str, http: httpx.AsyncClient) -> AsyncIterator[Binding]:
         case "WebSocket":
             yield A2A(Socket(http))
         case "0.3":
-            yield Old(http)
+            yield A2Av03Binding(http)
         case _:
             yield Pages(http)
 

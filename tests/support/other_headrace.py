@@ -45,7 +45,7 @@ async def ask(run: Run) -> None:
 
 
 @dataclass
-class Other:
+class OtherHeadrace:
     """Another Headrace, behind a proxy."""
 
     fleet: ScriptedFleet
@@ -64,7 +64,7 @@ class Other:
 
 
 @asynccontextmanager
-async def another_headrace(nats_url: str) -> AsyncIterator[Other]:
+async def another_headrace(nats_url: str) -> AsyncIterator[OtherHeadrace]:
     """Serve a fleet of scripts with a gateway of its own, which shares nothing with ours."""
     name, grpc_port = f"other{secrets.token_hex(4)}", ports.pick()
     async with CuttingProxy(grpc_port) as by_grpc:
@@ -86,7 +86,7 @@ async def another_headrace(nats_url: str) -> AsyncIterator[Other]:
             running(settings),
             CuttingProxy(settings.http_port) as proxy,
         ):
-            yield Other(fleet, proxy, by_grpc)
+            yield OtherHeadrace(fleet, proxy, by_grpc)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from tests.support.resuming_bindings import (
     Refused,
 )
 from tests.support.resuming_log import WholeLog, assert_exact
-from tests.support.resuming_wire import Cut, Torn
+from tests.support.resuming_wire import ConnectionCut, Cut
 
 _PAUSE = 0.05
 _ENDS = {state.removeprefix("TASK_STATE_") for state in RUN_ENDED}
@@ -75,7 +75,7 @@ class Client:
         for step in steps:
             try:
                 await self._connect(step)
-            except (Torn, Refused) as trouble:
+            except (ConnectionCut, Refused) as trouble:
                 if isinstance(trouble, Refused) and not trouble.retryable:
                     raise
                 self.interruptions.append(str(trouble))

@@ -20,7 +20,7 @@ from tests.support.resuming import Client
 from tests.support.resuming_bindings import Ask, Binding, Received, Refused, SseBinding
 from tests.support.resuming_log import assert_exact
 from tests.support.resuming_websocket import Socket
-from tests.support.resuming_wire import Request, Torn, Wire, answered
+from tests.support.resuming_wire import ConnectionCut, Request, Wire, answered
 from tests.support.stored_log import read_log, subject_of
 
 _OK = 200
@@ -150,7 +150,7 @@ class SocketStream:
         """Yield events; see `Incoming.events`."""
         async for said in self.socket.messages():
             if isinstance(said, Close):
-                raise Torn(f"closed with {said}")
+                raise ConnectionCut(f"closed with {said}")
             if "cursor" not in said:
                 is_passing = has_passed(said.get("event", said))
                 raise Refused(503 if is_passing else 400, json.dumps(said))

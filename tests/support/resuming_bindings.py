@@ -97,7 +97,7 @@ class Incoming(Protocol):
         """Yield events to the stream's end in good order.
 
         Raises:
-            Torn: it ended otherwise.
+            ConnectionCut: it ended otherwise.
         """
 
 
@@ -110,7 +110,7 @@ class Binding(Protocol):
         """Open a stream.
 
         Raises:
-            Torn: the connection ended before it began.
+            ConnectionCut: the connection ended before it began.
             Refused: the gateway answers with an error.
             NothingLeft: the task is over and the cursor at its end.
         """

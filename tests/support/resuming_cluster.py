@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from tests.support.cluster import NatsCluster
 from tests.support.jetstream_api import Json, ask, leader_of
-from tests.support.resuming_audience import Audience
+from tests.support.resuming_clients import ResumingClients
 from tests.support.servers import NatsProcess
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -40,9 +40,9 @@ class ClusteredStack:
     ) -> None:
         self.stack.stop()
 
-    def audience(self, tasks: int) -> Audience:
+    def resuming_clients(self, tasks: int) -> ResumingClients:
         """Return clients of its gateways."""
-        return Audience(self.stack.gateways, self.cluster.urls, tasks)
+        return ResumingClients(self.stack.gateways, self.cluster.urls, tasks)
 
     async def leader(self) -> NatsProcess:
         """Return the node that leads the event stream, once there is one."""

@@ -19,7 +19,7 @@ from headrace.model.whole_numbers import whole
 from headrace_gateway.protocols.a2a.grpc.forms import CURSOR
 from tests.support.event_stream import Json
 from tests.support.resuming_bindings import Ask, Received, Refused
-from tests.support.resuming_wire import Cut, Request, Torn, answered
+from tests.support.resuming_wire import ConnectionCut, Cut, Request, answered
 
 _TOLD = "grpc-status-details-bin"
 """In what a gateway says of an error; without it, the client's own library has found out."""
@@ -63,13 +63,13 @@ def _reason(error: grpc.aio.AioRpcError) -> str:
     """Return why a gateway ended the stream.
 
     Raises:
-        Torn: it did not: the connection ended.
+        ConnectionCut: it did not: the connection ended.
         Refused: it refuses what was asked.
     """
     said = error.details() or str(error.code())
     told = dict(error.trailing_metadata() or ()).get(_TOLD)
     if told is None:
-        raise Torn(said)
+        raise ConnectionCut(said)
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return said
     said = f"{_named(told)}: {said}"
@@ -118,13 +118,13 @@ async def _target(ask: Ask) -> str:
     """Return where the gateway's gRPC is, as its card says.
 
     Raises:
-        Torn: it does not say.
+        ConnectionCut: it does not say.
     """
     path = f"/v1/agents/{ask.agent}/.well-known/agent-card.json"
     async with answered(ask.gateway, Request("GET", path)) as answer:
         body = b"".join([piece async for piece in answer.body()])
     if answer.status != HTTPStatus.OK:
-        raise Torn(f"no card: {answer.status}")
+        raise ConnectionCut(f"no card: {answer.status}")
     card = json.loads(body)
     [target] = [i["url"] for i in card["supportedInterfaces"] if i["protocolBinding"] == "GRPC"][:1]
     return str(target)

@@ -15,7 +15,7 @@ from websockets.uri import parse_uri
 
 from tests.support.event_stream import Json
 from tests.support.resuming_bindings import Ask, NothingLeft, Received, Refused
-from tests.support.resuming_wire import Torn, Wire
+from tests.support.resuming_wire import ConnectionCut, Wire
 
 _SWITCHING = 101
 _RESTARTING = 1012
@@ -36,7 +36,7 @@ class Socket:
         """Open the WebSocket.
 
         Raises:
-            Torn: the connection ended before it was open.
+            ConnectionCut: the connection ended before it was open.
             Refused: the gateway answers with an error.
         """
         self._protocol.send_request(self._protocol.connect())
@@ -58,7 +58,7 @@ class Socket:
         """Yield what comes, to the close frame.
 
         Raises:
-            Torn: the connection ended without one.
+            ConnectionCut: the connection ended without one.
         """
         events = self._early
         while True:
@@ -74,11 +74,11 @@ class Socket:
     async def _received(self) -> list[Frame | Response]:
         data = await self._wire.read()
         if not data:
-            raise Torn("the gateway ended the connection without a close frame")
+            raise ConnectionCut("the gateway ended the connection without a close frame")
         self._protocol.receive_data(data)
         await self._flush()
         if (refused := self._protocol.handshake_exc) is not None:
-            raise Torn(str(refused))
+            raise ConnectionCut(str(refused))
         return [e for e in self._protocol.events_received() if isinstance(e, Frame | Response)]
 
     async def _flush(self) -> None:

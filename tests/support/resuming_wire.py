@@ -18,7 +18,7 @@ _HANDSHAKE = 30.0
 _PACING = 0.1
 
 
-class Torn(Exception):
+class ConnectionCut(Exception):
     """The connection ended before the answer did, whoever ended it."""
 
 
@@ -65,7 +65,7 @@ class Wire:
         """Connect; `window` bounds what the kernel takes for this end, bytes.
 
         Raises:
-            Torn: nobody listens.
+            ConnectionCut: nobody listens.
         """
         place = urlsplit(url)
         connection = socket.socket()
@@ -79,7 +79,7 @@ class Wire:
         except BaseException as refused:
             connection.close()
             if isinstance(refused, OSError):
-                raise Torn(str(refused)) from None
+                raise ConnectionCut(str(refused)) from None
             raise
         return cls(connection, cut)
 
@@ -87,28 +87,28 @@ class Wire:
         """Send everything.
 
         Raises:
-            Torn: the other end has gone.
+            ConnectionCut: the other end has gone.
         """
         try:
             await self._loop.sock_sendall(self._socket, data)
         except OSError as error:
-            raise Torn(str(error)) from None
+            raise ConnectionCut(str(error)) from None
 
     async def read(self, most: int = _MOST) -> bytes:
         """Return what comes next, at most `most` bytes; nothing: the other end has ended.
 
         Raises:
-            Torn: this is where it was to be cut, or the other end has gone.
+            ConnectionCut: this is where it was to be cut, or the other end has gone.
         """
         if self._left is not None:
             most = min(most, self._left)
         if most == 0:
             self.tear()
-            raise Torn("cut by the client")
+            raise ConnectionCut("cut by the client")
         try:
             data = await self._loop.sock_recv(self._socket, most)
         except OSError as error:
-            raise Torn(str(error)) from None
+            raise ConnectionCut(str(error)) from None
         if self._left is not None:
             self._left -= len(data)
         return data
@@ -144,7 +144,7 @@ class ResponseReader:
         """Return once status and headers are there.
 
         Raises:
-            Torn: the connection ended before.
+            ConnectionCut: the connection ended before.
         """
         while not self.status:
             await self._take()
@@ -154,7 +154,7 @@ class ResponseReader:
         """Yield the body as it comes, to its end.
 
         Raises:
-            Torn: the connection ended before.
+            ConnectionCut: the connection ended before.
         """
         while True:
             pieces, self._pieces = self._pieces, []
@@ -172,7 +172,7 @@ class ResponseReader:
     async def _take(self) -> None:
         data = await self._wire.read(await self._due() if self.pace else _MOST)
         if not data:
-            raise Torn("the gateway ended the connection within its answer")
+            raise ConnectionCut("the gateway ended the connection within its answer")
         self._parser.feed_data(data)
 
     async def _due(self) -> int:
@@ -207,7 +207,7 @@ async def answered(
     """Ask `gateway`, a URL, and yield the answer once its head is there.
 
     Raises:
-        Torn: the connection ended before, or nobody listens.
+        ConnectionCut: the connection ended before, or nobody listens.
     """
     wire = await Wire.open(gateway, cut, window=window)
     try:

@@ -10,7 +10,7 @@ _TIMEOUT = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -27,7 +27,7 @@ class Terminal:
         settings = {"nats_url": nats_url, **names}
         self._environment = own | {f"HEADRACE_{key.upper()}": v for key, v in settings.items()}
 
-    async def run(self, *arguments: str, typed: str | None = None) -> Said:
+    async def run(self, *arguments: str, typed: str | None = None) -> CommandResult:
         """Return how ``headrace ARGUMENTS`` ended; its stdin is a pipe with what is `typed`."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -41,4 +41,4 @@ class Terminal:
         )
         async with asyncio.timeout(_TIMEOUT):
             out, err = await process.communicate((typed or "").encode())
-        return Said(process.returncode or 0, out.decode(), err.decode())
+        return CommandResult(process.returncode or 0, out.decode(), err.decode())

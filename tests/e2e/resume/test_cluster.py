@@ -53,7 +53,7 @@ def clustered(
 
 
 async def test_the_leader_is_killed(clustered: ClusteredStack) -> None:
-    async with clustered.audience(_TASKS) as clients:
+    async with clustered.resuming_clients(_TASKS) as clients:
         leader = await clustered.leader()
         await asyncio.to_thread(leader.kill)
         await clients.until_all_went_on()
@@ -63,7 +63,7 @@ async def test_the_leader_is_killed(clustered: ClusteredStack) -> None:
 
 
 async def test_a_node_that_leads_nothing_of_the_log_is_killed(clustered: ClusteredStack) -> None:
-    async with clustered.audience(_TASKS) as clients:
+    async with clustered.resuming_clients(_TASKS) as clients:
         follower, _ = await clustered.followers()
         await asyncio.to_thread(follower.kill)
         await clients.until_all_went_on()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.fleet import Fleet
 from tests.support.pids import living
-from tests.support.resuming_audience import Audience
+from tests.support.resuming_clients import ResumingClients
 from tests.support.resuming_sizes import sized
 from tests.support.waiting import eventually
 
@@ -19,8 +19,8 @@ _GONE_WITHIN = float(sized(30, 5))
 """Seconds: what is promised to a machine of its own; others are given time."""
 
 
-def audience(fleet: Fleet) -> Audience:
-    return Audience(fleet.gateways, fleet.nats_url, _TASKS)
+def resuming_clients(fleet: Fleet) -> ResumingClients:
+    return ResumingClients(fleet.gateways, fleet.nats_url, _TASKS)
 
 
 async def restart_in_good_order(fleet: Fleet, gateway: int) -> float:
@@ -39,7 +39,7 @@ async def restart_in_good_order(fleet: Fleet, gateway: int) -> float:
 
 
 async def test_gateways_are_restarted_one_after_the_other_and_one_is_killed(fleet: Fleet) -> None:
-    async with audience(fleet) as clients:
+    async with resuming_clients(fleet) as clients:
         for gateway in range(2):
             assert await restart_in_good_order(fleet, gateway) < _GONE_WITHIN
             await clients.until_all_went_on()
@@ -52,14 +52,14 @@ async def test_gateways_are_restarted_one_after_the_other_and_one_is_killed(flee
 
 
 async def test_nats_is_killed_and_started_again(fleet: Fleet) -> None:
-    async with audience(fleet) as clients:
+    async with resuming_clients(fleet) as clients:
         await asyncio.to_thread(fleet.restart, "nats")
         await clients.until_all_went_on()
         await clients.end()
 
 
 async def test_redis_is_killed_and_started_again(fleet: Fleet) -> None:
-    async with audience(fleet) as clients:
+    async with resuming_clients(fleet) as clients:
         await asyncio.to_thread(fleet.restart, "redis")
         for number in range(_TASKS):
             clients.join(clients.joiner(number))

@@ -17,7 +17,7 @@ from tests.support.resuming_bindings import REST_GET, Ask, Received, SseStream
 from tests.support.resuming_gateway import OwnGateway
 from tests.support.resuming_log import assert_exact, whole_log
 from tests.support.resuming_sizes import sized
-from tests.support.resuming_wire import Torn
+from tests.support.resuming_wire import ConnectionCut
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -141,7 +141,7 @@ async def test_a_client_that_takes_nothing_is_disconnected_and_may_come_back(
     cursor = client.received[0].cursor
     ask = Ask(gateway.url, "counter", task=client.task, cursor=cursor, window=_WINDOW)
     stalled = SlowClient(ask, begin_when=lambda: gave_up(gateway))
-    with suppress(Torn):  # It is told, unless it begins to read too late for that.
+    with suppress(ConnectionCut):  # It is told, unless it begins to read too late for that.
         await stalled.read()
     assert len(stalled.received) < _EVENTS / 2
     cursor = stalled.received[-1].cursor if stalled.received else cursor

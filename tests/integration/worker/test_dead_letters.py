@@ -21,7 +21,7 @@ from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess
-from tests.support.terminal import Said, Terminal
+from tests.support.terminal import CommandResult, Terminal
 from tests.support.waiting import eventually
 
 
@@ -60,11 +60,11 @@ async def given_up(desk: Desk, text: str = "hello", agent_name: str = "needy") -
     return task
 
 
-def rows(said: Said) -> list[list[str]]:
+def rows(said: CommandResult) -> list[list[str]]:
     return [line.split() for line in said.out.splitlines()[1:]]
 
 
-def task_in(said: Said) -> str:
+def task_in(said: CommandResult) -> str:
     return said.out.split()[-1]
 
 

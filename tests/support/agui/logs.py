@@ -19,7 +19,7 @@ from headrace.model.task import (
 )
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import AguiFrame
-from tests.support.agui.families import Family
+from tests.support.agui.child_tasks import ChildTasks
 from tests.support.legal_logs import LegalLog
 
 KEY = TaskKey("t", "agent", "0-" + "0" * 32)
@@ -202,12 +202,12 @@ def agui_logs(draw: st.DrawFn, /, **metadata: Any) -> AguiLog:  # noqa: ANN401
     """
     version = draw(st.sampled_from([{}, {"protocolVersion": None}]))
     log = AguiLog.started(**version, **metadata)
-    family = Family(log.key.task, log.context)
+    children = ChildTasks(log.key.task, log.context)
     for attempt in range(draw(st.integers(1, 3))):
         if attempt:
             log.begin_attempt()
         for _ in range(draw(st.integers(0, 5))):
-            drawn = [_draw_events(draw, log, family) for _ in range(draw(st.integers(1, 5)))]
+            drawn = [_draw_events(draw, log, children) for _ in range(draw(st.integers(1, 5)))]
             if drafts := [draft for some in drawn for draft in some]:
                 log.append(drafts, state=WORKING, checkpoint=draw(st.integers(0, 3)) == 0)
     end = draw(st.sampled_from([None, COMPLETED, FAILED, CANCELED, REJECTED, INPUT_REQUIRED]))
@@ -216,10 +216,10 @@ def agui_logs(draw: st.DrawFn, /, **metadata: Any) -> AguiLog:  # noqa: ANN401
     return log
 
 
-def _draw_events(draw: st.DrawFn, log: AguiLog, family: Family) -> list[Draft]:
+def _draw_events(draw: st.DrawFn, log: AguiLog, children: ChildTasks) -> list[Draft]:
     if draw(st.integers(0, 2)) > 0:
         return [_draw_event(draw, log)]
-    return family.draw(
+    return children.draw(
         draw,
         lambda: draw(st.lists(said_parts(), min_size=1, max_size=2)),
         lambda: draw(NAMES),

@@ -16,7 +16,7 @@ from tests.support.plain_http import NO_TLS
 TRANSPORTS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
 
 
-class Old:
+class A2Av03Client:
     """A client of one agent that has been given a card with nothing but 0.3 on it."""
 
     def __init__(self, client: Client, agent: str, *, is_grpc: bool) -> None:
@@ -91,7 +91,7 @@ async def old(
     agent: str,
     *,
     streaming: bool = True,
-) -> AsyncIterator[Old]:
+) -> AsyncIterator[A2Av03Client]:
     is_grpc = transport == TransportProtocol.GRPC
     address = f"127.0.0.1:{settings.grpc_port}" if is_grpc else f"{gateway}/v1/agents/{agent}"
     interface = a2a_pb2.AgentInterface(
@@ -110,4 +110,4 @@ async def old(
             supported_protocol_bindings=[transport.value],
         )
         async with ClientFactory(config).create(card) as client:
-            yield Old(client, agent, is_grpc=is_grpc)
+            yield A2Av03Client(client, agent, is_grpc=is_grpc)

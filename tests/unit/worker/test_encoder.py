@@ -16,14 +16,14 @@ from headrace.sdk.errors import MalformedOutput
 from headrace_worker.blocks import RunIds
 from headrace_worker.encoder import PIECE, Encoder
 
-type Said = str | Output
+type Emitted = str | Output
 
 
 def rendering(run: int = 1) -> Encoder:
     return Encoder("0-task", "ctx", RunIds("0-task", run))
 
 
-def say(render: Encoder, *said: Said) -> list[Json]:
+def say(render: Encoder, *said: Emitted) -> list[Json]:
     """Return the events of `said`, as the voice gets them."""
     drafts: list[Draft] = []
     for one in said:
@@ -135,7 +135,7 @@ def test_reasoning_is_pieces_of_one_message() -> None:
 
 
 @pytest.mark.parametrize("next_", ["so", ToolCall("f"), ToolResult("c", "x")])
-def test_reasoning_ends_where_something_else_begins(next_: Said) -> None:
+def test_reasoning_ends_where_something_else_begins(next_: Emitted) -> None:
     said = say(rendering(), Thinking("Hm."), next_)
     [part] = message(said[1])["parts"]
     assert (part["text"], parts.is_block_end(part)) == ("", True)
@@ -191,7 +191,7 @@ def test_a_second_result_of_one_id_replaces_the_first() -> None:
 
 
 def test_ids_are_the_same_in_each_attempt_and_others_in_each_run() -> None:
-    script: list[Said] = ["a", ToolCall("f"), Thinking("t"), File("f", b""), "b"]
+    script: list[Emitted] = ["a", ToolCall("f"), Thinking("t"), File("f", b""), "b"]
     assert _ids(say(rendering(), *script)) == _ids(say(rendering(), *script))
     assert not _ids(say(rendering(1), *script)) & _ids(say(rendering(2), *script))
 

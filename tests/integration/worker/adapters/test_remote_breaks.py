@@ -7,7 +7,7 @@ import pytest
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 from tests.support.log_reading import answer, folded, state
-from tests.support.odd_agent import Json, Odd, at, serving
+from tests.support.scripted_agent import Json, ScriptedAgent, at, serving
 from tests.support.scripted_executor import outside_agent
 
 
@@ -15,14 +15,14 @@ async def test_an_agent_whose_streams_end_at_once_is_not_asked_all_the_time(
     desk: Desk, working: Working
 ) -> None:
     working_still = [at("WORKING")]
-    odd = Odd(*[working_still] * 6, [at("COMPLETED")])
-    async with serving(odd) as url:
+    scripted = ScriptedAgent(*[working_still] * 6, [at("COMPLETED")])
+    async with serving(scripted) as url:
         agent = await outside_agent(url, binding="JSONRPC", poll=0.2)
         async with working(agent):
             begun = time.monotonic()
             done = await folded(await desk.start("outside", "x"))
     assert state(done) == "COMPLETED"
-    assert len(odd.asked) == 7
+    assert len(scripted.asked) == 7
     # Six pauses, less what the clocks differ by.
     assert time.monotonic() - begun > 1.0
 
@@ -45,8 +45,8 @@ async def test_an_agent_whose_streams_end_at_once_is_not_asked_all_the_time(
 async def test_whatever_it_says_the_task_ends_and_the_worker_goes_on(
     desk: Desk, working: Working, said: list[Json | str]
 ) -> None:
-    odd = Odd(said, [at("COMPLETED")])
-    async with serving(odd) as url:
+    scripted = ScriptedAgent(said, [at("COMPLETED")])
+    async with serving(scripted) as url:
         agent = await outside_agent(url, binding="JSONRPC", max_attempts=2)
         async with working(agent):
             done = await folded(await desk.start("outside", "x"))
@@ -62,10 +62,10 @@ async def test_characters_that_end_lines_elsewhere_end_no_event(
     text = f"a{character}b"
     artifact = {"artifactId": "a", "parts": [{"text": text}]}
     update = {"taskId": "odd", "contextId": "c", "artifact": artifact}
-    odd = Odd([at("WORKING"), {"artifactUpdate": update}, at("COMPLETED")])
-    async with serving(odd) as url, working(await outside_agent(url, binding="JSONRPC")):
+    scripted = ScriptedAgent([at("WORKING"), {"artifactUpdate": update}, at("COMPLETED")])
+    async with serving(scripted) as url, working(await outside_agent(url, binding="JSONRPC")):
         done = await folded(await desk.start("outside", "x"))
-    assert (state(done), answer(done), len(odd.asked)) == ("COMPLETED", text, 1)
+    assert (state(done), answer(done), len(scripted.asked)) == ("COMPLETED", text, 1)
 
 
 @pytest.mark.parametrize("url", ["headrace-file:a/tasks/b/files/0", " HEADRACE-FILE:x"])
@@ -74,8 +74,8 @@ async def test_a_link_to_a_file_of_ours_is_malformed(
 ) -> None:
     artifact = {"artifactId": "a", "parts": [{"url": url}]}
     update = {"taskId": "odd", "contextId": "c", "artifact": artifact}
-    odd = Odd([at("WORKING"), {"artifactUpdate": update}, at("COMPLETED")])
-    async with serving(odd) as place, working(await outside_agent(place, binding="JSONRPC")):
+    scripted = ScriptedAgent([at("WORKING"), {"artifactUpdate": update}, at("COMPLETED")])
+    async with serving(scripted) as place, working(await outside_agent(place, binding="JSONRPC")):
         done = await folded(await desk.start("outside", "x"))
     assert state(done) == "FAILED"
     assert "artifacts" not in done

@@ -11,8 +11,8 @@ from tests.integration.worker.conftest import Spawn
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.desk import Desk, Task
 from tests.support.log_reading import answer, folded
-from tests.support.odd_agent import Bursting, serving
-from tests.support.other_headrace import Other, another_headrace
+from tests.support.other_headrace import OtherHeadrace, another_headrace
+from tests.support.scripted_agent import BurstingAgent, serving
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
@@ -23,7 +23,7 @@ _CRY = "cry it but once"
 
 
 @pytest.fixture
-async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
+async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
     async with another_headrace(nats_server.url) as it:
         yield it
 
@@ -51,7 +51,7 @@ async def killed_once_it_has_asked(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_another_headrace_is_asked_once(
-    desk: Desk, spawn: Spawn, other: Other, binding: str
+    desk: Desk, spawn: Spawn, other: OtherHeadrace, binding: str
 ) -> None:
     async def was_asked() -> bool:
         return bool(other.fleet.runs)
@@ -98,7 +98,7 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
 async def test_the_successor_says_what_came_in_one_write_behind_the_last_that_was_told(
     desk: Desk, spawn: Spawn
 ) -> None:
-    agent = Bursting()
+    agent = BurstingAgent()
     async with serving(agent) as url:
         target = "tests.support.outside_agent:outside"
         worker = await asyncio.to_thread(spawn, target, outside_url=url)

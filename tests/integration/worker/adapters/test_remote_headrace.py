@@ -18,13 +18,13 @@ from tests.support.log_reading import (
     thoughts,
     words,
 )
-from tests.support.other_headrace import Other, another_headrace
+from tests.support.other_headrace import OtherHeadrace, another_headrace
 from tests.support.servers import NatsProcess
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
-async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
+async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
     async with another_headrace(nats_server.url) as it:
         yield it
 
@@ -42,7 +42,7 @@ def chunks(log: list[events.Json]) -> list[str]:
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 async def test_its_events_are_told_with_their_metadata(
-    desk: Desk, working: Working, other: Other, binding: str
+    desk: Desk, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     async with working(await other.agent("patient", binding)):
         task = await desk.start("patient", "x")
@@ -58,7 +58,7 @@ async def test_its_events_are_told_with_their_metadata(
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_cut_stream_goes_on_behind_its_cursor(
-    desk: Desk, working: Working, other: Other, binding: str
+    desk: Desk, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     async with working(await other.agent("patient", binding)):
         task = await desk.start("patient", "x")
@@ -74,7 +74,7 @@ async def test_a_cut_stream_goes_on_behind_its_cursor(
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 async def test_a_new_attempt_follows_the_same_task_from_its_beginning(
-    desk: Desk, working: Working, other: Other, binding: str
+    desk: Desk, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     agent = await other.agent("patient", binding)
     async with working(agent):
@@ -89,7 +89,7 @@ async def test_a_new_attempt_follows_the_same_task_from_its_beginning(
 
 
 async def test_a_message_sent_again_makes_no_second_task(
-    desk: Desk, working: Working, other: Other
+    desk: Desk, working: Working, other: OtherHeadrace
 ) -> None:
     agent = await other.agent("patient", "JSONRPC")
     async with working(agent):
@@ -106,7 +106,7 @@ async def test_a_message_sent_again_makes_no_second_task(
 
 
 async def test_its_question_its_interrupt_and_the_answer_pass(
-    desk: Desk, working: Working, other: Other
+    desk: Desk, working: Working, other: OtherHeadrace
 ) -> None:
     async with working(await other.agent("ask", "JSONRPC")):
         task = await desk.start("ask", "x")
@@ -124,7 +124,9 @@ async def test_its_question_its_interrupt_and_the_answer_pass(
     assert words(done) == ""
 
 
-async def test_a_cancel_is_confirmed_over_there(desk: Desk, working: Working, other: Other) -> None:
+async def test_a_cancel_is_confirmed_over_there(
+    desk: Desk, working: Working, other: OtherHeadrace
+) -> None:
     async with working(await other.agent("patient", "JSONRPC")):
         task = await desk.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))

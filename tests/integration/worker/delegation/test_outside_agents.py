@@ -23,7 +23,7 @@ from tests.support.family import (
     task_of,
     told,
 )
-from tests.support.other_headrace import Other, another_headrace
+from tests.support.other_headrace import OtherHeadrace, another_headrace
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
@@ -31,7 +31,7 @@ from tests.support.waiting import eventually
 
 
 @pytest.fixture
-async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
+async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
     async with another_headrace(nats_server.url) as it:
         yield it
 
@@ -124,7 +124,7 @@ async def test_its_question_is_the_childs_and_the_answer_goes_to_the_same_task(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_another_headrace_answers_and_is_canceled(
-    desk: Desk, working: Working, other: Other, binding: str
+    desk: Desk, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     @agent()
     async def asking(ctx: RunContext) -> None:
@@ -148,7 +148,7 @@ async def test_another_headrace_answers_and_is_canceled(
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_another_headrace_is_followed_by_cursor_and_its_words_come_once(
-    desk: Desk, working: Working, other: Other, binding: str
+    desk: Desk, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     seen = list[str]()
 
@@ -260,7 +260,7 @@ async def _has(task: Task, text: str) -> bool:
     return bool(artifacts) and artifacts[0]["parts"][0]["text"] == text
 
 
-async def _asked(other: Other, times: int) -> bool:
+async def _asked(other: OtherHeadrace, times: int) -> bool:
     return len(other.fleet.runs) == times
 
 

@@ -35,7 +35,7 @@ def nested(levels: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Answer:
     """What came of a request."""
 
     status: int
@@ -43,11 +43,11 @@ class Said:
     text: str
 
 
-def said(answer: httpx.Response) -> Said:
+def said(answer: httpx.Response) -> Answer:
     is_error = '"error"' in answer.text
     if answer.status_code == 200 and is_error:
-        return Said(500 if "-32603" in answer.text else 400, answer.text)
-    return Said(answer.status_code, answer.text)
+        return Answer(500 if "-32603" in answer.text else 400, answer.text)
+    return Answer(answer.status_code, answer.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Place:
     url: str
     task: str
 
-    async def post(self, path: str, body: Json, deep: int, version: str = "1.0") -> Said:
+    async def post(self, path: str, body: Json, deep: int, version: str = "1.0") -> Answer:
         """Return what comes of a body, in which `DEEP` stands for what nests so deep."""
         content = json.dumps(body).replace(f'"{DEEP}"', nested(deep)).encode()
         headers = {"Content-Type": "application/json", "A2A-Version": version}
@@ -67,62 +67,62 @@ class Place:
 
 
 type Config = Json
-type Way = Callable[[Place, Config, int], Coroutine[None, None, Said]]
+type Way = Callable[[Place, Config, int], Coroutine[None, None, Answer]]
 
 
-async def by_rest(to: Place, config: Config, deep: int = 0) -> Said:
+async def by_rest(to: Place, config: Config, deep: int = 0) -> Answer:
     path = f"/tasks/{to.task}/pushNotificationConfigs"
     return await to.post(path, config, deep)
 
 
-async def by_rpc(to: Place, config: Config, deep: int = 0) -> Said:
+async def by_rpc(to: Place, config: Config, deep: int = 0) -> Answer:
     method = "CreateTaskPushNotificationConfig"
     params = {"taskId": to.task, **config}
     return await to.post("/", call(method, params), deep)
 
 
-async def by_old_rpc(to: Place, config: Config, deep: int = 0) -> Said:
+async def by_old_rpc(to: Place, config: Config, deep: int = 0) -> Answer:
     params = {"taskId": to.task, "pushNotificationConfig": older(config)}
     body = call("tasks/pushNotificationConfig/set", params)
     return await to.post("/", body, deep, "0.3")
 
 
-async def by_old_rest(to: Place, config: Config, deep: int = 0) -> Said:
+async def by_old_rest(to: Place, config: Config, deep: int = 0) -> Answer:
     path = f"/v1/tasks/{to.task}/pushNotificationConfigs"
     return await to.post(path, {"config": {"pushNotificationConfig": older(config)}}, deep, "0.3")
 
 
-async def by_hector(to: Place, config: Config, deep: int = 0) -> Said:
+async def by_hector(to: Place, config: Config, deep: int = 0) -> Answer:
     method = "CreateTaskPushNotificationConfig"
     return await to.post("/rpc", call(method, {"taskId": to.task, **config}), deep)
 
 
-async def with_a_message(to: Place, config: Config, deep: int = 0) -> Said:
+async def with_a_message(to: Place, config: Config, deep: int = 0) -> Answer:
     configuration = {"taskPushNotificationConfig": config}
     return await to.post("/message:send", message() | {"configuration": configuration}, deep)
 
 
-async def with_an_old_message(to: Place, config: Config, deep: int = 0) -> Said:
+async def with_an_old_message(to: Place, config: Config, deep: int = 0) -> Answer:
     parts = [{"kind": "text", "text": "hi"}]
     sent = {"messageId": "m", "kind": "message", "role": "user", "parts": parts}
     params = {"message": sent, "configuration": {"pushNotificationConfig": older(config)}}
     return await to.post("/", call("message/send", params), deep, "0.3")
 
 
-async def with_a_streamed_message(to: Place, config: Config, deep: int = 0) -> Said:
+async def with_a_streamed_message(to: Place, config: Config, deep: int = 0) -> Answer:
     configuration = {"taskPushNotificationConfig": config}
     params = message() | {"configuration": configuration}
     return await to.post("/", call("SendStreamingMessage", params), deep)
 
 
-async def by_socket(to: Place, config: Config, deep: int = 0) -> Said:
+async def by_socket(to: Place, config: Config, deep: int = 0) -> Answer:
     frame = call("CreateTaskPushNotificationConfig", {"taskId": to.task, **config})
     async with connect(to.url.replace("http://", "ws://") + "/stream", max_size=None) as socket:
         await socket.send(json.dumps(frame).replace(f'"{DEEP}"', nested(deep)))
         answer = str(await asyncio.wait_for(socket.recv(), 60))
     if '"error"' not in answer:
-        return Said(200, answer)
-    return Said(500 if "-32603" in answer else 400, answer)
+        return Answer(200, answer)
+    return Answer(500 if "-32603" in answer else 400, answer)
 
 
 def call(method: str, params: Json) -> Json:

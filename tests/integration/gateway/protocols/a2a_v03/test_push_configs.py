@@ -12,7 +12,7 @@ from headrace.model.names import encode_token
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.webhooks import Webhook, Webhooks
 from headrace_gateway.settings import GatewaySettings
-from tests.support.clients.a2a_v03 import TRANSPORTS, Old, old
+from tests.support.clients.a2a_v03 import TRANSPORTS, A2Av03Client, old
 from tests.support.clients.bindings import Json
 
 URL = "https://hooks.example/a?b=c"
@@ -25,7 +25,7 @@ def transport(request: pytest.FixtureRequest) -> TransportProtocol:
     return found
 
 
-async def a_task(client: Old) -> str:
+async def a_task(client: A2Av03Client) -> str:
     [answer] = await client.send("hello")
     return answer.task.id
 

@@ -17,14 +17,14 @@ from tests.support.servers import ports
 type Json = dict[str, object]
 
 
-class Speaks(Protocol):
+class RespondingAgent(Protocol):
     """An agent's endpoint."""
 
     async def stream(self, request: Request) -> Response:
         """Answer a request."""
 
 
-class Odd:
+class ScriptedAgent:
     """Answers each request for a stream with what a test says, and ends it."""
 
     def __init__(self, *answers: Sequence[Json | str]) -> None:
@@ -50,7 +50,7 @@ class Odd:
         return Response(body, media_type="text/event-stream")
 
 
-class Bursting:
+class BurstingAgent:
     """Says four events in one write, and the end when it is asked again: behind a cursor."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def _chunk(text: str, *, append: bool) -> Json:
 
 
 @asynccontextmanager
-async def serving(odd: Speaks) -> AsyncIterator[str]:
+async def serving(scripted: RespondingAgent) -> AsyncIterator[str]:
     port = ports.pick()
     url = f"http://127.0.0.1:{port}"
     card = {
@@ -113,7 +113,7 @@ async def serving(odd: Speaks) -> AsyncIterator[str]:
 
     routes = [
         Route("/.well-known/agent-card.json", shown),
-        Route("/rpc", odd.stream, methods=["POST"]),
+        Route("/rpc", scripted.stream, methods=["POST"]),
     ]
     config = uvicorn.Config(Starlette(routes=routes), port=port, log_level="error", lifespan="off")
     server = uvicorn.Server(config)

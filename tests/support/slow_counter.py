@@ -11,7 +11,7 @@ COUNT = 60
 
 
 @agent()
-async def laggard(ctx: RunContext) -> AsyncIterator[str]:
+async def slow_counter(ctx: RunContext) -> AsyncIterator[str]:
     """Counts to 60; its first attempt counts on, 20 numbers a second, until somebody stops it."""
     for number in itertools.count(1) if ctx.attempt == 1 else range(1, COUNT + 1):
         yield f"{number} "
@@ -19,5 +19,5 @@ async def laggard(ctx: RunContext) -> AsyncIterator[str]:
             await asyncio.sleep(0.05)
 
 
-agents = Agents([*demo.agents, laggard])
-laggards = Agents([laggard])
+agents = Agents([*demo.agents, slow_counter])
+slow_counters = Agents([slow_counter])

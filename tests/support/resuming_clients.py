@@ -8,7 +8,7 @@ from typing import Self
 from tests.support.resuming import Client, round_robin
 from tests.support.resuming_log import whole_log
 from tests.support.resuming_protocols import A2A
-from tests.support.resuming_wire import Request, Torn, answered
+from tests.support.resuming_wire import ConnectionCut, Request, answered
 from tests.support.waiting import eventually
 
 _AGENT = "counter"
@@ -20,7 +20,7 @@ _TIMEOUT = 120.0
 _OK = 200
 
 
-class Audience:
+class ResumingClients:
     """Tasks with three clients each: one started it, one follows from its first event, one joined.
 
     They reconnect over all gateways in turn, each time in another protocol.
@@ -106,7 +106,7 @@ class Audience:
                 async with answered(gateway, request) as answer:
                     if answer.status == _OK:
                         return
-            except Torn:
+            except ConnectionCut:
                 pass
             await asyncio.sleep(0.2)
         raise AssertionError(f"no gateway cancels {starter.task}")

@@ -50,7 +50,7 @@ async def in_time(measured: Callable[[int], Awaitable[Sample]], hold: int) -> Sa
 
 
 async def _delivered(place: Place, subscribers: int, hold: int) -> Sample:
-    chunks = place.sizes.audience[place.contestant.name] * place.sizes.few_subscribers
+    chunks = place.sizes.subscribers[place.contestant.name] * place.sizes.few_subscribers
     chunks = max(1, chunks // subscribers)
     async with asyncio.timeout(_TIMEOUT + hold / 1000):
         with ExitStack() as open_:
