@@ -53,6 +53,7 @@ RUNS_ENDED = Counter(
     ["agent", "state"],
 )
 RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working on.", ["agent"])
+RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")
 
 FOLLOWING = Gauge(
     "headrace_following",

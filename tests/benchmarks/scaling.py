@@ -14,14 +14,15 @@ from tests.support.stack import Stack
 _ORDER = "2 1000"
 """Two numbers, a second between them."""
 _ROOM = 64
-"""Runs that a worker works on at a time: its default."""
+"""Runs that a worker works on at a time."""
 _WAITING = 1.25
 """Clients for each run that there is room for, so that some always wait."""
 
 
 async def runs_per_second(folder: Path, workers: int, rounds: int) -> float:
     """Return the runs/s of `workers` processes, over `rounds` times what they have room for."""
-    with Stack(folder, gateways=1, workers=workers, task_states=1) as stack:
+    limit = {"HEADRACE_CONCURRENCY": str(_ROOM)}
+    with Stack(folder, gateways=1, workers=workers, task_states=1, environment=limit) as stack:
         where = urlsplit(stack.gateways[0])
         clients = [
             Connection(where.hostname or "", where.port or 80)

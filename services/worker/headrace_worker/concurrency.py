@@ -28,6 +28,8 @@ class ConcurrencyLimit:
         """Start with `total` free permits."""
         self.users = 0
         """Users that acquire permits repeatedly, and keep one while they wait for a run."""
+        self.total = total
+        """Permits in all; more may be in use after `resize`."""
         self._free = total
         self._queue: list[tuple[float, int, asyncio.Future[None], PermitTurn]] = []
         self._order = itertools.count()
@@ -42,6 +44,16 @@ class ConcurrencyLimit:
     def scarce(self) -> bool:
         """Whether a user waits for a permit, or would have to."""
         return self.contended or (self.users > 1 and self._free <= 0)
+
+    @property
+    def in_use(self) -> int:
+        """Permits that are not free."""
+        return self.total - self._free
+
+    def resize(self, total: int) -> None:
+        """Change the number of permits; those in use beyond it are not replaced when released."""
+        more, self.total = total - self.total, total
+        self.give_back(more)
 
     async def take(self, turn: PermitTurn | None = None) -> None:
         """Acquire one permit, in turn."""

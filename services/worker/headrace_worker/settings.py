@@ -16,8 +16,9 @@ class WorkerSettings(BusSettings):
     metrics_host: str = "127.0.0.1"
     """Address that the metrics port listens on."""
 
-    concurrency: int = Field(default=64, ge=1, le=10_000)
-    """Maximum number of concurrent runs per worker."""
+    concurrency: int = Field(default=500, ge=1, le=10_000)
+    """Maximum number of concurrent runs per worker. Of more than 64, a worker allows only as many
+    as leave it processor time."""
 
     drain_seconds: float = Field(default=2.0, ge=0)
     """After SIGTERM, seconds that active runs have to finish. Then they are handed to other

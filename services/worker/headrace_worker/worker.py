@@ -20,6 +20,7 @@ from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
 from headrace_worker import claim
+from headrace_worker.adaptive_limit import AdaptiveLimit
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.execution import WorkerResources
@@ -131,7 +132,7 @@ class Worker:
             self.id, self._bus, self._leases, self._rule, self._watch, settings, timing
         )
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
-        self._limit = ConcurrencyLimit(settings.concurrency)
+        self._limit = AdaptiveLimit(settings.concurrency)
         self._served = {agent.name: (agent, self._concurrency_of(agent)) for agent in agents}
         self._queues = QueueWatch(self._bus, list(self._served), self._serve, timing.queue_interval)
         self._runs: dict[tuple[str, int], Attempt] = {}
@@ -158,6 +159,7 @@ class Worker:
         self._background = [
             keep_running(self._watch.run, "watch"),
             keep_running(self._beat, "health probe"),
+            keep_running(self._limit.run, "concurrency limit"),
         ]
         for agent in self._agents:
             await self._ensure_queue(agent)
@@ -240,7 +242,7 @@ class Worker:
 
     def _concurrency_of(self, agent: Agent) -> AgentConcurrency:
         return AgentConcurrency(
-            self._limit, ConcurrencyLimit(agent.concurrency or self._settings.concurrency)
+            self._limit.limit, ConcurrencyLimit(agent.concurrency or self._settings.concurrency)
         )
 
     async def _serve(self, name: str, consumer: str) -> Puller:

@@ -18,6 +18,7 @@ from headrace.model.entry import Entry
 from headrace.model.messages import DeadLetter, Holding
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
+from headrace_worker.adaptive_limit import LEAST
 from headrace_worker.demo import counter, echo
 from headrace_worker.heartbeats import HEARTBEAT
 from headrace_worker.settings import WorkerSettings
@@ -65,6 +66,16 @@ async def test_a_worker_takes_no_more_runs_than_it_has_room_for(
         gate.open.set()
         await asyncio.gather(*(task.ended() for task in tasks))
     assert gate.most == 3
+
+
+async def test_a_worker_takes_hundreds_of_runs_that_wait(desk: Desk, working: Working) -> None:
+    gate = Turnstile("gate")
+    async with working(gate.agent):
+        tasks = await asyncio.gather(*(desk.start("gate") for _ in range(3 * LEAST)))
+        await eventually(lambda: gate.has_inside(len(tasks)))
+        gate.open.set()
+        logs = await asyncio.gather(*(task.ended() for task in tasks))
+    assert (gate.most, {log[-1].stamp.state for log in logs}) == (3 * LEAST, {COMPLETED})
 
 
 async def test_an_agents_own_limit_leaves_room_for_others(desk: Desk, working: Working) -> None:
