@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import nats.errors
@@ -71,8 +71,48 @@ class FastParser(Parser):
         self._rest, self._least = bytearray(data[at:]), least
 
 
+class _DirectInput:
+    """Parses bytes in the callback that delivers them.
+
+    If the parser has to wait for something, what arrives in the meantime is parsed afterwards.
+    """
+
+    def __init__(self, parse: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
+        """Pass bytes to `parse`, one call after the other."""
+        self._parse = parse
+        self._loop = asyncio.get_running_loop()
+        self._parsing: asyncio.Task[None] | None = None
+        self._waiting = bytearray()
+        self._is_over = False
+
+    def feed(self, data: bytes) -> None:
+        """Parse `data`, or keep it while earlier data is being parsed."""
+        if self._is_over:
+            return
+        if self._parsing is not None:
+            self._waiting += data
+            return
+        parsing = asyncio.Task(self._parse(data), loop=self._loop, eager_start=True)
+        if not parsing.done():
+            self._parsing = parsing
+            parsing.add_done_callback(self._go_on)
+
+    def stop(self) -> None:
+        """Ignore all further bytes: the connection has ended."""
+        self._is_over = True
+        self._waiting.clear()
+
+    def _go_on(self, _: asyncio.Task[None]) -> None:
+        self._parsing = None
+        if self._waiting:
+            data, self._waiting = bytes(self._waiting), bytearray()
+            self.feed(data)
+
+
 _CONNECT = b"CONNECT "
 _STATUS_LENGTH = 3
+_EARLY = 1024 * 1024
+"""Bytes that may have arrived while a connection was being made: fewer than this."""
 
 
 class Received(Msg):
@@ -124,6 +164,9 @@ class NatsClient(Client):
     until the old connection is closed, that is until the old server has accepted all buffered data:
     for ever, or for as long as TCP tries. It would also leave a connection open on which the server
     sends nothing at all.
+
+    It parses bytes in the socket's callback. nats-py passes them through a stream to a task, which
+    takes two iterations of the loop per read.
 
     It passes messages to listeners, and answers to requesters, as they are read from the socket.
     nats-py has a task with a queue per subscription: 15 µs more per message, and a loop iteration.
@@ -178,6 +221,30 @@ class NatsClient(Client):
             receive(Received(self, subject.decode(), reply.decode(), data, headers))
         except Exception as error:  # noqa: BLE001  # otherwise nothing more would be read
             await self._error_cb(error)
+
+    async def _read_loop(self) -> None:
+        transport = self._transport
+        reader: Any = transport._io_reader if isinstance(transport, TcpTransport) else None  # noqa: SLF001 - there is no other way
+        if reader is None:
+            await super()._read_loop()
+            return
+        direct = _DirectInput(self._parse)
+        # Returns at once what came with the handshake.
+        early = await reader.read(_EARLY) if reader._buffer else b""  # noqa: SLF001 - likewise
+        reader.feed_data = direct.feed
+        try:
+            direct.feed(early)
+            await super()._read_loop()  # From now on it reads nothing but the end.
+        finally:
+            direct.stop()
+
+    async def _parse(self, data: bytes) -> None:
+        if self.is_closed or self.is_reconnecting:
+            return  # What follows an error may be the rest of a message.
+        try:
+            await self._ps.parse(data)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this connection is useless
+            await self._process_op_err(error)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self._listeners.pop(sid, None)

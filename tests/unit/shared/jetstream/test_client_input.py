@@ -1,0 +1,147 @@
+"""The client parses what a server sends as it arrives, in order, from the handshake to the end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from nats.aio.transport import TcpTransport
+
+from headrace.jetstream.client import NatsClient, _DirectInput
+from tests.support.waiting import TIMEOUT, soon
+
+_INFO = b'INFO {"server_id":"x","version":"2.12.0","headers":true,"max_payload":1048576}\r\n'
+
+
+class ScriptedServer:
+    """Greets as a NATS server; then the test says what it sends."""
+
+    def __init__(self) -> None:
+        self.with_pong = b""
+        """Sent in one piece with the end of the handshake."""
+        self.connections: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+        self.received: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_INFO)
+        while (line := await reader.readline()) != b"PING\r\n":
+            assert line.startswith(b"CONNECT")
+        writer.write(b"PONG\r\n" + self.with_pong)
+        self.connections.put_nowait(writer)
+        while line := await reader.readline():
+            self.received.put_nowait(line)
+            if line == b"PING\r\n":
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+
+@pytest.fixture
+def scripted() -> ScriptedServer:
+    return ScriptedServer()
+
+
+@pytest.fixture
+async def client(scripted: ScriptedServer) -> AsyncIterator[NatsClient]:
+    server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = NatsClient()
+    await client.connect(f"nats://127.0.0.1:{port}", reconnect_time_wait=0)
+    yield client
+    await client.close()
+    server.close()
+
+
+class SlowParser:
+    """Parses when it is told to."""
+
+    def __init__(self) -> None:
+        self.parsed: list[bytes] = []
+        self.free = asyncio.Event()
+
+    async def parse(self, data: bytes) -> None:
+        if data.startswith(b"slow"):
+            await self.free.wait()
+        self.parsed.append(data)
+
+
+async def test_bytes_are_parsed_within_the_callback() -> None:
+    parser = SlowParser()
+    _DirectInput(parser.parse).feed(b"one")
+    assert parser.parsed == [b"one"]
+
+
+async def test_bytes_that_arrive_while_the_parser_waits_are_parsed_afterwards() -> None:
+    parser = SlowParser()
+    direct = _DirectInput(parser.parse)
+    for data in (b"slow", b"two", b"three"):
+        direct.feed(data)
+    assert parser.parsed == []
+    parser.free.set()
+    await asyncio.sleep(0.01)
+    direct.feed(b"four")
+    assert parser.parsed == [b"slow", b"twothree", b"four"]
+
+
+async def test_bytes_after_the_end_of_a_connection_are_ignored() -> None:
+    parser = SlowParser()
+    direct = _DirectInput(parser.parse)
+    direct.feed(b"slow")
+    direct.feed(b"two")
+    direct.stop()
+    direct.feed(b"three")
+    parser.free.set()
+    await asyncio.sleep(0.01)
+    assert parser.parsed == [b"slow"]
+
+
+async def test_no_message_passes_through_the_stream(
+    scripted: ScriptedServer, client: NatsClient
+) -> None:
+    receivers: asyncio.Queue[asyncio.Task[None] | None] = asyncio.Queue()
+    await client.listen("news", lambda _: receivers.put_nowait(asyncio.current_task()))
+    writer = await scripted.connections.get()
+    writer.write(b"MSG news 1 2\r\nhi\r\n")
+    async with asyncio.timeout(TIMEOUT):
+        receiver = await receivers.get()
+    assert receiver is not client._reading_task
+
+
+async def test_what_comes_with_the_handshake_is_parsed() -> None:
+    scripted = ScriptedServer()
+    scripted.with_pong = b"PING\r\n"
+    server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
+    client = NatsClient()
+    await client.connect(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with asyncio.timeout(TIMEOUT):
+        assert await scripted.received.get() == b"PONG\r\n"
+    await client.close()
+    server.close()
+
+
+@pytest.mark.parametrize("end", [b"MSG nonsense\r\n", b""])
+async def test_a_server_that_sends_nonsense_or_hangs_up_is_connected_again(
+    scripted: ScriptedServer, client: NatsClient, end: bytes
+) -> None:
+    writer = await scripted.connections.get()
+    writer.write(end)
+    if not end:
+        writer.close()
+    async with asyncio.timeout(TIMEOUT):
+        await scripted.connections.get()
+    await soon(lambda: client.is_connected, "the client is connected again")
+    assert client.stats["reconnects"] == 1
+
+
+async def test_nothing_after_nonsense_is_taken_for_a_message(
+    scripted: ScriptedServer, client: NatsClient
+) -> None:
+    received: list[bytes] = []
+    await client.listen("news", lambda msg: received.append(msg.data))
+    await scripted.connections.get()
+    transport = client._transport
+    assert isinstance(transport, TcpTransport)
+    assert transport._io_reader is not None
+    for data in (b"MSG nonsense\r\n", b"MSG news 1 2\r\nhi\r\n"):
+        transport._io_reader.feed_data(data)
+    async with asyncio.timeout(TIMEOUT):
+        await scripted.connections.get()
+    assert received == []
