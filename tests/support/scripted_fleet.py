@@ -257,7 +257,8 @@ class ScriptedFleet:
         finally:
             self._coming -= 1
         if run is not None:
-            await self._hold(run)
+            with suppress(LogLost):  # Its log was erased: a worker's attempt ends there too.
+                await self._hold(run)
 
     async def _run(self, key: TaskKey, number: int, request: RunRequest) -> Run | None:
         last = await last_entry(self.bus, key)
