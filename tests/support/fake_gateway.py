@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from headrace.model.events import Json
 
+_TIMEOUT = 60.0
+
 
 @dataclass(frozen=True)
 class ScriptedResponse:
@@ -21,6 +23,8 @@ class ScriptedResponse:
     headers: tuple[tuple[str, str], ...] = ()
     farewell: bytes = b""
     """What follows the frames."""
+    hold: threading.Event | None = None
+    """Keeps the stream open until it is set."""
     cut: bytes | None = None
     """What comes of an answer that breaks off; it promises more."""
 
@@ -77,6 +81,9 @@ class _Handler(BaseHTTPRequestHandler):
         for cursor, event in answer.frames:
             self.wfile.write(f": hello\n\nid: {cursor}\ndata: {json.dumps(event)}\n\n".encode())
         self.wfile.write(answer.farewell)
+        if answer.hold is not None:
+            self.wfile.flush()
+            answer.hold.wait(_TIMEOUT)
 
     do_GET = do_POST = do_DELETE = _answer  # noqa: N815  # the base class's names
 

@@ -38,6 +38,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.send:send",
         "Send TEXT to an agent and show its answer as it comes.",
     ),
+    "chat": (
+        "headrace_cli.chat:chat",
+        "Talk with an agent until Ctrl-D.",
+    ),
     "tail": (
         "headrace_cli.tail:tail",
         "Stream TASK's answer, also over disconnects.",

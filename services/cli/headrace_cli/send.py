@@ -2,15 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway, with_json
+from headrace_cli.chat_session import AgentAddress, ChatSession, is_interactive, read_message
+from headrace_cli.gateway import with_agent, with_gateway, with_json
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
-
-if TYPE_CHECKING:
-    from headrace.client import Client, TaskStream
 
 with_files = click.option(
     "--file",
@@ -51,24 +48,22 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
 ) -> None:
     """Send TEXT to an agent and show its answer as it comes.
 
-    The answer goes to stdout; reasoning, tool calls and how the task fares go to stderr. A dropped
-    connection is resumed. Ctrl-C leaves the task at work.
+    The answer goes to stdout; reasoning, tool calls and how the task fares go to stderr, unless
+    stdout is a terminal. There, a question is answered in address. A dropped connection is resumed.
+    Ctrl-C leaves the task at work, and says how to come back to it.
 
     Exits with 0 if the task is COMPLETED, 3 if it FAILED, 4 REJECTED, 5 CANCELED, and with 6 if the
     agent asks something.
     """
-    output = StreamOutput(as_json=as_json, save=save)
-    streams: list[TaskStream] = []
-
-    async def work(client: "Client") -> None:
-        name = await agent_of(client, agent, task) if task else agent
-        stream = client.stream(name, text, task=task, context=context, files=files)
-        streams.append(stream)
-        await output.follow(client, stream)
-
+    can_answer = is_interactive() and not as_json
+    output = StreamOutput(as_json=as_json, save=save, hints=not can_answer)
+    address = AgentAddress(url, token, agent)
+    session = ChatSession(address, output, task=task or "", context=context or "")
     try:
-        at_gateway(url, token, work, agent)
+        session.send(text, files)
+        while can_answer and session.is_asked and (answer := read_message()) is not None:
+            session.send(answer)
     except KeyboardInterrupt:
-        output.leave(streams[0].task if streams else "")
+        session.leave()
         sys.exit(INTERRUPTED)
     sys.exit(output.exit_code)

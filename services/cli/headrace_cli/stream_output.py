@@ -1,7 +1,6 @@
 """Print a task's events in the terminal, and exit with the code of its state."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +8,9 @@ import click
 
 from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED
+from headrace_cli.display import PlainDisplay, display_of_terminal
 from headrace_cli.saved_files import save_files
-from headrace_cli.tables import one_line, printable
+from headrace_cli.tables import one_line
 from headrace_cli.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -32,16 +32,20 @@ INTERRUPTED = 130
 class StreamOutput:
     """Shows events as they arrive.
 
-    The answer goes to stdout; reasoning, tool calls and remarks go to stderr. With `as_json`, each
-    event is one line on stdout.
+    Where stdout is no terminal, it has the answer alone, and stderr everything else. With
+    `as_json`, each event is one line on stdout.
     """
 
-    def __init__(self, *, as_json: bool = False, save: Path | None = None) -> None:
-        """Save the files in results in the folder `save`, if it is given."""
+    def __init__(
+        self, *, as_json: bool = False, save: Path | None = None, hints: bool = True
+    ) -> None:
+        """Save the files in results in the folder `save`, if it is given.
+
+        `hints`: whether to say which command answers a question.
+        """
         self._as_json, self._save = as_json, save
-        self._transcript = Transcript(
-            say=_say, remark=lambda line: click.echo(one_line(line), err=True), think=_think
-        )
+        display = PlainDisplay() if as_json else display_of_terminal()
+        self._transcript = Transcript(display, hints=hints)
 
     @property
     def exit_code(self) -> int:
@@ -88,19 +92,6 @@ class StreamOutput:
             for path in await save_files(await task.files(), self._save):
                 click.echo(one_line(f"saved {path}"), err=True)
 
-    def leave(self, task: str) -> None:
-        """End the output because of Ctrl-C, and say that the task goes on."""
+    def end(self) -> None:
+        """End the last line."""
         self._transcript.end()
-        if task:
-            ways = f"follow it: headrace tail {task}; end it: headrace cancel {task}"
-            click.echo(one_line(f"task {task} goes on; {ways}"), err=True)
-
-
-def _think(text: str) -> None:
-    # Without colours where stderr is no terminal.
-    click.echo(click.style(printable(text), dim=True), err=True, nl=False)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(printable(text))
-    sys.stdout.flush()

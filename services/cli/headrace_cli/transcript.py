@@ -1,13 +1,13 @@
 """A readable form of a task's events: the answer's text as it arrives, and how the task ended."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import RECOVERED, Json
 from headrace.model.task import INPUT_REQUIRED, WORKING
+from headrace_cli.display import Display
 
 _LONGEST = 400
 """Maximum characters of a tool call's arguments or result that are shown."""
@@ -27,14 +27,11 @@ def task_of(event: Json) -> str:
 
 @dataclass(slots=True)
 class Transcript:
-    """Turns events into text for stdout and remarks for stderr."""
+    """Shows events on a display."""
 
-    say: Callable[[str], None]
-    """Takes pieces of the answer, line breaks included."""
-    remark: Callable[[str], None]
-    """Takes whole lines about the task."""
-    think: Callable[[str], None]
-    """Takes pieces of the agent's reasoning, line breaks included."""
+    display: Display
+    hints: bool = True
+    """Whether to say which command answers a question."""
     _state: str = field(default="", init=False)
     _seen: set[str] = field(default_factory=set, init=False)
     _children: dict[str, str] = field(default_factory=dict, init=False)
@@ -66,7 +63,7 @@ class Transcript:
     def end(self) -> None:
         """End the last line of the answer, or of the reasoning."""
         if self._mid_thought:
-            self.think("\n")
+            self.display.think("\n")
             self._mid_thought = False
         if self._mid_line:
             self._say("\n")
@@ -95,7 +92,7 @@ class Transcript:
         self._remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._say_parts(status.get("message", {}).get("parts", []))
-        if state == INPUT_REQUIRED:
+        if state == INPUT_REQUIRED and self.hints:
             self._remark(f"answer with: headrace send --task {task_of(event)} TEXT")
 
     def _show_work(self, status: Json) -> None:
@@ -106,27 +103,31 @@ class Transcript:
             if thought := parts.thinking_of([part]):
                 self._think(thought)
             elif (call := parts.tool_call(part)) is not None:
-                self._remark(f"> {call.name} {_as_json(call.arguments)}")
+                self.end()
+                self.display.tool_call(call.name, _as_json(call.arguments))
             elif (result := parts.tool_result(part)) is not None:
-                self._remark(f"< {result.error or _as_json(result.content)}")
+                self.end()
+                shown = result.error or _as_json(result.content)
+                self.display.tool_result(shown, is_error=bool(result.error))
 
     def _think(self, text: str) -> None:
         if self._mid_line:
             self._say("\n")
-        self.think(text)
+        self.display.think(text)
         self._mid_thought = not text.endswith("\n")
 
     def _show_child(self, child: Json) -> None:
         """Report that an agent started a child task of another agent, or the child's state."""
+        depth = 1
         while isinstance(child.get("child"), dict):
-            child = child["child"]
+            child, depth = child["child"], depth + 1
         task, state = str(child.get("task", "")), str(child.get("state", ""))
         if "agent" in child and task not in self._children:
             self._children[task] = child["agent"]
-            self._remark(f"asks {child['agent']}: task {task}")
+            self._remark(f"asks {child['agent']}: task {task}", depth)
         elif state:
             who = self._children.get(task, "agent")
-            self._remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}")
+            self._remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}", depth)
 
     def _say_parts(self, items: list[Json]) -> None:
         for part in items:
@@ -136,13 +137,13 @@ class Transcript:
         if text:
             if self._mid_thought:
                 self._mid_thought = False
-                self.think("\n")
-            self.say(text)
+                self.display.think("\n")
+            self.display.say(text)
             self._mid_line = not text.endswith("\n")
 
-    def _remark(self, line: str) -> None:
+    def _remark(self, line: str, depth: int = 0) -> None:
         self.end()
-        self.remark(line)
+        self.display.remark(line, depth)
 
 
 def _as_json(value: object) -> str:

@@ -273,9 +273,10 @@ def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
     with answering(**{"/message:stream": stream({"task": task("WORKING")})}) as gateway:
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 130
-    assert answer.stderr.splitlines()[1:] == [
-        "task t1 goes on; follow it: headrace tail t1; end it: headrace cancel t1"
-    ]
+    assert answer.stderr.splitlines()[1] == (
+        "task t1 goes on; come back: headrace chat --task t1; follow it: headrace tail t1; "
+        "end it: headrace cancel t1"
+    )
 
 
 def test_nobody_at_the_url_is_one_line() -> None:
@@ -443,3 +444,14 @@ def test_an_agent_that_is_called_nearly_the_same_is_named() -> None:
     with answering(**script) as gateway:
         answer = headrace(gateway, "send", "--agent", "ecko", "hi")
     assert (answer.exit_code, answer.stderr) == (1, "Error: no such agent; did you mean echo?\n")
+
+
+def test_the_tail_of_a_task_that_waits_is_its_question() -> None:
+    asked = status("INPUT_REQUIRED", "Well?")["statusUpdate"]["status"]
+    script = {
+        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING") | {"status": asked})
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "tail", "--agent", "echo", "t1")
+    assert (answer.exit_code, answer.stdout) == (6, "Well?\n")
+    assert len(gateway.asked) == 1

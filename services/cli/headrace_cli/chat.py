@@ -1,0 +1,65 @@
+"""``headrace chat``: a conversation with an agent."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from headrace_cli.chat_session import AgentAddress, ChatSession, read_message
+from headrace_cli.failures import RequestFailed
+from headrace_cli.gateway import with_agent, with_gateway
+from headrace_cli.send import with_save
+from headrace_cli.stream_output import INTERRUPTED, StreamOutput
+
+
+@click.command()
+@with_gateway
+@with_agent
+@click.option("--task", default="", help="Task to come back to; its agent is looked up.")
+@click.option("--context", default="", help="ChatSession to continue with a new task.")
+@with_save
+def chat(
+    *,
+    url: str,
+    token: str | None,
+    agent: str | None,
+    task: str,
+    context: str,
+    save: Path | None,
+) -> None:
+    """Talk with an agent until Ctrl-D.
+
+    Each line is a message. If the agent asks something, the next line is the answer. Ctrl-C during
+    an answer cancels the task, or leaves it at work and says how to come back to it.
+    """
+    session = ChatSession(
+        AgentAddress(url, token, agent), StreamOutput(save=save), task=task, context=context
+    )
+    if task:
+        _turn(session, None)
+    while (text := read_message()) is not None:
+        if text.strip():
+            _turn(session, text)
+
+
+def _turn(session: ChatSession, text: str | None) -> None:
+    try:
+        if text is None:
+            session.resume()
+        else:
+            session.send(text)
+    except RequestFailed as failed:
+        failed.show()
+    except KeyboardInterrupt:
+        click.echo()
+        if not session.shown_task or not _wants_cancel():
+            session.leave()
+            sys.exit(INTERRUPTED)
+        session.cancel()
+
+
+def _wants_cancel() -> bool:
+    try:
+        return click.confirm("Cancel the task?", default=False)
+    except click.Abort:
+        return False

@@ -1,0 +1,165 @@
+"""A conversation at the terminal: messages, answers, and what Ctrl-C does."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.model.task import RUN_ENDED, TERMINAL
+from headrace_cli.gateway import agent_of, at_gateway
+from headrace_cli.stream_output import StreamOutput
+from headrace_cli.tables import one_line
+from headrace_cli.transcript import state_of
+
+if TYPE_CHECKING:
+    from headrace.client import Client, TaskStream
+    from headrace.model.events import Json
+
+_WAITING = "input-required"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAddress:
+    """The gateway and the agent that a conversation is with."""
+
+    url: str
+    token: str | None
+    agent: str | None
+
+
+class ChatSession:
+    """Sends messages and shows what follows, one turn after the other."""
+
+    def __init__(
+        self, address: AgentAddress, output: StreamOutput, *, task: str = "", context: str = ""
+    ) -> None:
+        """Begin a session, or continue `task` or `context`."""
+        self._address, self._output = address, output
+        self.agent = address.agent
+        self.task = task
+        """The task that the next message continues; empty: it begins a new one."""
+        self.shown_task = task
+        """The task of the last turn."""
+        self.context = context
+        self._stream: TaskStream | None = None
+        self._interrupts: list[Json] = []
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the agent waits for an answer."""
+        return bool(self.task) and self._stream is not None and self._stream.state == _WAITING
+
+    def send(self, text: str, files: Sequence[Path] = ()) -> None:
+        """Send a message and show its answer to the end of the run.
+
+        Raises:
+            RequestFailed: the gateway refused, or did not answer.
+            KeyboardInterrupt: Ctrl-C; the task goes on.
+        """
+        answers = self._answers(text)
+
+        async def work(client: "Client") -> None:
+            if self.task and self.agent is None:
+                self.agent = await client.agent_of(self.task)
+            self._stream = client.stream(
+                self.agent,
+                "" if answers else text,
+                task=self.task or None,
+                context=self.context or None,
+                files=files,
+                answers=answers,
+            )
+            await self._follow(client, self._stream)
+
+        self._at_gateway(work)
+
+    def resume(self, after: str = "") -> None:
+        """Show the task from now on, or after a cursor, to the end of its run.
+
+        Raises:
+            RequestFailed, KeyboardInterrupt: as `send`.
+        """
+
+        async def work(client: "Client") -> None:
+            self.agent = await agent_of(client, self.agent, self.task)
+            found = await client.get(self.agent, self.task)
+            self.context = found.context
+            # A task that waits has no more events until somebody answers.
+            if not after and state_of({"task": found.task}) in RUN_ENDED:
+                await self._output.show_ended(found)
+                if state_of({"task": found.task}) in TERMINAL:
+                    self.task = ""
+                return
+            self._stream = client.resume(self.agent, self.task, after)
+            await self._follow(client, self._stream)
+
+        self._at_gateway(work)
+
+    def cancel(self) -> None:
+        """Cancel the task of the last turn.
+
+        Raises:
+            RequestFailed: the gateway refused, or did not answer.
+        """
+
+        async def work(client: "Client") -> None:
+            agent = await agent_of(client, self.agent, self.shown_task)
+            ended = await client.cancel(agent, self.shown_task)
+            self._output.show(
+                {"statusUpdate": {"taskId": ended.id, "status": ended.task["status"]}}
+            )
+
+        self._at_gateway(work)
+        self.task = ""
+
+    def leave(self) -> None:
+        """End the output because of Ctrl-C, and say how to come back."""
+        self._output.end()
+        if task := self.shown_task:
+            ways = f"headrace chat --task {task}; follow it: headrace tail {task}"
+            end = f"end it: headrace cancel {task}"
+            click.echo(one_line(f"task {task} goes on; come back: {ways}; {end}"), err=True)
+
+    async def _follow(self, client: "Client", stream: "TaskStream") -> None:
+        try:
+            await self._output.follow(client, stream)
+        finally:
+            self.shown_task, self.context = stream.task, stream.context or self.context
+        self.task = stream.task if stream.state == _WAITING else ""
+        self._interrupts = stream.interrupts
+
+    def _answers(self, text: str) -> dict[str, Any]:
+        """Return the text as the answer to the agent's declared questions, if there are any."""
+        answers = {one["id"]: _value(text) for one in self._interrupts if "id" in one}
+        self._interrupts = []
+        return answers
+
+    def _at_gateway(self, work: Any) -> None:  # noqa: ANN401 - as `at_gateway` takes it
+        at_gateway(self._address.url, self._address.token, work, self.agent)
+
+
+def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
+    """Return JSON that is not just a number or a string as such, and other text as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, (bool, dict, list)) else text
+
+
+def is_interactive() -> bool:
+    """Return whether somebody can answer: stdin and stdout are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def read_message() -> str | None:
+    """Return the next message that is typed; None: the conversation is over (Ctrl-D, Ctrl-C)."""
+    try:
+        return input("> ")
+    except (EOFError, KeyboardInterrupt):
+        click.echo()
+        return None

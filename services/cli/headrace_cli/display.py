@@ -1,0 +1,107 @@
+"""How a task's output looks: plain text for pipes, colours and cards on a terminal."""
+
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from headrace_cli.tables import one_line, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Display(Protocol):
+    """Shows what agents write, without the control sequences that it may contain."""
+
+    def say(self, text: str) -> None:
+        """Show a piece of the answer, line breaks included."""
+
+    def think(self, text: str) -> None:
+        """Show a piece of the agent's reasoning, line breaks included."""
+
+    def remark(self, line: str, depth: int = 0) -> None:
+        """Show a line about the task, or about a child task at that `depth`."""
+
+    def tool_call(self, name: str, arguments: str) -> None:
+        """Show a tool call."""
+
+    def tool_result(self, result: str, *, is_error: bool) -> None:
+        """Show a tool's result."""
+
+
+class PlainDisplay:
+    """Writes the answer to stdout, and everything else to stderr."""
+
+    def say(self, text: str) -> None:
+        """Write to stdout at once."""
+        sys.stdout.write(printable(text))
+        sys.stdout.flush()
+
+    def think(self, text: str) -> None:
+        """Write to stderr, dimmed if that is a terminal."""
+        click.echo(click.style(printable(text), dim=True), err=True, nl=False)
+
+    def remark(self, line: str, depth: int = 0) -> None:  # noqa: ARG002 - for people alone
+        """Write a line to stderr."""
+        click.echo(one_line(line), err=True)
+
+    def tool_call(self, name: str, arguments: str) -> None:
+        """Write a line to stderr."""
+        self.remark(f"> {name} {arguments}")
+
+    def tool_result(self, result: str, *, is_error: bool) -> None:  # noqa: ARG002 - the text says so
+        """Write a line to stderr."""
+        self.remark(f"< {result}")
+
+
+class RichDisplay:
+    """Draws on a terminal."""
+
+    def __init__(self, console: "Console") -> None:
+        """Draw on `console`."""
+        self._console = console
+
+    def say(self, text: str) -> None:
+        """Print text as it comes."""
+        self._print(text)
+
+    def think(self, text: str) -> None:
+        """Print dimmed text."""
+        self._print(text, "dim italic")
+
+    def remark(self, line: str, depth: int = 0) -> None:
+        """Print a line, indented by its depth."""
+        self._print(f"{'  ' * depth}{one_line(line)}\n", "cyan dim")
+
+    def tool_call(self, name: str, arguments: str) -> None:
+        """Draw a card."""
+        self._card(name, arguments, "blue")
+
+    def tool_result(self, result: str, *, is_error: bool) -> None:
+        """Draw a card, in red for an error."""
+        self._card("error" if is_error else "result", result, "red" if is_error else "green")
+
+    def _print(self, text: str, style: str = "") -> None:
+        from rich.text import Text  # noqa: PLC0415 - an extra
+
+        self._console.print(Text(printable(text), style=style), end="", soft_wrap=True)
+
+    def _card(self, title: str, body: str, style: str) -> None:
+        from rich.panel import Panel  # noqa: PLC0415 - an extra
+        from rich.text import Text  # noqa: PLC0415 - an extra
+
+        content, head = Text(printable(body)), Text(one_line(title))
+        card = Panel(content, title=head, title_align="left", border_style=style, expand=False)
+        self._console.print(card)
+
+
+def display_of_terminal() -> Display:
+    """Return a drawing display if stdout is a terminal and rich is installed, else a plain one."""
+    if not sys.stdout.isatty():
+        return PlainDisplay()
+    try:
+        from rich.console import Console  # noqa: PLC0415 - an extra
+    except ImportError:
+        return PlainDisplay()
+    return RichDisplay(Console(highlight=False))

@@ -1,0 +1,122 @@
+"""`headrace send` and `chat` on a terminal: cards, questions answered in place, Ctrl-C."""
+
+import threading
+
+from headrace.model.events import Json
+from tests.support.fake_gateway import ScriptedResponse, answering
+from tests.support.pseudo_terminal import at_terminal
+
+PATH = "/v1/agents/shop/message:stream"
+
+
+def status(state: str, *parts: Json, **metadata: Json | list[Json]) -> Json:
+    body = {"state": f"TASK_STATE_{state}", "message": {"role": "ROLE_AGENT", "parts": list(parts)}}
+    update = {"taskId": "t1", "contextId": "c1", "status": body, "metadata": metadata}
+    return {"statusUpdate": update}
+
+
+def text(said: str) -> Json:
+    artifact = {"artifactId": "a", "parts": [{"text": said}]}
+    update = {"taskId": "t1", "contextId": "c1", "artifact": artifact, "append": True}
+    return {"artifactUpdate": update}
+
+
+def stream(*events: Json, hold: threading.Event | None = None) -> ScriptedResponse:
+    frames = tuple((f"log1:{number}", event) for number, event in enumerate(events, 1))
+    return ScriptedResponse(frames=frames, hold=hold)
+
+
+THINKING: Json = {
+    "text": "Let me see.",
+    "metadata": {"agui_event_type": "thinking", "agui_block_type": "thinking"},
+}
+CALL: Json = {
+    "data": {"id": "c1", "name": "stock", "arguments": {"of": "nails"}},
+    "metadata": {"agui_event_type": "tool_call"},
+}
+RESULT: Json = {
+    "data": {"tool_call_id": "c1", "content": "7 \x1b]0;title\x07"},
+    "metadata": {"agui_event_type": "tool_call", "agui_is_error": False},
+}
+
+
+def test_a_question_is_answered_in_place_between_cards() -> None:
+    asked = stream(
+        status("WORKING", THINKING),
+        status("WORKING", CALL),
+        status("WORKING", RESULT),
+        status("INPUT_REQUIRED", {"text": "How many?"}, **{"headrace.interrupts": [{"id": "q"}]}),
+    )
+    done = stream(status("WORKING"), text("Sold \x1b[2J3."), status("COMPLETED"))
+    with (
+        answering(**{PATH: [asked, done]}) as gateway,
+        at_terminal("send", "--agent", "shop", "--url", gateway.url, "nails") as terminal,
+    ):
+        terminal.until("How many?\n> ")
+        terminal.type("3")
+        terminal.until("t1 COMPLETED")
+        assert terminal.end() == 0
+    lines = [line.rstrip() for line in terminal.text.splitlines()]
+    assert lines[:8] == [
+        "task t1 WORKING",
+        "Let me see.",
+        "╭─ stock ─────────╮",
+        '│ {"of": "nails"} │',
+        "╰─────────────────╯",
+        "╭─ result ─────╮",
+        "│ 7 \ufffd]0;title\ufffd │",
+        "╰──────────────╯",
+    ]
+    assert "Sold \ufffd[2J3." in lines
+    assert "\x1b[2;3mLet me see." in terminal.output
+    assert not any(line.startswith("answer with") for line in lines)
+    [part] = (gateway.asked[1].body or {})["message"]["parts"]
+    assert (part["text"], part["metadata"]["agui_interrupt_id"]) == ("3", "q")
+
+
+def test_a_conversation_keeps_its_context_until_ctrl_d() -> None:
+    answers = [stream(text("One."), status("COMPLETED")), stream(text("Two."), status("COMPLETED"))]
+    with (
+        answering(**{PATH: answers}) as gateway,
+        at_terminal("chat", "--agent", "shop", "--url", gateway.url) as terminal,
+    ):
+        terminal.until("> ")
+        terminal.type("first")
+        terminal.until("COMPLETED\n> ")
+        terminal.type("second")
+        terminal.until("Two.\n> ")
+        terminal.end_input()
+        assert terminal.end() == 0
+    contexts = [(question.body or {})["message"].get("contextId") for question in gateway.asked]
+    assert contexts == [None, "c1"]
+
+
+def test_ctrl_c_leaves_the_task_and_says_how_to_come_back_or_cancels_it() -> None:
+    hold = threading.Event()
+    canceled = {"id": "t1", "status": {"state": "TASK_STATE_CANCELED"}}
+    script = {
+        PATH: stream(text("Wait."), hold=hold),
+        "/v1/agents/shop/tasks/t1:cancel": ScriptedResponse(body=canceled),
+    }
+    with (
+        answering(**script) as gateway,
+        at_terminal("chat", "--agent", "shop", "--url", gateway.url) as terminal,
+    ):
+        try:
+            terminal.until("> ")
+            terminal.type("work")
+            terminal.until("Wait.")
+            terminal.interrupt()
+            terminal.until("Cancel the task? [y/N]: ")
+            terminal.type("y")
+            terminal.until("task t1 CANCELED\n> ")
+            terminal.type("work")
+            terminal.until("CANCELED\n> work\nWait.")
+            terminal.interrupt()
+            terminal.until("CANCELED\n> work\nWait.^C\nCancel the task? [y/N]: ")
+            terminal.type("n")
+            assert terminal.end() == 130
+        finally:
+            hold.set()
+    assert "task t1 goes on; come back: headrace chat --task t1; " in terminal.text
+    assert [q.path for q in gateway.asked].count("/v1/agents/shop/tasks/t1:cancel") == 1
