@@ -21,6 +21,16 @@ def at_gateway[Result](
     work: "Callable[[Client], Awaitable[Result]]",
     agent: str | None = None,
 ) -> Result:
+    """Return the result of `work` as `ask_gateway` does, in a loop of its own."""
+    return asyncio.run(ask_gateway(url, token, work, agent))
+
+
+async def ask_gateway[Result](
+    url: str,
+    token: str | None,
+    work: "Callable[[Client], Awaitable[Result]]",
+    agent: str | None = None,
+) -> Result:
     """Return the result of `work`, which gets a client of the gateway at `url`.
 
     If the fleet has no `agent`, the error names one that is called nearly the same.
@@ -33,7 +43,7 @@ def at_gateway[Result](
     except ImportError as missing:
         raise RequestFailed(str(missing)) from missing
 
-    async def run() -> Result:
+    try:
         async with Client(url, token=token) as client:
             try:
                 return await work(client)
@@ -41,9 +51,6 @@ def at_gateway[Result](
                 if refused.reason != _AGENT_UNKNOWN:
                     raise
                 raise RequestFailed(f"{refused}{await _hint(client, agent)}") from refused
-
-    try:
-        return asyncio.run(run())
     except (ClientError, ValueError, OSError) as error:  # also a file that can't be read
         raise RequestFailed(str(error)) from error
 

@@ -92,16 +92,16 @@ class _Stack:
         try:
             if await self._unless(stop, self._come_up()):
                 self._supervisor.settle()
-                await self._say_ready()
-                self._ready.set()
-                await stop.wait()
+                if await self._unless(stop, self._say_ready()):
+                    self._ready.set()
+                    await stop.wait()
         finally:
             await self._supervisor.end()
 
     async def _say_ready(self) -> None:
         url = self._plan.gateway_urls[0]
         _say(f"ready {url}")
-        for line in await asyncio.to_thread(summary, url):
+        for line in await summary(url):
             _say(line)
 
     async def _come_up(self) -> None:
@@ -122,11 +122,12 @@ class _Stack:
     async def _unless(self, stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
         """Return whether `work` finished before `stop`; raise a failure of `work` or a child."""
         doing = asyncio.create_task(work)
-        futures = (doing, asyncio.create_task(_wait(stop)), self._supervisor.failure)
-        done, others = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-        for other in others:
-            other.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        stopping = asyncio.create_task(_wait(stop))
+        futures = (doing, stopping, self._supervisor.failure)
+        done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        doing.cancel()
+        stopping.cancel()
+        await asyncio.gather(doing, stopping, return_exceptions=True)
         for future in done:
             future.result()
         return doing in done

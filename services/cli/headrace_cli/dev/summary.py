@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import at_gateway
+from headrace_cli.gateway import ask_gateway
 from headrace_cli.tables import one_line
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _USUAL_URL = "http://127.0.0.1:8080"
 """Where ``headrace send`` looks without ``--url``."""
 
 
-def summary(gateway: str) -> list[str]:
+async def summary(gateway: str) -> list[str]:
     """Return the lines about the agents at `gateway`; none if it lists no agents."""
 
     async def work(client: "Client") -> list[str]:
@@ -23,7 +23,7 @@ def summary(gateway: str) -> list[str]:
         return [*_urls(gateway, agents), await _try(client, gateway, agents[0])] if agents else []
 
     try:
-        return [one_line(line) for line in at_gateway(gateway, None, work)]
+        return [one_line(line) for line in await ask_gateway(gateway, None, work)]
     except (RequestFailed, LookupError, TypeError):  # such as an answer without access
         return []
 
