@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.sdk.agent import Agent, Agents, Skill, agent
     from headrace.sdk.calling import Answer, ToolError
     from headrace.sdk.context import RunContext
+    from headrace.sdk.direct_run import FleetRequired, Reply
     from headrace.sdk.emit import (
         Complete,
         Data,
@@ -70,6 +71,7 @@ _MODULES = {
     "Emission": "sdk.emit",
     "EndedTask": "sdk.ended",
     "File": "sdk.emit",
+    "FleetRequired": "sdk.direct_run",
     "InputRequired": "sdk.emit",
     "MalformedOutput": "sdk.errors",
     "Message": "sdk.emit",
@@ -79,6 +81,7 @@ _MODULES = {
     "Raw": "sdk.signals",
     "Reject": "sdk.emit",
     "RelayedMessage": "sdk.relayed",
+    "Reply": "sdk.direct_run",
     "Result": "sdk.results",
     "Retryable": "sdk.errors",
     "RunContext": "sdk.context",
@@ -116,6 +119,7 @@ __all__ = [
     "Emission",
     "EndedTask",
     "File",
+    "FleetRequired",
     "InputRequired",
     "MalformedOutput",
     "Message",
@@ -125,6 +129,7 @@ __all__ = [
     "Raw",
     "Reject",
     "RelayedMessage",
+    "Reply",
     "Result",
     "Retryable",
     "RunContext",

@@ -17,6 +17,7 @@ from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.fold import TaskFold
 from headrace.model.messages import Holding
 from headrace.sdk.agent import Agent
+from headrace.sdk.drive import drive
 from headrace.sdk.ended import EndedTask
 from headrace.sdk.errors import Retryable
 from headrace.sdk.interrupt import Interrupt
@@ -34,7 +35,7 @@ from headrace_worker.claim import (
 from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import CONFIRMATION
-from headrace_worker.execution import Execution, WorkerResources, drive
+from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
 

@@ -1,9 +1,7 @@
-"""Execution of an agent on a run that this worker holds: its parts, and the call of the agent."""
+"""Execution of an agent on a run that this worker holds: its parts."""
 
 import asyncio
-from contextlib import aclosing
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Protocol
 
 from headrace.jetstream.connection import Bus
@@ -14,11 +12,9 @@ from headrace.model.delegation import Lineage
 from headrace.model.events import AGUI, Json
 from headrace.model.task import WORKING
 from headrace.sdk.agent import Agent
-from headrace.sdk.context import RunContext, runtime_of
-from headrace.sdk.emit import FILES
-from headrace.sdk.errors import AgentExited, MalformedOutput, Retryable, RunOver
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import Retryable, RunOver
 from headrace.sdk.interrupt import Interrupt
-from headrace.sdk.source import raised_at, stopped_at
 from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
 from headrace_worker.claim import Assignment, Taken
@@ -215,55 +211,3 @@ def _state_of(recovered: Recovered) -> SharedState:
     for part in recovered.signals:
         state.replay(part)
     return state
-
-
-async def drive(agent: Agent, ctx: RunContext) -> None:
-    """Run `agent` until its function ends.
-
-    Raises:
-        MalformedOutput: the agent's output is invalid.
-        AgentExited: the agent called `sys.exit`.
-        Exception: any other error of the agent.
-    """
-    try:
-        if agent.streams:
-            await _stream(agent, ctx)
-        else:
-            await _call(agent, ctx)
-    except SystemExit as exit_:
-        raise AgentExited(
-            f"the agent called sys.exit({exit_.code!r}); only its run ends"
-        ) from exit_
-
-
-async def _stream(agent: Agent, ctx: RunContext) -> None:
-    runtime = runtime_of(ctx)
-    emit, room = runtime.emit, runtime.room
-    async with aclosing(agent.streaming(ctx)) as stream:
-        try:
-            async for output in stream:
-                if type(output) in FILES:
-                    output = await runtime.offloaded(output)  # noqa: PLW2901  # the same, as the log takes it
-                if not emit(output):
-                    await room()
-        except MalformedOutput as error:
-            raise _located(agent, error, getattr(stream, "ag_frame", None)) from error
-
-
-async def _call(agent: Agent, ctx: RunContext) -> None:
-    try:
-        output = await agent.returning(ctx)
-        if output is not None:
-            await ctx.emit(output)
-    except MalformedOutput as error:
-        raise _located(agent, error, None) from error
-
-
-def _located(agent: Agent, error: MalformedOutput, frame: FrameType | None) -> MalformedOutput:
-    """Return the error with the agent's name and line; `frame` is a stopped generator's."""
-    function = agent.function
-    if frame is not None:
-        place = stopped_at(function, frame.f_lineno)
-    else:
-        place = raised_at(function, error.__traceback__)
-    return MalformedOutput(f"agent {agent.name!r}: {error}{place}")

@@ -30,6 +30,7 @@ from headrace.jetstream.consumers import IN_PROGRESS
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import Control, Holding
 from headrace.settings import BusSettings
+from headrace_worker.blocked_loop import what_blocks
 from headrace_worker.inputs import InputRefusal
 
 _JOIN = 2.0
@@ -165,6 +166,7 @@ class WorkerLeases:
         """Keep holds on `heartbeat_thread`; call this on the worker's loop."""
         self._heartbeat_thread = heartbeat_thread
         self._workers_loop = asyncio.get_running_loop()
+        self._workers_thread = threading.get_ident()
         self._taken: deque[Hold] = deque()
         """New holds, in the order of their first heartbeats."""
         self._beating: deque[Hold] = deque()
@@ -302,5 +304,6 @@ class WorkerLeases:
                 _log.warning("the event loop is running again")
             return False
         if not blocked:
-            _log.warning("an agent has blocked the event loop for %.1f s", silence)
+            agent, where = what_blocks(self._workers_thread)
+            _log.warning("%s has blocked the event loop for %.1f s%s", agent, silence, where)
         return True

@@ -10,6 +10,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast, overload
@@ -19,6 +20,8 @@ from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
 from headrace.sdk.context import RunContext
+from headrace.sdk.direct_run import DirectRun, Reply
+from headrace.sdk.drive import drive
 from headrace.sdk.emit import Emission
 from headrace.sdk.ended import CleanUp
 from headrace.sdk.errors import Misdeclared
@@ -101,6 +104,32 @@ class Agent:
     def name(self) -> str:
         """The agent's name."""
         return self.card.name
+
+    async def __call__(self, message: str | Json) -> Reply:
+        """Call the agent as a function, in this process, without a fleet: ``await shop("nails")``.
+
+        Nothing is stored. What only a fleet can do raises `FleetRequired`: delegation, questions in
+        the middle of a run, messages to a running agent. Exceptions of the agent are raised here.
+
+        Args:
+            message: Text, or an A2A v1.0 Message.
+
+        Raises:
+            MalformedOutput: The agent's output is invalid.
+            FleetRequired: The agent does what needs a fleet.
+        """
+        return Reply([output async for output in self.stream(message)])
+
+    async def stream(self, message: str | Json) -> AsyncGenerator[Emission]:
+        """Call the agent as a function, and yield its output as it comes (see `__call__`).
+
+        The agent waits until each output is taken. If the caller stops early, the agent is
+        cancelled.
+        """
+        run = DirectRun(self.name, message)
+        async with aclosing(run.outputs(drive(self, run.context))) as outputs:
+            async for output in outputs:
+                yield output
 
     @cached_property
     def streams(self) -> bool:

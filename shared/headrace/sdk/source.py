@@ -41,13 +41,14 @@ def imported_at(trace: TracebackType | None) -> str:
     found = ""
     while trace is not None:
         frame = trace.tb_frame
-        if _is_of_author(frame):
+        if is_of_author(frame):
             found = _place(frame.f_code, trace.tb_lineno)
         trace = trace.tb_next
     return found
 
 
-def _is_of_author(frame: FrameType) -> bool:
+def is_of_author(frame: FrameType) -> bool:
+    """Return whether `frame` runs code of none of Python, an installed package and Headrace."""
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     file = frame.f_code.co_filename
     return not (package in _OURS or file.startswith(_NOT_THE_AUTHORS))
@@ -57,6 +58,11 @@ def stopped_at(function: object, line: int | None) -> str:
     """Return the place of `line` in the file of `function`, as `declared_at`."""
     code = code_of(function)
     return declared_at(function) if code is None or line is None else _place(code, line)
+
+
+def place_of(frame: FrameType) -> str:
+    """Return the line that `frame` is at, as `declared_at`."""
+    return _place(frame.f_code, frame.f_lineno)
 
 
 def _place(code: CodeType, line: int) -> str:

@@ -168,12 +168,19 @@ def as_tools(
             sources.append(each)
         elif hasattr(each, "answer"):
             tools.append(cast("Tool", each))
+        elif _is_agent(each):
+            raise Misdeclared("Agent is not a tool; delegate to it, in a function")
         elif callable(each):
             tools.append(tool(each))
         else:
             raise Misdeclared(f"{type(each).__name__} is not a tool; use a function or Tool")
     by_name(tools)
     return tools, sources
+
+
+def _is_agent(given: object) -> bool:
+    """Return whether `given` is an agent: it can be called too, but is no tool."""
+    return hasattr(given, "card")
 
 
 def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:

@@ -115,7 +115,9 @@ async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_run(
     entries = await task.ended()
     assert attempts(entries) == [1]
     assert texts(entries, 1) == ["before ", "after"]
-    assert "has blocked the event loop" in sleeper.output() + other.output()
+    told = sleeper.output() + other.output()
+    assert "agent 'sleeper' has blocked the event loop for 2." in told
+    assert "`time.sleep(LONG_NAP)" in told
 
 
 async def test_a_blocked_worker_answers_who_asks(desk: Desk, working: Working) -> None:

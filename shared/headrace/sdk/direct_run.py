@@ -1,0 +1,230 @@
+"""A run of an agent that is called as a function: in this process, without a log."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from headrace.model import json_patch
+from headrace.model.entry import Entry
+from headrace.model.errors import FileUnknown, HeadraceError
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace.model.user_message import user_message
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import (
+    ENDINGS,
+    Complete,
+    Emission,
+    InputRequired,
+    Message,
+    Reject,
+    Text,
+    ToolArguments,
+    ToolResult,
+    check_texts,
+)
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.results import Delegation, DelegationRequest, Result
+from headrace.sdk.signals import State, StateDelta
+
+_ID = "direct"
+
+
+class FleetRequired(HeadraceError):
+    """An agent that was called as a function does what needs a fleet.
+
+    Test it with `headrace.testing`, or serve it with ``headrace dev``.
+    """
+
+    code = "fleet_required"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an agent that was called as a function emitted."""
+
+    outputs: Sequence[Emission]
+    """All output, in order."""
+
+    @property
+    def text(self) -> str:
+        """The answer's text; the question of an agent that asks; why it rejected the request."""
+        end = self.outputs[-1] if self.outputs else ""
+        if isinstance(end, InputRequired):
+            return end.prompt
+        if isinstance(end, Reject):
+            return end.reason
+        return "".join(map(_text_of, self.outputs))
+
+    @property
+    def state(self) -> str:
+        """``completed``, ``input-required`` or ``rejected``."""
+        end = self.outputs[-1] if self.outputs else ""
+        if isinstance(end, InputRequired):
+            return "input-required"
+        return "rejected" if isinstance(end, Reject) else "completed"
+
+
+def _text_of(output: Emission) -> str:
+    if isinstance(output, str):
+        return output
+    return output.text if isinstance(output, Text | Complete | Message) else ""
+
+
+class DirectRun:
+    """One such run; it is the `Runtime` of its context."""
+
+    def __init__(self, agent: str, message: str | Json) -> None:
+        """Prepare the run of `agent` on `message`, a text or an A2A v1.0 Message."""
+        self._agent = agent
+        self._message = user_message(message)
+        self._numbers = itertools.count(1)
+        self._emitted = asyncio.Queue[Emission | None]()
+        """None: the agent has ended."""
+        self._has_ended = False
+        self._state: Any = {}
+        self.context = RunContext(
+            key=TaskKey(_ID, agent, _ID),
+            context=_ID,
+            owner=_ID,
+            run=1,
+            attempt=1,
+            message=self._message,
+            metadata=self._message.get("metadata", {}),
+            deadline=None,
+            checkpoint_data=None,
+            traceparent=None,
+            _runtime=self,
+        )
+
+    async def outputs(self, work: Coroutine[Any, Any, None]) -> AsyncGenerator[Emission]:
+        """Yield what the agent emits while `work` runs it."""
+        working = asyncio.ensure_future(work)
+        working.add_done_callback(lambda _: self._emitted.put_nowait(None))
+        try:
+            while (output := await self._emitted.get()) is not None:
+                yield output
+                self._emitted.task_done()
+            await working
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    def emit(self, output: Emission) -> bool:
+        """See `Runtime.emit`."""
+        if self._has_ended:
+            raise MalformedOutput(f"{type(output).__name__} after the run's end")
+        if not isinstance(output, str):
+            check_texts(output)
+        if isinstance(output, State):
+            self._state = output.state
+        if isinstance(output, StateDelta):
+            self._state = json_patch.apply(self._state, list(output.patch))
+        self._has_ended = isinstance(output, ENDINGS)
+        self._emitted.put_nowait(output)
+        return False
+
+    async def room(self) -> None:
+        """See `Runtime.room`."""
+        await self._emitted.join()
+
+    async def offloaded(self, output: Emission) -> Emission:
+        """See `Runtime.offloaded`."""
+        return output
+
+    async def checkpoint(
+        self,
+        data: Any,  # noqa: ANN401, ARG002  # any JSON; there is no other attempt
+        output: ToolArguments | ToolResult | None = None,
+    ) -> None:
+        """See `Runtime.checkpoint`."""
+        if output is not None:
+            self.emit(output)
+        await self.room()
+
+    def new_id(self, kind: str) -> str:
+        """See `Runtime.new_id`."""
+        return f"{kind}-{next(self._numbers)}"
+
+    async def store(self, content: bytes, media_type: str = "") -> None:
+        """See `Runtime.store`."""
+
+    async def content(self, link: str) -> bytes:
+        """See `Runtime.content`."""
+        raise FileUnknown(link)
+
+    async def task(self) -> Json:
+        """See `Runtime.task`."""
+        return {
+            "id": _ID,
+            "contextId": _ID,
+            "status": {"state": "TASK_STATE_WORKING"},
+            "history": [self._message],
+        }
+
+    async def events(self) -> list[tuple[int, Json]]:
+        """See `Runtime.events`."""
+        return [(1, {"task": await self.task()})]
+
+    async def entries(self) -> list[Entry]:
+        """See `Runtime.entries`."""
+        return []
+
+    async def context_tasks(self) -> list[Json]:
+        """See `Runtime.context_tasks`."""
+        return []
+
+    async def context_logs(self, asked_by: str | None) -> list[list[Entry]]:  # noqa: ARG002  # there are none
+        """See `Runtime.context_logs`."""
+        return []
+
+    async def ask(self, prompt: Json | None) -> Json:  # noqa: ARG002  # nobody is asked
+        """See `Runtime.ask`."""
+        self._need_fleet("asks its user during the run")
+
+    has_input = False
+
+    async def next_input(self) -> Json:
+        """See `Runtime.next_input`."""
+        self._need_fleet("waits for messages during the run")
+
+    interrupt = Interrupt.NONE
+
+    @property
+    def state(self) -> Any:  # noqa: ANN401  # any JSON
+        """See `Runtime.state`."""
+        return self._state
+
+    tokens_left = None
+
+    async def delegate(self, request: DelegationRequest) -> Result:
+        """See `RunContext.delegate`."""
+        self._need_fleet(f"delegates to {_name(request)!r}")
+
+    def delegate_stream(self, request: DelegationRequest) -> Delegation:
+        """See `RunContext.delegate_stream`."""
+        self._need_fleet(f"delegates to {_name(request)!r}")
+
+    async def answer(
+        self,
+        result: Result | None,  # noqa: ARG002  # no child can be answered
+        message: str | Json,  # noqa: ARG002
+        *,
+        relay: bool,  # noqa: ARG002
+        timeout: float | None,  # noqa: ARG002
+    ) -> Result:
+        """See `RunContext.answer`."""
+        self._need_fleet("answers an agent that it delegated to")
+
+    def _need_fleet(self, does: str) -> NoReturn:
+        raise FleetRequired(
+            f"agent {self._agent!r} {does}, which needs a fleet: test it with"
+            " headrace.testing.TestFleet, or serve it with headrace dev"
+        )
+
+
+def _name(request: DelegationRequest) -> str:
+    return request.agent if isinstance(request.agent, str) else request.agent.name

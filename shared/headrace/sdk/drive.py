@@ -1,0 +1,89 @@
+"""The call of an agent's function: its output goes to the runtime of its context."""
+
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from types import FrameType
+from typing import Any, Protocol
+
+from headrace.sdk.context import RunContext, runtime_of
+from headrace.sdk.emit import FILES, Emission
+from headrace.sdk.errors import AgentExited, MalformedOutput
+from headrace.sdk.source import raised_at, stopped_at
+
+
+class Driven(Protocol):
+    """An agent, as it is called here."""
+
+    @property
+    def name(self) -> str:
+        """See `Agent.name`."""
+
+    @property
+    def function(self) -> object:
+        """See `Agent.function`."""
+
+    @property
+    def streams(self) -> bool:
+        """See `Agent.streams`."""
+
+    def streaming(self, ctx: RunContext) -> AsyncGenerator[Emission]:
+        """See `Agent.streaming`."""
+
+    def returning(self, ctx: RunContext) -> Coroutine[Any, Any, Emission | None]:
+        """See `Agent.returning`."""
+
+
+async def drive(agent: Driven, ctx: RunContext) -> None:
+    """Run `agent` until its function ends.
+
+    Raises:
+        MalformedOutput: the agent's output is invalid.
+        AgentExited: the agent called `sys.exit`.
+        Exception: any other error of the agent.
+    """
+    try:
+        if agent.streams:
+            await _stream(agent, ctx)
+        else:
+            await _call(agent, ctx)
+    except SystemExit as exit_:
+        raise AgentExited(
+            f"the agent called sys.exit({exit_.code!r}); only its run ends"
+        ) from exit_
+
+
+async def _stream(agent: Driven, ctx: RunContext) -> None:
+    runtime = runtime_of(ctx)
+    emit, room = runtime.emit, runtime.room
+    async with aclosing(agent.streaming(ctx)) as stream:
+        try:
+            async for output in stream:
+                if type(output) in FILES:
+                    output = await runtime.offloaded(output)  # noqa: PLW2901  # the same, as the log takes it
+                if not emit(output):
+                    await room()
+        except MalformedOutput as error:
+            raise _located(agent, error, getattr(stream, "ag_frame", None)) from error
+
+
+async def _call(agent: Driven, ctx: RunContext) -> None:
+    try:
+        output = await agent.returning(ctx)
+        if output is not None:
+            await ctx.emit(output)
+    except MalformedOutput as error:
+        raise _located(agent, error, None) from error
+
+
+def _located(agent: Driven, error: MalformedOutput, frame: FrameType | None) -> MalformedOutput:
+    """Return the error with the agent's name and line; `frame` is a stopped generator's."""
+    function = agent.function
+    if frame is not None:
+        place = stopped_at(function, frame.f_lineno)
+    else:
+        place = raised_at(function, error.__traceback__)
+    return MalformedOutput(f"agent {agent.name!r}: {error}{place}")
+
+
+CALLS = frozenset({_stream.__code__, _call.__code__})
+"""Code whose frames stand between an agent and its worker; their `agent` is the agent."""
