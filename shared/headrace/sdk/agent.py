@@ -27,6 +27,7 @@ from headrace.sdk.ended import CleanUp
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.policy import FollowUps, Policy
 from headrace.sdk.source import declared_at
+from headrace.sdk.threads import Blocking, Generating, in_thread, is_async
 
 type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields its output."""
@@ -34,7 +35,8 @@ type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
 type Returning = Callable[[RunContext], Coroutine[Any, Any, Emission | None]]
 """A coroutine function: it emits through its context and may return one last emission."""
 
-type AgentFunction = Streaming | Returning
+type AgentFunction = Streaming | Returning | Generating | Blocking
+"""Functions that are not async run in threads, one for each run."""
 
 
 CATEGORIES = frozenset(
@@ -206,7 +208,10 @@ def agent(  # noqa: PLR0913  # what a card says
     start_within: float | None = None,
     clean_up: CleanUp | None = None,
 ) -> Agent | Callable[[AgentFunction], Agent]:
-    """Declare an async generator function or a coroutine function as an agent.
+    """Declare a function as an agent: an async generator or coroutine function, or a blocking one.
+
+    A function that is not async runs in a thread of its own for each run. It yields or returns its
+    output; the context's methods, which are async, are not for it.
 
     ``@agent`` without parentheses takes every default.
 
@@ -245,8 +250,8 @@ def agent(  # noqa: PLR0913  # what a card says
             90 s.
 
     Raises:
-        Misdeclared: The function is not async, the name is not a valid agent name, or a value is
-            invalid.
+        Misdeclared: The function does not take the context, the name is not a valid agent name, or
+            a value is invalid.
     """
 
     def declare(function: AgentFunction) -> Agent:
@@ -272,7 +277,8 @@ def agent(  # noqa: PLR0913  # what a card says
             cleans_up=clean_up is not None,
         )
         policy = Policy(max_attempts, backoff, timeout)
-        declared = Agent(function, card, policy, concurrency, clean_up)
+        called = function if is_async(function) else in_thread(cast("Generating", function))
+        declared = Agent(called, card, policy, concurrency, clean_up)
         try:
             _check(declared)
         except Misdeclared as error:
@@ -323,10 +329,6 @@ def _check(declared: Agent) -> None:
         check_agent_name(declared.name)
     except InvalidName as error:
         raise Misdeclared(str(error)) from None
-    if not (declared.streams or inspect.iscoroutinefunction(declared.function)):
-        raise Misdeclared(
-            f"the function of agent {declared.name!r} must be declared with async def"
-        )
     _check_parameters(declared)
     if declared.concurrency is not None and declared.concurrency < 1:
         raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")

@@ -63,7 +63,7 @@ async def _stream(agent: Driven, ctx: RunContext) -> None:
                 if not emit(output):
                     await room()
         except MalformedOutput as error:
-            raise _located(agent, error, getattr(stream, "ag_frame", None)) from error
+            raise _located(agent, error, _frame_of(stream)) from error
 
 
 async def _call(agent: Driven, ctx: RunContext) -> None:
@@ -73,6 +73,13 @@ async def _call(agent: Driven, ctx: RunContext) -> None:
             await ctx.emit(output)
     except MalformedOutput as error:
         raise _located(agent, error, None) from error
+
+
+def _frame_of(stream: AsyncGenerator[Emission]) -> FrameType | None:
+    frame: FrameType | None = getattr(stream, "ag_frame", None)
+    # The generator of a function that runs in a thread.
+    inner = frame.f_locals.get("generator") if frame is not None else None
+    return getattr(inner, "gi_frame", frame)
 
 
 def _located(agent: Driven, error: MalformedOutput, frame: FrameType | None) -> MalformedOutput:

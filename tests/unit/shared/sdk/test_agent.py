@@ -75,7 +75,7 @@ def test_a_card_says_what_people_are_shown() -> None:
     ]
 
 
-def _plain(_: RunContext) -> None: ...
+def _plain() -> None: ...
 
 
 def _decorated(function: object, **how: object) -> Callable[[], Agent]:
@@ -85,7 +85,7 @@ def _decorated(function: object, **how: object) -> Callable[[], Agent]:
 @pytest.mark.parametrize(
     ("declare", "words"),
     [
-        (_decorated(_plain, name="plain"), "must be declared with async def"),
+        (_decorated(_plain, name="plain"), "must take one argument, the RunContext"),
         (_decorated(my_function, name="no spaces"), "no spaces"),
         (_decorated(my_function, concurrency=0), "at least 1"),
         (_decorated(my_function, icon_url="javascript:alert(1)"), "icon_url of agent"),

@@ -46,12 +46,6 @@ MISTAKES = [
         "options of `@agent` have names",
     ),
     Mistake(
-        "`def` instead of `async def`",
-        "@agent\ndef shop(ctx):\n    yield 'hello'\n",
-        "the function of agent 'shop' must be declared with async def (shop.py:3)",
-        "`async def`; a function that blocks goes into `asyncio.to_thread`",
-    ),
-    Mistake(
         "a function without the context",
         "@agent\nasync def shop():\n    yield 'hello'\n",
         "the function of agent 'shop' must take one argument, the RunContext: async def shop(ctx)"
