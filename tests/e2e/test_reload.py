@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
+from tests.support.event_stream import Json
 from tests.support.plain_a2a import PlainAgent
 from tests.support.plain_http import NO_TLS
 from tests.support.resuming_sizes import sized
@@ -14,6 +15,7 @@ from tests.support.waiting import eventually, soon
 
 SAVES = sized(3, 50)
 SENDERS = 4
+UNENDED = {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
 
 PRICES = "PRICE = {version}\n"
 
@@ -67,14 +69,31 @@ class Project:
         """Return what a new run says."""
         sent = await self.shop.send(prompt)
         assert sent.status_code == httpx.codes.OK, sent.text
-        task = sent.json()["task"]
-        assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
-        return "".join(part["text"] for each in task["artifacts"] for part in each["parts"])
+        return text_of(sent.json()["task"])
+
+    async def started(self, prompt: str) -> str:
+        """Start a run that outlasts the timeout of a request, and return its task."""
+        sent = await self.shop.send(prompt, returnImmediately=True)
+        return str(sent.json()["task"]["id"])
+
+    async def ended(self, task: str) -> str:
+        """Return what the run of `task` said once it has ended."""
+
+        async def look() -> Json | None:
+            found: Json = (await self.shop.get(task)).json()
+            return None if found["status"]["state"] in UNENDED else found
+
+        return text_of(await eventually(look, "the run ends"))
 
     @property
     def own_words(self) -> str:
         """What a run on the code as it is says."""
         return said_by(self.version)
+
+
+def text_of(task: Json) -> str:
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
+    return "".join(part["text"] for each in task["artifacts"] for part in each["parts"])
 
 
 def sources(version: int) -> dict[str, str]:
@@ -112,7 +131,7 @@ async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) ->
             answers.append(await project.answer())
 
     go = project.stack.folder / "go"
-    long_run = asyncio.create_task(project.answer(str(go)))
+    long_run = await project.started(str(go))
     load = [asyncio.create_task(keep_sending()) for _ in range(SENDERS)]
     await soon(lambda: len(answers) >= SENDERS, "runs are answered")
     seen = list[str]()
@@ -124,7 +143,7 @@ async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) ->
     await asyncio.gather(*load)
     go.touch()
 
-    assert await long_run == said_by(first)
+    assert await project.ended(long_run) == said_by(first)
     assert seen == [said_by(first + n) for n in range(1, SAVES + 1)]
     assert [said for said in answers if len(set(said.split())) != 1] == []
     assert len({said.split()[0] for said in answers}) > 1
