@@ -25,6 +25,7 @@ from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.events import Draft
 from headrace.model.task import TaskKey
+from headrace.sdk.drive import drive
 from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
 from headrace_worker.appender import Appender, Authorship
@@ -32,7 +33,6 @@ from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.endings import Endings
-from headrace_worker.execution import drive
 from headrace_worker.usage import UsageTotals
 from tests.support.desk import Desk, fresh_names, open_desk
 from tests.support.servers import NatsProcess
