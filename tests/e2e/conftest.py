@@ -73,7 +73,7 @@ def slow_counters(stack: Stack, tmp_path: Path) -> Iterator[list[ServiceProcess]
         for worker in workers:
             running.enter_context(worker)
         until(
-            lambda: extra_services.is_served(stack.gateways, "slow_counter"),
+            lambda: extra_services.is_served(stack.gateways, "slow-counter"),
             "slow_counters are served",
         )
         yield workers

@@ -96,7 +96,7 @@ async def test_a_killed_workers_run_is_finished_by_another(
 ) -> None:
     thread = str(uuid4())
     driving = asyncio.create_task(
-        asyncio.to_thread(drive, fleet.gateways[0], "slow_counter", {"text": "go"}, threadId=thread)
+        asyncio.to_thread(drive, fleet.gateways[0], "slow-counter", {"text": "go"}, threadId=thread)
     )
     kill_holder(slow_counters, await worker_of(fleet, http, thread))
     driven = await driving
@@ -110,11 +110,11 @@ async def test_a_killed_workers_run_is_finished_by_another(
 
 async def worker_of(fleet: Fleet, http: httpx.AsyncClient, thread: str) -> str:
     """Return the id of the worker that counts for `thread`, once it has counted a bit."""
-    agent, workers = PlainAgent(http, fleet.gateways[1], "slow_counter"), list[str]()
+    agent, workers = PlainAgent(http, fleet.gateways[1], "slow-counter"), list[str]()
 
     async def has_counted() -> bool:
         for task in (await agent.list(contextId=thread)).json()["tasks"]:
-            events = await events_of(fleet.nats_url, "slow_counter", task["id"])
+            events = await events_of(fleet.nats_url, "slow-counter", task["id"])
             metadata = [event.get("statusUpdate", {}).get("metadata", {}) for event in events]
             workers[:] = [said["headrace.worker"] for said in metadata if "headrace.worker" in said]
             return len(events) > 5

@@ -80,7 +80,7 @@ async def test_a_killed_workers_task_is_finished_by_another_in_the_open_stream(
     fleet: Fleet, http: httpx.AsyncClient, slow_counters: list[ServiceProcess]
 ) -> None:
     streamed = list[Frame]()
-    async with PlainAgent(http, fleet.gateways[0], "slow_counter").stream("go") as response:
+    async with PlainAgent(http, fleet.gateways[0], "slow-counter").stream("go") as response:
         async for frame in frames(response):
             streamed.append(frame)
             if len(streamed) == 6:
@@ -90,7 +90,7 @@ async def test_a_killed_workers_task_is_finished_by_another_in_the_open_stream(
     assert attempts(events) == [1, 2]
     assert [frame.generation for frame in streamed] == list(range(1, len(streamed) + 1))
     task = streamed[0].event["task"]["id"]
-    found = await PlainAgent(http, fleet.gateways[1], "slow_counter").get(task)
+    found = await PlainAgent(http, fleet.gateways[1], "slow-counter").get(task)
     [artifact] = found.json()["artifacts"]
     assert "".join(part["text"] for part in artifact["parts"]) == counted_to(COUNT)
 

@@ -70,7 +70,7 @@ async def test_a_killed_workers_run_is_taken_over_and_goes_on_to_its_end(
     desk: Desk, spawn: Spawn
 ) -> None:
     workers = await started(spawn)
-    task = await desk.start("slow_counter")
+    task = await desk.start("slow-counter")
     holder, other = holder_of(await task.held(), workers)
     await task.reaches(10)
     holder.kill()
@@ -90,7 +90,7 @@ async def test_a_killed_workers_run_is_taken_over_and_goes_on_to_its_end(
 
 async def test_a_frozen_worker_comes_back_fenced_and_mute(desk: Desk, spawn: Spawn) -> None:
     workers = await started(spawn)
-    task = await desk.start("slow_counter")
+    task = await desk.start("slow-counter")
     holder, _ = holder_of(await task.held(), workers)
     await task.reaches(6)
     await asyncio.to_thread(holder.freeze)
@@ -110,7 +110,7 @@ async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
     desk: Desk, spawn: Spawn
 ) -> None:
     await started(spawn)
-    task = await desk.start("slow_counter")
+    task = await desk.start("slow-counter")
     await task.held()
     assert (await task.publish(1))["error"]["err_code"] == 10077
     assert await task.ask("cancel") is not None
@@ -123,7 +123,7 @@ async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
 ) -> None:
     """As after a consumer leader's crash: the other worker gets the run, asks, and steps back."""
     first = await asyncio.to_thread(spawn, DEMO)
-    task = await desk.start("slow_counter")
+    task = await desk.start("slow-counter")
     await task.held()
     second = await asyncio.to_thread(spawn, DEMO, log_level="debug")
 

@@ -226,7 +226,7 @@ async def test_a_drained_worker_hands_the_rest_to_others_at_once(desk: Desk, spa
 
 async def test_a_drained_worker_takes_no_new_runs(desk: Desk, spawn: Spawn) -> None:
     [worker] = await started(spawn, 1)
-    await (await desk.start("slow_counter")).held()
+    await (await desk.start("slow-counter")).held()
     stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
     await eventually(lambda: _has_said(worker, "1 runs have 2 s to end"))
     late = await desk.start("echo", "late")
