@@ -1,8 +1,11 @@
 """A fleet under test: what its users ask of it, and that it behaves as the real one."""
 
 import asyncio
+import itertools
 import logging
-from collections.abc import AsyncIterator
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -139,6 +142,28 @@ async def test_a_cancel_between_two_events_ends_the_stream() -> None:
             if event.text == "begun":
                 await task.cancel()
     assert states == ["submitted", "working", "canceled"]
+
+
+async def test_an_agent_in_a_thread_answers_and_is_canceled_between_two_outputs() -> None:
+    closed = threading.Event()
+
+    @agent
+    def ticker(ctx: RunContext) -> Iterator[Emission]:
+        """Tick as often as it is told to, or without end."""
+        try:
+            for number in itertools.count() if ctx.prompt == "on" else range(int(ctx.prompt)):
+                yield f"{number} "
+                time.sleep(0.01)
+        finally:
+            closed.set()
+
+    async with TestFleet([ticker]) as fleet:
+        assert (await fleet.send("ticker", "3")).text == "0 1 2 "
+        assert closed.is_set()
+        closed.clear()
+        task = await fleet.start("ticker", "on")
+        assert (await task.cancel()).state == "canceled"
+        assert await asyncio.to_thread(closed.wait, 60)
 
 
 async def test_a_message_to_a_busy_agent_waits_for_its_turn() -> None:
