@@ -1,6 +1,7 @@
 """Opening the streams of new, continued and existing runs."""
 
 from headrace.log import last_entry
+from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
@@ -25,9 +26,13 @@ async def attach(
     messages of the thread's earlier runs, for a client that has none.
 
     Raises:
-        TaskUnknown, BusUnavailable: the log is gone, or cannot be read now.
+        RunUnknown: the run has been erased since it was found.
+        BusUnavailable: its log cannot be read now.
     """
-    feed = await services.feeds.acquire(found.key)
+    try:
+        feed = await services.feeds.acquire(found.key)
+    except TaskUnknown as erased:
+        raise RunUnknown(f"run {found.run.id} of thread {found.run.thread}: {erased}") from erased
     async with services.feeds.handed_on(feed):
         cursor = await _cursor(services, call, feed)
     join: Join = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)

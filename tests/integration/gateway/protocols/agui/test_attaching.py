@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from headrace.model.events import Json
+from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
 from headrace_gateway.settings import GatewaySettings
 from tests.support import javascript
 from tests.support.agui.client_rules import Client
@@ -87,6 +88,28 @@ async def test_the_request_itself_sent_again_with_a_cursor_starts_no_second_run(
         again = await all_frames(response)
     assert again[-1].json["type"] == "RUN_FINISHED"
     assert len(fleet.runs) == 1
+
+
+@pytest.mark.parametrize("cursor", ["", "begun"])
+async def test_a_run_that_is_erased_while_it_is_attached_is_unknown_as_any_erased_run(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, cursor: str
+) -> None:
+    body = run_input("hello")
+    frames_of_run = await run(http, "assistant", body)
+    find = RunThread.find
+
+    async def find_before_retention(thread: RunThread, run_id: str) -> ThreadRun:
+        found = await find(thread, run_id)
+        subject = fleet.bus.subjects.event(found.key)
+        await fleet.bus.js.purge_stream(fleet.bus.streams.events(0), subject=subject)
+        return found
+
+    monkeypatch.setattr(RunThread, "find", find_before_retention)
+    headers = {"last-event-id": frames_of_run[0].id} if cursor else {}
+    named = {"threadId": body["threadId"], "runId": body["runId"]}
+    erased = await http.post(f"{path('assistant')}/attach", json=named, headers=headers)
+    assert (erased.status_code, erased.json()["error"]["code"]) == (404, "run_unknown")
+    assert erased.json()["error"]["message"].startswith(f"run {body['runId']} of thread ")
 
 
 async def test_with_a_cursor_no_run_is_begun_that_is_not_kept_any_more(
