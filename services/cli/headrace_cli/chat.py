@@ -16,7 +16,7 @@ from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 @with_gateway
 @with_agent
 @click.option("--task", default="", help="Task to come back to; its agent is looked up.")
-@click.option("--context", default="", help="ChatSession to continue with a new task.")
+@click.option("--context", default="", help="Conversation to continue with a new task.")
 @with_save
 def chat(
     *,
@@ -32,14 +32,14 @@ def chat(
     Each line is a message. If the agent asks something, the next line is the answer. Ctrl-C during
     an answer cancels the task, or leaves it at work and says how to come back to it.
     """
-    session = ChatSession(
-        AgentAddress(url, token, agent), StreamOutput(save=save), task=task, context=context
-    )
+    output = StreamOutput(save=save, hints=False)
+    session = ChatSession(AgentAddress(url, token, agent), output, task=task, context=context)
     if task:
         _turn(session, None)
     while (text := read_message()) is not None:
         if text.strip():
             _turn(session, text)
+    session.leave_question()
 
 
 def _turn(session: ChatSession, text: str | None) -> None:

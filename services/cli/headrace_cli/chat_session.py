@@ -12,7 +12,7 @@ import click
 from headrace.model.task import RUN_ENDED, TERMINAL
 from headrace_cli.gateway import agent_of, at_gateway
 from headrace_cli.stream_output import StreamOutput
-from headrace_cli.tables import one_line
+from headrace_cli.tables import one_line, replace_unencodable
 from headrace_cli.transcript import state_of
 
 if TYPE_CHECKING:
@@ -116,6 +116,11 @@ class ChatSession:
         self._at_gateway(work)
         self.task = ""
 
+    def leave_question(self) -> None:
+        """Say how to answer the question that the agent waits for, if there is one."""
+        if self.is_asked:
+            self._output.show_how_to_answer(self.task)
+
     def leave(self) -> None:
         """End the output because of Ctrl-C, and say how to come back."""
         self._output.end()
@@ -157,9 +162,15 @@ def is_interactive() -> bool:
 
 
 def read_message() -> str | None:
-    """Return the next message that is typed; None: the conversation is over (Ctrl-D, Ctrl-C)."""
+    """Return the next message that is typed; None: the conversation is over (Ctrl-D, Ctrl-C).
+
+    Messages may also come through a pipe, then without a prompt.
+    """
+    is_typed = sys.stdin.isatty()
+    replace_unencodable(sys.stdin)
     try:
-        return input("> ")
+        return input("> " if is_typed else "")
     except (EOFError, KeyboardInterrupt):
-        click.echo()
+        if is_typed:
+            click.echo()
         return None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from headrace_cli.tables import one_line, printable
+from headrace_cli.tables import one_line, printable, replace_unencodable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,6 +98,7 @@ class RichDisplay:
 
 def display_of_terminal() -> Display:
     """Return a drawing display if stdout is a terminal and rich is installed, else a plain one."""
+    replace_unencodable(sys.stdout)
     if not sys.stdout.isatty():
         return PlainDisplay()
     try:

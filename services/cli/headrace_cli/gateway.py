@@ -51,6 +51,8 @@ async def ask_gateway[Result](
                 if refused.reason != _AGENT_UNKNOWN:
                     raise
                 raise RequestFailed(f"{refused}{await _hint(client, agent)}") from refused
+    except BrokenPipeError:  # Whoever read the output has stopped: click ends the command.
+        raise
     except (ClientError, ValueError, OSError) as error:  # also a file that can't be read
         raise RequestFailed(str(error)) from error
 

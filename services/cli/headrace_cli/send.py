@@ -49,8 +49,8 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     """Send TEXT to an agent and show its answer as it comes.
 
     The answer goes to stdout; reasoning, tool calls and how the task fares go to stderr, unless
-    stdout is a terminal. There, a question is answered in address. A dropped connection is resumed.
-    Ctrl-C leaves the task at work, and says how to come back to it.
+    stdout is a terminal. There, a question is answered in place; Ctrl-D leaves it open. A dropped
+    connection is resumed. Ctrl-C leaves the task at work, and says how to come back to it.
 
     Exits with 0 if the task is COMPLETED, 3 if it FAILED, 4 REJECTED, 5 CANCELED, and with 6 if the
     agent asks something.
@@ -63,6 +63,8 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
         session.send(text, files)
         while can_answer and session.is_asked and (answer := read_message()) is not None:
             session.send(answer)
+        if can_answer:
+            session.leave_question()
     except KeyboardInterrupt:
         session.leave()
         sys.exit(INTERRUPTED)

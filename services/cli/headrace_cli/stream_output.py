@@ -66,8 +66,9 @@ class StreamOutput:
         Raises:
             ClientError: the gateway refused, or did not answer for long.
         """
-        async for event in stream:
-            self.show(event.json)
+        async with stream:
+            async for event in stream:
+                self.show(event.json)
         is_known = self._transcript.state in RUN_ENDED or not stream.task
         if not is_known or (self._save and stream.task):
             found = await client.get(stream.agent, stream.task)
@@ -91,6 +92,10 @@ class StreamOutput:
         if self._save:
             for path in await save_files(await task.files(), self._save):
                 click.echo(one_line(f"saved {path}"), err=True)
+
+    def show_how_to_answer(self, task: str) -> None:
+        """Say which command answers the question of `task`."""
+        self._transcript.show_how_to_answer(task)
 
     def end(self) -> None:
         """End the last line."""

@@ -8,6 +8,8 @@ import click
 
 from headrace.jetstream.connection import Bus
 from headrace.log.find import locate
+from headrace.model.task import STATES
+from headrace.model.task_report import state_name
 from headrace.tasks.end import fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
@@ -76,11 +78,26 @@ def fail(nats_url: str | None, reason: str, task: str) -> None:
 _STATE = "TASK_STATE_"
 
 
+class _StateName(click.Choice[str]):
+    """The name of a task's state, such as ``input-required``; also with an underscore."""
+
+    name = "state"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the state's name."""
+        return super().convert(value.lower().replace("_", "-"), param, ctx)
+
+
 @click.group(invoke_without_command=True)
 @with_gateway
 @with_agent
 @click.option("--context", help="Only tasks of this context.")
-@click.option("--status", metavar="STATE", help="Only tasks in this state, e.g. working.")
+@click.option(
+    "--status",
+    type=_StateName(sorted(map(state_name, STATES))),
+    metavar="STATE",
+    help="Only tasks in this state, e.g. working.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(1, 100),

@@ -8,6 +8,7 @@ from headrace.model.delegation import CHILD
 from headrace.model.events import RECOVERED, Json
 from headrace.model.task import INPUT_REQUIRED, WORKING
 from headrace_cli.display import Display
+from headrace_cli.tables import one_line
 
 _LONGEST = 400
 """Maximum characters of a tool call's arguments or result that are shown."""
@@ -60,6 +61,10 @@ class Transcript:
         if "message" in event:
             self._say_parts(event["message"].get("parts", []))
 
+    def show_how_to_answer(self, task: str) -> None:
+        """Say which command answers the question of `task`."""
+        self._remark(f"answer with: headrace send --task {task} TEXT")
+
     def end(self) -> None:
         """End the last line of the answer, or of the reasoning."""
         if self._mid_thought:
@@ -93,7 +98,7 @@ class Transcript:
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._say_parts(status.get("message", {}).get("parts", []))
         if state == INPUT_REQUIRED and self.hints:
-            self._remark(f"answer with: headrace send --task {task_of(event)} TEXT")
+            self.show_how_to_answer(task_of(event))
 
     def _show_work(self, status: Json) -> None:
         """Show reasoning and tool calls on the way to the answer."""
@@ -155,4 +160,4 @@ def _readable(part: Json) -> str:
     if "text" in part:
         return str(part["text"])
     name = part.get("filename") or part.get("url") or "data"
-    return f"[{name} {part.get('mediaType', '')}]\n".replace(" ]", "]")
+    return one_line(f"[{name} {part.get('mediaType', '')}]").replace(" ]", "]") + "\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import mimetypes
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,8 @@ async def attached_parts(files: Sequence[Attached]) -> list[Json]:
 async def _read(path: Path) -> File:
     media_type, _ = mimetypes.guess_type(path.name)
     content = await asyncio.to_thread(path.read_bytes)
-    return File(path.name, content, media_type or "application/octet-stream")
+    name = os.fsencode(path.name).decode(errors="replace")
+    return File(name, content, media_type or "application/octet-stream")
 
 
 def _part(file: File) -> Json:

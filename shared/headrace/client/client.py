@@ -46,8 +46,9 @@ class Client:
     Requests are repeated, and streams resumed, when a connection breaks: at another gateway if
     there are several. Messages have an Idempotency-Key, so that none is taken twice.
 
-    Every method raises `RequestRefused` if a gateway refuses the request, and `ConnectionLost` if
-    no gateway answers. An agent's name may be None for the default agent.
+    Every method raises `RequestRefused` if a gateway refuses the request, `ConnectionLost` if no
+    gateway answers, and ValueError for a token or a message that no request can have. An agent's
+    name may be None for the default agent.
     """
 
     def __init__(

@@ -31,6 +31,8 @@ _UNAVAILABLE = frozenset(
 _LONGEST_PAUSE = 60.0
 """Seconds that a gateway may ask the client to wait; a longer time is the caller's to wait."""
 
+_LAST_PORT = 65535
+
 type Token = str | Callable[[], str]
 """A bearer token, or a function that returns the current one."""
 
@@ -133,6 +135,7 @@ class Gateways:
             Unreachable: it should be made again; also if the body breaks off.
             StreamOver: the response is 204, for a stream that is over.
             RequestRefused: the gateway refused it.
+            ValueError: the token can't be in a header, or the body can't be JSON.
         """
         with _unreachable():
             async with self._http.stream(
@@ -140,7 +143,7 @@ class Gateways:
                 self._urls[self._current] + request.path,
                 headers={**self._headers(), **request.headers},
                 params=request.query,
-                content=None if request.body is None else orjson.dumps(request.body),
+                content=None if request.body is None else _json(request.body),
                 timeout=_TIMEOUT,
             ) as response:
                 if response.status_code == HTTPStatus.NO_CONTENT:
@@ -152,7 +155,16 @@ class Gateways:
     def _headers(self) -> dict[str, str]:
         headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
         token = self._token() if callable(self._token) else self._token
+        if token and not (token.isascii() and token.isprintable()):  # The message must not have it.
+            raise ValueError("the token has characters that no header can have")
         return headers | ({"Authorization": f"Bearer {token}"} if token else {})
+
+
+def _json(body: Json) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as error:
+        raise ValueError(f"the request can't be written as JSON: {error}") from error
 
 
 @contextmanager
@@ -192,6 +204,8 @@ def _checked(url: str) -> str:
         raise ValueError(f"{url!r} is not an http(s) URL: {invalid}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError(f"{url!r} is not an http(s) URL")
+    if parsed.port is not None and parsed.port > _LAST_PORT:
+        raise ValueError(f"{url!r} is not an http(s) URL: no port is above {_LAST_PORT}")
     return url.rstrip("/")
 
 

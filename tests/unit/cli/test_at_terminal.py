@@ -120,3 +120,20 @@ def test_ctrl_c_leaves_the_task_and_says_how_to_come_back_or_cancels_it() -> Non
             hold.set()
     assert "task t1 goes on; come back: headrace chat --task t1; " in terminal.text
     assert [q.path for q in gateway.asked].count("/v1/agents/shop/tasks/t1:cancel") == 1
+
+
+def test_a_question_that_is_left_open_is_answered_later_by_the_command_that_is_shown() -> None:
+    asked = stream(status("INPUT_REQUIRED", {"text": "How many?"}))
+    with answering(**{PATH: [asked, asked]}) as gateway:
+        endings = []
+        for command in (["send", "nails"], ["chat"]):
+            with at_terminal(*command, "--agent", "shop", "--url", gateway.url) as terminal:
+                if command == ["chat"]:
+                    terminal.until("> ")
+                    terminal.type("nails")
+                terminal.until("How many?\n> ")
+                terminal.end_input()
+                endings.append((terminal.end(), terminal.text.splitlines()[-1]))
+                assert terminal.text.count("answer with: ") == 1
+    hint = "answer with: headrace send --task t1 TEXT"
+    assert endings == [(6, hint), (0, hint)]

@@ -1,8 +1,11 @@
 """What the client commands ask a gateway and show of its answers."""
 
 import json
+import os
+import sys
 from importlib import import_module
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 from click.testing import CliRunner, Result
@@ -455,3 +458,98 @@ def test_the_tail_of_a_task_that_waits_is_its_question() -> None:
         answer = headrace(gateway, "tail", "--agent", "echo", "t1")
     assert (answer.exit_code, answer.stdout) == (6, "Well?\n")
     assert len(gateway.asked) == 1
+
+
+def test_a_file_with_a_name_that_is_too_long_is_saved_under_its_beginning(tmp_path: Path) -> None:
+    named = [{"raw": "b25l", "filename": f"{'ä' * 300}.txt"}] * 2
+    done = task("COMPLETED") | {"artifacts": [{"artifactId": "a0", "parts": named}]}
+    with answering(**{"/v1/agents/echo/tasks/t1": ScriptedResponse(body=done)}) as gateway:
+        answer = headrace(gateway, "tail", "--agent", "echo", "t1", "--save", str(tmp_path))
+    assert answer.exit_code == 0
+    saved = sorted(path.name for path in tmp_path.iterdir())
+    assert [(name[:2], name[-6:]) for name in saved] == [("ää", "-1.txt"), ("ää", "ää.txt")]
+
+
+def test_a_file_of_a_result_is_named_on_one_line() -> None:
+    named = [{"raw": "b25l", "filename": "a\ntask t1 COMPLETED", "mediaType": "text/plain"}]
+    event = {"artifactUpdate": {"taskId": "t1", "artifact": {"artifactId": "a", "parts": named}}}
+    with answering(**{"/message:stream": stream(event, status("FAILED"))}) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert answer.stdout == "[a task t1 COMPLETED text/plain]\n"
+
+
+def test_tasks_in_a_state_that_does_not_exist_are_no_empty_list() -> None:
+    with answering(**{"/v1/agents": AGENTS}) as gateway:
+        answer = headrace(gateway, "tasks", "--status", "completd")
+    assert answer.exit_code == 2
+    assert "Invalid value for '--status': 'completd' is not one of" in answer.stderr
+    assert gateway.asked == []
+
+
+@pytest.mark.parametrize("state", ["input-required", "INPUT_REQUIRED"])
+def test_tasks_are_selected_by_their_state_in_either_form(state: str) -> None:
+    path = "/v1/agents/echo/tasks?pageSize=20&status=TASK_STATE_INPUT_REQUIRED"
+    with answering(**{path: ScriptedResponse(body={"tasks": []})}) as gateway:
+        answer = headrace(gateway, "tasks", "--agent", "echo", "--status", state)
+    assert answer.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["send", "a\udcff"], "surrogates not allowed"),
+        (["send", "hi", "--token", "secret\n"], "the token has characters that no header can have"),
+        (["send", "hi", "--token", "geheimä"], "the token has characters that no header can have"),
+    ],
+    ids=["not UTF-8", "token with a line break", "token not ASCII"],
+)
+def test_what_no_request_can_hold_is_one_line(arguments: list[str], reason: str) -> None:
+    with answering() as gateway:
+        answer = headrace(gateway, *arguments)
+    assert (answer.exit_code, gateway.asked) == (1, [])
+    assert answer.stderr.startswith("Error: ")
+    assert answer.stderr.endswith(f"{reason}\n")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_text_of_any_script_is_shown_as_it_is() -> None:
+    emoji, persian = "\U0001f468\u200d\U0001f467", "\u0645\u06cc\u200c\u062e\u0648"
+    written = f"ideographic\u3000space, no\u00a0break, soft\u00adhyphen, {emoji}, {persian}"
+    with answering(**{"/message:stream": stream(chunk(written), status("COMPLETED"))}) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert answer.stdout == f"{written}\n"
+
+
+def headrace_piped(gateway: FakeGateway, *arguments: str, **environment: str) -> Popen[bytes]:
+    own = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+    command = [sys.executable, "-m", "headrace_cli", *arguments, "--url", gateway.url]
+    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=own | environment)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "JSON"])
+def test_a_reader_that_stops_ends_the_command_without_a_traceback(form: list[str]) -> None:
+    events = [chunk("x" * 100_000) for _ in range(20)]
+    with answering(**{"/message:stream": stream(*events, status("COMPLETED"))}) as gateway:
+        process = headrace_piped(gateway, "send", "hi", *form)
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        process.stdout = None
+        _, complaint = process.communicate(timeout=60)
+    assert (process.returncode, complaint) == (1, b"")
+
+
+def test_characters_that_the_output_cannot_encode_are_replaced() -> None:
+    events = stream(chunk("5 € a\x07"), status("COMPLETED"))
+    with answering(**{"/message:stream": events}) as gateway:
+        process = headrace_piped(gateway, "send", "hi", PYTHONIOENCODING="latin-1")
+        written, complaint = process.communicate(timeout=60)
+    assert (process.returncode, written) == (0, b"5 ? a?\n")
+    assert complaint == b"task t1 COMPLETED\n"
+
+
+def test_a_conversation_through_a_pipe_has_no_prompts() -> None:
+    with answering(**{"/message:stream": stream(chunk("One."), status("COMPLETED"))}) as gateway:
+        process = headrace_piped(gateway, "chat")
+        written, _ = process.communicate(b"first\n", timeout=60)
+    assert written == b"One.\n"

@@ -282,7 +282,19 @@ async def test_a_token_may_change() -> None:
     assert sent == ["Bearer one", "Bearer two"]
 
 
-@pytest.mark.parametrize("urls", [[], ["ftp://host"], ["127.0.0.1:8080"], ["http://"]])
+@pytest.mark.parametrize(
+    "urls", [[], ["ftp://host"], ["127.0.0.1:8080"], ["http://"], ["http://host:65536"]]
+)
 def test_a_url_that_is_none_is_refused(urls: list[str]) -> None:
     with pytest.raises(ValueError, match="URL"):
         Client(*urls)
+
+
+async def test_a_file_with_a_name_that_is_not_utf_8_is_attached(tmp_path: Path) -> None:
+    path = tmp_path / "a\udcff.txt"
+    path.write_text("in")
+    with answering(**{"/message:stream": stream(status("COMPLETED"))}) as gateway:
+        async with client_of(gateway) as client:
+            await read(client.stream(None, files=[path]))
+    [part] = (gateway.asked[0].body or {})["message"]["parts"]
+    assert part["filename"] == "a\ufffd.txt"
