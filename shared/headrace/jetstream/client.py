@@ -33,6 +33,7 @@ class FastParser(Parser):
         super().reset()
         self._rest = bytearray()
         self._least = 0
+        self._connection = object()
 
     async def parse(self, data: bytes = b"") -> None:
         """Parse the next bytes.
@@ -45,10 +46,12 @@ class FastParser(Parser):
             if len(self._rest) < self._least:
                 return
             data, self._rest = bytes(self._rest), bytearray()
-        at, least = 0, 0
+        at, least, connection = 0, 0, self._connection
         while (eol := data.find(_EOL, at)) >= 0:
             if data[at] not in _WITH_REPLY:
                 await super().parse(data[at : eol + 2])
+                if self._connection is not connection:
+                    return  # It ended meanwhile: what follows must not reach the next one.
                 at = eol + 2
                 continue
             words = data[at:eol].split()
@@ -74,12 +77,17 @@ class FastParser(Parser):
 class _DirectInput:
     """Parses bytes in the callback that delivers them.
 
-    If the parser has to wait for something, what arrives in the meantime is parsed afterwards.
+    If the parser has to wait for something, nothing more is read from the socket. What the
+    transport has read already is parsed afterwards.
     """
 
-    def __init__(self, parse: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
-        """Pass bytes to `parse`, one call after the other."""
-        self._parse = parse
+    def __init__(
+        self,
+        parse: Callable[[bytes], Coroutine[Any, Any, None]],
+        transport: asyncio.ReadTransport,
+    ) -> None:
+        """Pass bytes from `transport` to `parse`, one call after the other."""
+        self._parse, self._transport = parse, transport
         self._loop = asyncio.get_running_loop()
         self._parsing: asyncio.Task[None] | None = None
         self._waiting = bytearray()
@@ -95,6 +103,8 @@ class _DirectInput:
         parsing = asyncio.Task(self._parse(data), loop=self._loop, eager_start=True)
         if not parsing.done():
             self._parsing = parsing
+            if not self._transport.is_closing():
+                self._transport.pause_reading()
             parsing.add_done_callback(self._go_on)
 
     def stop(self) -> None:
@@ -104,6 +114,8 @@ class _DirectInput:
 
     def _go_on(self, _: asyncio.Task[None]) -> None:
         self._parsing = None
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
         if self._waiting:
             data, self._waiting = bytes(self._waiting), bytearray()
             self.feed(data)
@@ -223,14 +235,16 @@ class NatsClient(Client):
             await self._error_cb(error)
 
     async def _read_loop(self) -> None:
-        transport = self._transport
-        reader: Any = transport._io_reader if isinstance(transport, TcpTransport) else None  # noqa: SLF001 - there is no other way
-        if reader is None:
+        transport: Any = self._transport if isinstance(self._transport, TcpTransport) else None
+        if transport is None:
             await super()._read_loop()
             return
-        direct = _DirectInput(self._parse)
-        # Returns at once what came with the handshake.
-        early = await reader.read(_EARLY) if reader._buffer else b""  # noqa: SLF001 - likewise
+        reader = transport._io_reader  # noqa: SLF001 - there is no other way
+        direct = _DirectInput(self._parse, transport._io_writer.transport)  # noqa: SLF001 - likewise
+        # Returns at once what came with the handshake. If the connection is broken already,
+        # nats-py's loop notices.
+        has_early = reader._buffer and reader.exception() is None  # noqa: SLF001 - likewise
+        early = await reader.read(_EARLY) if has_early else b""
         reader.feed_data = direct.feed
         try:
             direct.feed(early)

@@ -63,15 +63,35 @@ class SlowParser:
         self.parsed.append(data)
 
 
+class ReadingTransport(asyncio.ReadTransport):
+    """Knows whether it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+
+
 async def test_bytes_are_parsed_within_the_callback() -> None:
     parser = SlowParser()
-    _DirectInput(parser.parse).feed(b"one")
+    _DirectInput(parser.parse, ReadingTransport()).feed(b"one")
     assert parser.parsed == [b"one"]
 
 
 async def test_bytes_that_arrive_while_the_parser_waits_are_parsed_afterwards() -> None:
     parser = SlowParser()
-    direct = _DirectInput(parser.parse)
+    direct = _DirectInput(parser.parse, ReadingTransport())
     for data in (b"slow", b"two", b"three"):
         direct.feed(data)
     assert parser.parsed == []
@@ -81,9 +101,21 @@ async def test_bytes_that_arrive_while_the_parser_waits_are_parsed_afterwards() 
     assert parser.parsed == [b"slow", b"twothree", b"four"]
 
 
+async def test_nothing_more_is_read_while_the_parser_waits() -> None:
+    parser, transport = SlowParser(), ReadingTransport()
+    direct = _DirectInput(parser.parse, transport)
+    direct.feed(b"slow")
+    direct.feed(b"slow too")
+    assert not transport.is_reading()
+    parser.free.set()
+    await asyncio.sleep(0.01)
+    assert parser.parsed == [b"slow", b"slow too"]
+    assert transport.is_reading()
+
+
 async def test_bytes_after_the_end_of_a_connection_are_ignored() -> None:
     parser = SlowParser()
-    direct = _DirectInput(parser.parse)
+    direct = _DirectInput(parser.parse, ReadingTransport())
     direct.feed(b"slow")
     direct.feed(b"two")
     direct.stop()
@@ -145,3 +177,32 @@ async def test_nothing_after_nonsense_is_taken_for_a_message(
     async with asyncio.timeout(TIMEOUT):
         await scripted.connections.get()
     assert received == []
+
+
+class EarlyBrokenClient(NatsClient):
+    """Its first connection breaks right after the handshake, with input that nobody has read."""
+
+    async def _read_loop(self) -> None:
+        assert isinstance(self._transport, TcpTransport)
+        reader = self._transport._io_reader
+        assert reader is not None
+        if not self.stats["reconnects"]:
+            reader.feed_data(b"PING\r\n")
+            reader.set_exception(ConnectionResetError())
+        await super()._read_loop()
+
+
+async def test_a_connection_that_breaks_right_after_the_handshake_is_replaced(
+    scripted: ScriptedServer,
+) -> None:
+    server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = EarlyBrokenClient()
+    await client.connect(f"nats://127.0.0.1:{port}", reconnect_time_wait=0)
+    async with asyncio.timeout(TIMEOUT):
+        await scripted.connections.get()
+        await scripted.connections.get()
+    await soon(lambda: client.is_connected, "the client is connected again")
+    assert client.stats["reconnects"] == 1
+    await client.close()
+    server.close()

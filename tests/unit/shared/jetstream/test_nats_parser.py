@@ -1,5 +1,6 @@
 """Our parser hands on what nats-py's does, wherever the bytes were cut."""
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -65,6 +66,30 @@ async def test_after_a_reset_nothing_is_left_of_what_was_begun() -> None:
     await parser.parse(SAID[0][:40])
     parser.reset()
     await parser.parse(SAID[2])
+    assert client.calls == [("_process_msg", 9, b"foo", b"", b"hello", b"")]
+
+
+class WaitingClient(Heard):
+    """Waits in each PING until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go_on = asyncio.Event()
+
+    async def _process_ping(self) -> None:
+        await self.may_go_on.wait()
+
+
+async def test_input_from_before_a_reset_is_not_parsed_after_it() -> None:
+    client = WaitingClient()
+    parser = FastParser(client)
+    former = asyncio.create_task(parser.parse(b"PING\r\n" + SAID[3] + SAID[0][:40]))
+    await asyncio.sleep(0)
+    parser.reset()
+    await parser.parse(SAID[2][:14])
+    client.may_go_on.set()
+    await former
+    await parser.parse(SAID[2][14:])
     assert client.calls == [("_process_msg", 9, b"foo", b"", b"hello", b"")]
 
 
