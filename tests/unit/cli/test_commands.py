@@ -1,4 +1,5 @@
 import os
+import re
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -7,6 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace_cli import services
+from headrace_cli.stream_output import EXIT_CODES, INTERRUPTED
+from tests.architecture.tree import ROOT
 
 
 def headrace(*arguments: str) -> Result:
@@ -81,3 +84,17 @@ def test_a_command_that_is_called_nearly_the_same_is_named() -> None:
 def test_a_script_completes_in_the_shell(shell: str) -> None:
     printed = headrace("completion", shell).output
     assert f"_HEADRACE_COMPLETE={shell}_complete" in printed
+
+
+def test_the_page_on_the_command_line_lists_commands_options_and_exit_codes_as_they_are() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    main = import_module("headrace_cli.main").main
+    named = set(re.findall(r"headrace ([a-z]+) ", page))
+    helps = {name: headrace(name, "--help") for name in named}
+    assert {name: answer.exit_code for name, answer in helps.items()} == dict.fromkeys(named, 0)
+    options = set(re.findall(r"--[a-z]+", page))
+    assert options <= set(re.findall(r"--[a-z]+", "".join(one.output for one in helps.values())))
+    assert {"send", "chat", "tail", "tasks", "cancel"} <= named <= set(main.list_commands(None))
+    rows = re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
+    codes = {int(code) for row in rows for code in row.split(",")}
+    assert codes == {0, 1, 2, *EXIT_CODES.values(), INTERRUPTED}
