@@ -28,6 +28,12 @@ from tests.support.waiting import TIMEOUT, eventually
 
 OWNER = "anonymous"
 
+_DELETE_KEYS = """
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+    redis.call('UNLINK', key)
+end
+"""
+
 
 def new_key(shard: int = 3, *, tenant: str = "default", agent: str = "agent") -> TaskKey:
     """Return a task that nobody knows yet."""
@@ -54,6 +60,13 @@ class TaskStates:
         await replica.start()
         self._stack.push_async_callback(replica.stop)
         return replica
+
+    async def lose_view(self) -> None:
+        """Delete all keys of the fleet at once, as FLUSHALL does.
+
+        Deleted one after the other, keys of the next view would be deleted too.
+        """
+        await self.redis._redis.eval(_DELETE_KEYS, 0, f"{self.keys.root}*")
 
     async def followed(self) -> None:
         """Return when every range is applied by somebody."""

@@ -236,7 +236,7 @@ async def test_what_is_left_of_old_tasks_makes_none_after_a_rebuild(hasty: TaskS
     young = submitted()
     young.begin_attempt()
     await hasty.store(young)
-    await hasty.redis.unlink_all(hasty.keys.root)
+    await hasty.lose_view()
     await hasty.followed()
     assert set(await hasty.listed()) == {young.key.task}
     assert await until_gone(hasty, old)

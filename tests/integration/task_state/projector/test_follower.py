@@ -166,7 +166,7 @@ async def test_after_flushall_the_list_is_the_same(fleet: TaskStates) -> None:
     for log in logs[:2]:
         await fleet.store(log)
     await lists_all(fleet, *logs[:2])
-    await fleet.redis.unlink_all(fleet.keys.root)
+    await fleet.lose_view()
     for log in logs[2:]:
         await fleet.store(log)
     await lists_all(fleet, *logs)
@@ -291,7 +291,7 @@ async def test_what_is_no_entry_is_a_dead_letter_once_and_blocks_nothing(
     assert "shard" in found[4].reason
     assert all(letter.subject.startswith(fleet.settings.prefix) for letter in found)
 
-    await fleet.redis.unlink_all(fleet.keys.root)
+    await fleet.lose_view()
     await eventually(lambda: _position_is(fleet, first + len(junk)), "all is applied anew")
     assert len(await letters(fleet)) == len(junk)
 
@@ -314,7 +314,7 @@ async def test_old_dead_letters_are_not_sent_again_after_a_rebuild(
     await eventually(lambda: _position_is(fleet, ack.seq), "all is applied")
     assert len(await letters(fleet)) == 3
     await replica.stop()
-    await fleet.redis.unlink_all(fleet.keys.root)
+    await fleet.lose_view()
     await fleet.start()
     await eventually(lambda: _position_is(fleet, ack.seq), "all is applied anew")
     assert len(await letters(fleet)) == 3

@@ -68,7 +68,7 @@ async def test_a_rebuild_amid_traffic_survives_the_kill_of_its_replica(
     traffic = Traffic(fleet)
     running = asyncio.create_task(traffic.run())
     await traffic.has_run(_BEFORE)
-    await fleet.redis.unlink_all(fleet.keys.root)
+    await fleet.lose_view()
 
     async def is_begun() -> bool:
         return (await fleet.reader.positions([place]))[0] > 0
@@ -83,6 +83,6 @@ async def test_a_rebuild_amid_traffic_survives_the_kill_of_its_replica(
     await running
     assert await fleet.listed() == {log.key.task: folded(log) for log in traffic.logs}
     before = await pages(fleet)
-    await fleet.redis.unlink_all(fleet.keys.root)
+    await fleet.lose_view()
     await fleet.followed()
     assert await pages(fleet) == before

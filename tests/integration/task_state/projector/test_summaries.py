@@ -63,10 +63,6 @@ def ended(key: TaskKey | None = None, state: str = COMPLETED, **about: str) -> L
     return log
 
 
-async def lose_view(fleet: TaskStates) -> None:
-    await fleet.redis.unlink_all(fleet.keys.root)
-
-
 async def summaries(fleet: TaskStates, logs: list[LegalLog]) -> set[str]:
     """Return which tasks there are summaries of."""
     stored = [await fleet.reader.task(log.key.tenant, log.key.task) for log in logs]
@@ -132,7 +128,7 @@ async def test_a_view_built_from_last_entries_becomes_the_one_that_was(
         await asyncio.gather(*(fleet.store(log) for log in logs))
         listed, was = await pages(fleet), await view(fleet)
         assert not await summaries(fleet, logs)
-        await lose_view(fleet)
+        await fleet.lose_view()
         await fleet.followed()
         assert await pages(fleet) == listed
         assert len(await summaries(fleet, logs)) >= 12

@@ -134,7 +134,7 @@ async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> Non
 
 async def lose_view(fleet: TaskStates) -> None:
     """Do as FLUSHALL does, and keep replicas from rebuilding the view."""
-    await fleet.redis.unlink_all(fleet.keys.root)
+    await fleet.lose_view()
     await hold_up(fleet)
 
 
