@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from headrace.model.case import parse_case
 from tests.support.pids import living
 from tests.support.stack import Stack
 from tests.support.waiting import until
@@ -100,6 +101,28 @@ def test_the_answer_to_a_question_is_followed_by_the_agents_own(stack: Stack) ->
     answered = headrace(stack.gateways[1], "send", "--task", task, "Ada")
     assert answered.stdout == "Hello, Ada!\n"
     assert answered.stderr.splitlines()[-1] == f"task {task} COMPLETED"
+
+
+@pytest.mark.usefixtures("extra_workers")
+def test_a_task_is_exported_as_a_case(stack: Stack) -> None:
+    task = task_in(headrace(stack.url, "send", "--agent", "asker", "hello", code=6).stderr)
+    headrace(stack.url, "send", "--task", task, "Ada")
+    case = parse_case(headrace(stack.gateways[1], "tasks", "export", task).stdout, "case.jsonl")
+    assert case.agent == "asker"
+    assert case.steps == [
+        {"input": [{"text": "hello"}]},
+        {"state": {"state": "input-required", "text": "Who are you?"}},
+        {"input": [{"text": "Ada"}]},
+        {"text": "Hello, Ada!"},
+        {"state": {"state": "completed"}},
+    ]
+
+
+def test_an_unknown_task_is_not_exported(stack: Stack) -> None:
+    unknown = "0-0123456789abcdef0123456789abcdef"
+    done = headrace(stack.url, "tasks", "export", unknown, code=1)
+    assert done.stdout == ""
+    assert unknown in done.stderr
 
 
 def test_reasoning_and_tool_calls_are_shown_on_the_way(stack: Stack) -> None:

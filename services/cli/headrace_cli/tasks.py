@@ -1,4 +1,4 @@
-"""``headrace tasks``: list, delete and fail tasks."""
+"""``headrace tasks``: list, export, delete and fail tasks."""
 
 import json
 from dataclasses import dataclass
@@ -8,13 +8,16 @@ import click
 
 from headrace.jetstream.connection import Bus
 from headrace.log.find import locate
-from headrace.model.task import STATES
+from headrace.model.case import MAX_FILE_BYTES, Case, CaseRecorder
+from headrace.model.events import START
+from headrace.model.task import RUN_ENDED, STATES
 from headrace.model.task_report import state_name
 from headrace.tasks.end import fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
-from headrace_cli.gateway import at_gateway, with_agent, with_gateway, with_json
+from headrace_cli.failures import RequestFailed
+from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway, with_json
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, table
 
@@ -145,6 +148,42 @@ def tasks(  # noqa: PLR0913  # one parameter per flag is how click calls
     table(("TASK", "AGENT", "STATE", "SINCE", "CONTEXT"), rows)
 
 
+@click.command()
+@with_gateway
+@with_agent
+@click.option(
+    "--max-file-bytes",
+    type=click.IntRange(0),
+    default=MAX_FILE_BYTES,
+    show_default=True,
+    help="Larger files are exported by their size and digest, without their content.",
+)
+@click.argument("task")
+def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, task: str) -> None:
+    """Print TASK as a case: its inputs and the agent's output, as JSON lines.
+
+    `headrace.testing` runs a case again and shows the difference. The case has what the user and
+    the agent wrote, without ids, times, metadata and the credentials in URLs. Without --agent, the
+    agent is looked up.
+    """
+
+    async def work(client: "Client") -> Case:
+        owner = await agent_of(client, agent, task)
+        found = await client.get(owner, task)
+        if found.task["status"]["state"] not in RUN_ENDED:
+            raise RequestFailed(f"task {task} is {found.state}; export it when its run has ended")
+        recorder = CaseRecorder(max_file_bytes)
+        async for event in client.resume(owner, task, START):
+            if not event.recovered:
+                raise RequestFailed(f"task {task}: the first events of its log are gone")
+            recorder.add(event)
+        return Case(owner, recorder.steps)
+
+    for line in at_gateway(url, token, work, agent).lines():
+        click.echo(line)
+
+
+tasks.add_command(export)
 tasks.add_command(fail)
 tasks.add_command(delete)
 

@@ -130,8 +130,9 @@ class Client:
     def resume(self, agent: str | None, task: str, cursor: str = "") -> TaskStream:
         """Return the events of a task after `cursor`, from any stream of it on any gateway.
 
-        Without a cursor, the first event is a snapshot of the task. With the last cursor of a task
-        that waits for its user, the stream waits, too.
+        Without a cursor, the first event is a snapshot of the task. With the cursor ``start``, the
+        stream has all events of the task. With the last cursor of a task that waits for its user,
+        the stream waits, too.
         """
         return TaskStream(self._gateways, agent, task=task, cursor=cursor)
 

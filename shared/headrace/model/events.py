@@ -73,6 +73,8 @@ BEHIND = "headrace.behind"
 any of them is SUBMITTED or WORKING."""
 RECOVERED = "headrace.recovered"
 """Metadata key of a Task snapshot that replaces earlier events, which were lost."""
+START = "start"
+"""Cursor before the first event of a task, whatever its log is."""
 
 _MARK = "\ue000headrace-text\ue001"
 

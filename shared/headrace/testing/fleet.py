@@ -10,12 +10,14 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.memory.server import MemoryServer
 from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.jetstream.objects import FileStore
+from headrace.model.case import Case
 from headrace.model.task_report import TaskEvent
 from headrace.model.user_message import Sent
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.emit import File
 from headrace.settings import BusSettings
 from headrace.testing.gateway import GatewayTasks
+from headrace.testing.replay import ReplayReport, replay
 from headrace.testing.state import MemoryTaskState
 from headrace.testing.stepping import AckGate
 from headrace.testing.task import FleetParts, FleetTask, TaskResult, message_of
@@ -157,6 +159,18 @@ class TestFleet:
         task = await self.start(agent, message, files=files, context=context, stepped=True)
         async for event in task.events():
             yield event
+
+    async def replay(self, case: Case) -> ReplayReport:
+        """Send a recorded case's inputs to its agent, and compare the output with the recorded one.
+
+        The next input is sent when the run has ended or asks its user, or, if it was recorded while
+        the agent worked, after as many steps as then. The difference is logged, too.
+
+        Raises:
+            AgentUnknown, TimeoutError: as `send`.
+            CaseInvalid: a file of an input was recorded without its content.
+        """
+        return await replay(self, case)
 
     async def kill_worker(self) -> None:
         """Kill the worker as ``kill -9`` does, and start another one, which takes over its runs.

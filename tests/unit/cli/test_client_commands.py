@@ -553,3 +553,25 @@ def test_a_conversation_through_a_pipe_has_no_prompts() -> None:
         process = headrace_piped(gateway, "chat")
         written, _ = process.communicate(b"first\n", timeout=60)
     assert written == b"One.\n"
+
+
+def test_a_task_at_work_is_not_exported() -> None:
+    paths = {"/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING"))}
+    with answering(**paths) as gateway:
+        answer = headrace(gateway, "tasks", "export", "--agent", "echo", "t1")
+    assert answer.exit_code == 1
+    assert answer.stdout == ""
+    assert "task t1 is working; export it when its run has ended" in answer.stderr
+
+
+def test_a_task_whose_first_events_are_gone_is_not_exported() -> None:
+    lost = {"task": {**task("COMPLETED"), "metadata": {"headrace.recovered": False}}}
+    paths = {
+        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("COMPLETED")),
+        "/v1/agents/echo/tasks/t1:subscribe": stream(lost),
+    }
+    with answering(**paths) as gateway:
+        answer = headrace(gateway, "tasks", "export", "--agent", "echo", "t1")
+    assert answer.exit_code == 1
+    assert answer.stdout == ""
+    assert "task t1: the first events of its log are gone" in answer.stderr

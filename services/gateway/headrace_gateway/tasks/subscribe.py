@@ -11,7 +11,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import first_entry, last_entry
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.errors import TaskUnknown
-from headrace.model.events import RECOVERED, Json
+from headrace.model.events import RECOVERED, START, Json
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
@@ -84,7 +84,8 @@ class TaskStreams:
         first = await self._first_entry(view)
         feed = await self._feeds.acquire(view.key)
         async with self._feeds.handed_on(feed):
-            stream = await self._resumed(feed, Cursor.parse(cursor), first)
+            after = Cursor(feed.log, 0) if cursor == START else Cursor.parse(cursor)
+            stream = await self._resumed(feed, after, first)
         if stream is not None:
             return stream
         await self._feeds.release(feed)

@@ -56,6 +56,16 @@ async def test_a_cursor_goes_on_with_the_next_event(
         assert generations(await stream.rest()) == list(range(after + 1, 6))
 
 
+async def test_the_cursor_start_stands_before_the_first_event(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    task, _ = await begun(talk)
+    fleet.runs[0].go_on.set()
+    async with talk.to("patient").stream("SubscribeToTask", {"id": task}, "start") as stream:
+        assert "headrace-recovered" not in stream.response.headers
+        assert generations(await stream.rest()) == [1, 2, 3, 4, 5]
+
+
 async def test_a_cursor_of_a_stream_asked_for_by_url_is_as_good(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:

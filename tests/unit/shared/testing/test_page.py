@@ -25,5 +25,5 @@ def test_every_example_passes(tmp_path: Path) -> None:
         check=False,
     )
     count = sum(block.count("async def test_") for block in blocks)
-    assert count == 7
+    assert count == 8
     assert f"{count} passed" in done.stdout, done.stdout
