@@ -79,6 +79,7 @@ def fail(nats_url: str | None, reason: str, task: str) -> None:
 
 
 _STATE = "TASK_STATE_"
+_TASK_UNKNOWN = "TASK_NOT_FOUND"
 
 
 class _StateName(click.Choice[str]):
@@ -167,7 +168,7 @@ def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, 
     agent is looked up.
     """
 
-    async def work(client: "Client") -> Case:
+    async def recorded(client: "Client") -> Case:
         owner = await agent_of(client, agent, task)
         found = await client.get(owner, task)
         if found.task["status"]["state"] not in RUN_ENDED:
@@ -178,6 +179,16 @@ def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, 
                 raise RequestFailed(f"task {task}: the first events of its log are gone")
             recorder.add(event)
         return Case(owner, recorder.steps)
+
+    async def work(client: "Client") -> Case:
+        from headrace.client import RequestRefused  # noqa: PLC0415 - an extra
+
+        try:
+            return await recorded(client)
+        except RequestRefused as refused:
+            if refused.reason != _TASK_UNKNOWN:
+                raise
+            raise RequestFailed(f"task {task}: {refused}") from refused
 
     for line in at_gateway(url, token, work, agent).lines():
         click.echo(line)
