@@ -1,52 +1,22 @@
-"""The gateway's composition root: from settings to a running gateway and an exit code."""
+"""The gateway's process: from the environment to a running gateway and an exit code."""
 
 import asyncio
 import logging
 import os
-import typing
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from headrace import service
-from headrace.directory import Directory
-from headrace.jetstream.connection import Bus
-from headrace.jetstream.health_probe import HealthProbe
-from headrace.links import Links
-from headrace.log import TailRule
-from headrace.signing import SigningKeys
-from headrace.state_client import StateClient
-from headrace.webhooks import Webhooks
 from headrace_gateway.app import build_app
-from headrace_gateway.detached import Detached
-from headrace_gateway.feeds import Feeds
+from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
-from headrace_gateway.server.auth.access import Access, RateLimits
-from headrace_gateway.server.auth.authenticate import Callers
-from headrace_gateway.server.auth.schemes import key_headers
-from headrace_gateway.server.body import BodyLimits, HeldBodies
 from headrace_gateway.server.deferred_response import StartupApp
 from headrace_gateway.server.http_protocol import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
-from headrace_gateway.server.public_url import own_url
-from headrace_gateway.server.stream_limits import StreamLimits
-from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.signed_cards import SignedCards
-from headrace_gateway.streaming.open_streams import OpenStreams
-from headrace_gateway.streaming.subscription import Subscriptions
-from headrace_gateway.tasks.admission import Admission
-from headrace_gateway.tasks.cancel import Cancelling
-from headrace_gateway.tasks.delete import Deleting
-from headrace_gateway.tasks.full_streams import FullStreams
-from headrace_gateway.tasks.idempotency import Idempotency, SentRecords
-from headrace_gateway.tasks.inputs import InputWriter
-from headrace_gateway.tasks.settle import Settling
-from headrace_gateway.tasks.submit import Submissions
-from headrace_gateway.tasks.subscribe import TaskStreams
 
 _log = logging.getLogger("headrace_gateway")
 
@@ -104,126 +74,3 @@ async def serving(
             giving_up = asyncio.get_running_loop().call_later(ANSWERS, requests.give_up)
             await asyncio.gather(answering, rpcs.stop())
             giving_up.cancel()
-
-
-@asynccontextmanager
-async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIterator[Services]:
-    """Build and start a gateway's parts for the length of a block.
-
-    `requests` counts the gateway's requests.
-
-    Raises:
-        BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
-        CredentialsUnreadable: the credentials file is missing or invalid.
-    """
-    async with AsyncExitStack() as stack:
-        yield _services(settings, requests, await _start(settings, stack))
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """The parts of a gateway that run in the background."""
-
-    bus: Bus
-    directory: Directory
-    callers: Callers
-    health_probe: HealthProbe
-    signing: SigningKeys
-    rule: TailRule
-    streams: OpenStreams
-    detached: Detached
-    admission: Admission
-    rates: RateLimits
-
-
-async def _start(settings: GatewaySettings, stack: AsyncExitStack) -> _Running:
-    """Start the parts that run in the background; `stack` stops them in reverse order."""
-    bus = Bus(settings)
-    directory = Directory(bus)
-    callers = Callers(settings.credentials, lambda: key_headers(directory.cards()))
-    callers.start()
-    stack.push_async_callback(callers.stop)
-    await bus.connect("gateway")
-    stack.push_async_callback(bus.close)
-
-    async def started[P: _Part](part: P) -> P:
-        await part.start()
-        stack.push_async_callback(part.stop)
-        return part
-
-    health_probe = await started(HealthProbe(bus))
-    signing = await started(SigningKeys(bus, settings.signing_keys))
-    rule = await started(TailRule(bus))
-    await started(directory)
-    streams = OpenStreams()
-    streams.start()
-    stack.push_async_callback(streams.stop)
-    detached = Detached()
-    stack.push_async_callback(detached.drain)
-    admission = Admission(bus, settings)
-    admission.start()
-    stack.push_async_callback(admission.stop)
-    rates = await started(RateLimits(bus, settings))
-    return _Running(
-        bus,
-        directory,
-        callers,
-        health_probe,
-        signing,
-        rule,
-        streams,
-        detached,
-        admission,
-        rates,
-    )
-
-
-class _Part(typing.Protocol):
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-def _services(settings: GatewaySettings, requests: OpenRequests, running: _Running) -> Services:
-    """Build the services that requests use."""
-    bus, directory, detached = running.bus, running.directory, running.detached
-    links = Links(own_url(settings))
-    feeds = Feeds(bus, running.rule, settings.feed_bytes, detached, links)
-    settling = Settling(bus, detached, settings.append_timeout)
-    state = StateClient(bus, links, settling.check)
-    inputs = InputWriter(bus, feeds, running.admission, settling)
-    submissions = Submissions(bus, feeds, state, directory, inputs=inputs, detached=detached)
-    records = SentRecords(bus, settings.idempotency_seconds)
-    return Services(
-        settings=settings,
-        bus=bus,
-        health_probe=running.health_probe,
-        directory=directory,
-        callers=running.callers,
-        state=state,
-        feeds=feeds,
-        requests=requests,
-        streams=running.streams,
-        stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
-        body_limits=_body_limits(settings, bus.max_payload),
-        subscriptions=Subscriptions(feeds, running.streams, requests, settings),
-        task_streams=TaskStreams(bus, feeds, state),
-        webhooks=Webhooks(bus),
-        signing=running.signing,
-        cards=SignedCards(running.signing, settings.public_url),
-        submissions=submissions,
-        idempotency=Idempotency(bus, feeds, submissions, records, detached),
-        cancelling=Cancelling(bus, feeds, state, detached),
-        deleting=Deleting(bus, state, detached),
-        detached=detached,
-        settling=settling,
-        full_streams=FullStreams(bus),
-        access=Access(running.rates),
-    )
-
-
-def _body_limits(settings: GatewaySettings, most_in_a_message: int) -> BodyLimits:
-    """Return the limits on bodies; JSON may need twice a log's bytes, because of escapes."""
-    largest = settings.max_body_bytes
-    held = HeldBodies(settings.max_held_bytes, settings.max_held_bytes_per_owner, largest)
-    return BodyLimits(largest, 2 * most_in_a_message, held)

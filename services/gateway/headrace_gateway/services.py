@@ -30,7 +30,7 @@ from headrace_gateway.tasks.subscribe import TaskStreams
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of one gateway, composed in `main`."""
+    """The parts of one gateway, composed in `composition`."""
 
     settings: GatewaySettings
     bus: Bus

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 JWKS_PATH = "/.well-known/jwks.json"
 
 _KEPT = 1024
-_LOOPBACK = re.compile(r"https?://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?", re.ASCII)
+_LOOPBACK = re.compile(
+    r"https?://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?(/.*)?", re.ASCII
+)
 """Addresses of the machine itself; a card for one can't mislead clients on other machines."""
 
 

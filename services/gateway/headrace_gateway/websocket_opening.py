@@ -35,7 +35,9 @@ async def open_socket(
         await close_at_once(socket, refused(reason(error)))
         return
     try:
-        socket.scope["extensions"][HOLD_BY](services.body_limits.held.hold(calls.caller))
+        # Only this gateway's own server has it; other servers bound messages themselves.
+        if hold_by := socket.scope["extensions"].get(HOLD_BY):
+            hold_by(services.body_limits.held.hold(calls.caller))
         headers = [(name.encode(), value.encode()) for name, value in calls.headers.items()]
         await socket.accept(chosen(socket), headers)
         await connection.serve(session)

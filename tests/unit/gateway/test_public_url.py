@@ -32,3 +32,16 @@ def test_a_call_has_the_address_that_its_client_used(
     settings = GatewaySettings(http_host="127.0.0.1", http_port=8000, grpc_port=50051)
     found = connection(host, scheme)
     assert (public_url(found, settings), public_grpc(found, settings)) == (url, grpc)
+
+
+@pytest.mark.parametrize(
+    ("stated", "url"),
+    [(None, "http://fleet.test/agents"), ("https://public.test/a/", "https://public.test/a")],
+)
+def test_a_mounted_gateways_url_ends_with_its_mount_unless_a_setting_has_it(
+    stated: str | None, url: str
+) -> None:
+    settings = GatewaySettings(public_url=stated, grpc_port=0)
+    found = connection("fleet.test")
+    found.scope["root_path"] = "/agents/"
+    assert (public_url(found, settings), public_grpc(found, settings)) == (url, None)

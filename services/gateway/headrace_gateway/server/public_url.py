@@ -14,7 +14,7 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     """Return scheme, host and possibly a path, without a trailing slash.
 
     Without HEADRACE_PUBLIC_URL this is the address that the request was sent to, because the client
-    can reach the gateway there again.
+    can reach the gateway there again, with the path at which the gateway is mounted.
     """
     if settings.public_url:
         return settings.public_url.rstrip("/")
@@ -22,7 +22,13 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     if not host:
         return own_url(settings)
     scheme = request.scope["scheme"]
-    return f"{_HTTP.get(scheme, scheme)}://{host}"
+    return f"{_HTTP.get(scheme, scheme)}://{host}{mounted_at(request)}"
+
+
+def mounted_at(request: HTTPConnection) -> str:
+    """Return the path at which another application has mounted the gateway; empty if none has."""
+    root: str = request.scope.get("root_path", "")
+    return root.rstrip("/")
 
 
 def own_url(settings: GatewaySettings) -> str:
@@ -40,14 +46,14 @@ def own_url(settings: GatewaySettings) -> str:
 
 
 def public_grpc(request: HTTPConnection, settings: GatewaySettings) -> str | None:
-    """Return host and port for gRPC, or None if no setting contains them.
+    """Return host and port for gRPC, or None if no setting contains them or no port is open.
 
     Without HEADRACE_PUBLIC_URL the host is the one that the request was sent to. Behind a proxy
     gRPC may have another address, so HEADRACE_PUBLIC_GRPC is required there.
     """
     if settings.public_grpc:
         return settings.public_grpc
-    if settings.public_url:
+    if settings.public_url or not settings.grpc_port:
         return None
     stated = request.headers.get("host")
     host = _name(stated or "") or request.url.hostname or settings.http_host

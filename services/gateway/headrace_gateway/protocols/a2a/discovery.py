@@ -19,7 +19,7 @@ from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.json_response import cacheable, json_response, revalidated
 from headrace_gateway.server.open_requests import Endpoint
-from headrace_gateway.server.public_url import public_grpc, public_url
+from headrace_gateway.server.public_url import mounted_at, public_grpc, public_url
 from headrace_gateway.services import Services
 from headrace_gateway.signed_cards import JWKS_PATH, SignedCard
 
@@ -77,12 +77,12 @@ class Discovery:
     async def _list(self, request: Request) -> Response:
         """Return every agent, and whether a worker runs it now."""
         base = public_url(request, self._settings)
-        agents = [self._entry(card, base) for card in self._directory.cards()]
+        agents = [self._entry(card, base, mounted_at(request)) for card in self._directory.cards()]
         return json_response({"agents": agents}, headers={"Cache-Control": "no-store"})
 
-    def _entry(self, card: AgentCard, base: str) -> Json:
+    def _entry(self, card: AgentCard, base: str, root: str) -> Json:
         return {
-            **_named(card),
+            **_named(card, root),
             "description": card.description,
             "version": card.version,
             **shown(card),
@@ -92,7 +92,7 @@ class Discovery:
         }
 
     async def _service(self, request: Request) -> Response:
-        agents = [_named(card) for card in self._directory.cards()]
+        agents = [_named(card, mounted_at(request)) for card in self._directory.cards()]
         return cacheable(request, {"agents": agents}, 0)
 
     async def _agent(self, request: Request) -> Response:
@@ -140,5 +140,5 @@ class Discovery:
         return self._cards.sign(card.name, base, content)
 
 
-def _named(card: AgentCard) -> Json:
-    return {"id": card.name, "name": card.title, "url": agent_path(card.name)}
+def _named(card: AgentCard, root: str) -> Json:
+    return {"id": card.name, "name": card.title, "url": root + agent_path(card.name)}
