@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support import containers, extra_services
+from tests.support import client_package, containers, extra_services
 from tests.support.fleet import Fleet
 from tests.support.plain_http import NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -52,6 +52,12 @@ async def fleet(stack: Stack, stack_servers: tuple[NatsProcess, ValkeyProcess] |
     shared = Fleet(stack, stack_servers)
     await shared.until_whole()
     return shared
+
+
+@pytest.fixture(scope="package")
+def client_app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the scripts of these tests, where `@headrace/client` is installed."""
+    return client_package.installed(tmp_path_factory.mktemp("client_app"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The official client leaves a run amid a message, and comes back to it by another gateway."""
+"""A client leaves a run amid a message, and comes back to it by another gateway."""
 
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from tests.support.fleet import Fleet
 @pytest.mark.parametrize("form", ["cursor", "join"])
 @pytest.mark.parametrize("there_and_back", [(0, 1), (1, 0)])
 async def test_it_holds_the_same_as_if_it_had_stayed(
-    fleet: Fleet, tmp_path: Path, form: str, there_and_back: tuple[int, int]
+    fleet: Fleet, client_app: Path, tmp_path: Path, form: str, there_and_back: tuple[int, int]
 ) -> None:
     gate = f"{tmp_path / 'gate'}"
     url, other = (f"{fleet.gateways[at]}/v1/agents/gated/ag-ui" for at in there_and_back)
     order = {"url": url, "other": other, "text": gate, "after": 1, "form": form, "gate": gate}
-    held: Json = javascript.run("attach.mjs", order)
+    held: Json = javascript.run("attach.mjs", order, client_app)
     assert (held["failure"], held["warnings"]) == (None, [])
     assert held["left"][-1]["content"] == "before "
     assert [message["content"] for message in held["messages"]] == [gate, "before after"]

@@ -18,15 +18,15 @@ _INSTALL_TIMEOUT = 300
 _RUN_TIMEOUT = 240
 
 
-def run(script: str, order: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
-    """Run a script of `FOLDER` with `order` on stdin, and return what it printed.
+def run(script: str, order: Any, folder: Path = FOLDER) -> Any:  # noqa: ANN401  # JSON in, JSON out
+    """Run a script of `folder` with `order` on stdin, and return what it printed.
 
     Skips the test where there is no Node, or no way to install the clients; in CI, fails it.
     """
     install(FOLDER)
     done = subprocess.run(
         [program("node"), script],
-        cwd=FOLDER,
+        cwd=folder,
         input=json.dumps(order).encode(),
         capture_output=True,
         timeout=_RUN_TIMEOUT,

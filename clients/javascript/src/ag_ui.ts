@@ -1,0 +1,107 @@
+/** An `HttpAgent` whose runs resume by themselves after a lost connection. */
+
+import { HttpAgent, type HttpAgentConfig, type RunAgentInput } from "@ag-ui/client";
+
+import { RequestRefused } from "./errors.js";
+import { Gateways, type Connecting, type RetryPolicy } from "./gateways.js";
+import { RunStream } from "./runs.js";
+
+export { ConnectionLost, EventsLost, RequestRefused } from "./errors.js";
+
+/** How a `HeadraceAgent` is made. */
+export interface HeadraceAgentConfig extends HttpAgentConfig {
+  /** URLs of the same agent at other gateways, for when `url` does not answer. */
+  otherUrls?: readonly string[];
+  /** Resumes a run after this cursor; run it with its `threadId` and `runId`. */
+  cursor?: string;
+  retries?: RetryPolicy;
+}
+
+/** AG-UI's `HttpAgent`; a run whose connection breaks goes on after its last event. */
+export class HeadraceAgent extends HttpAgent {
+  /** The cursor of the last event that subscribers were given; empty before the first. */
+  cursor: string;
+  private resumesAfter: string;
+
+  constructor({ otherUrls = [], cursor = "", retries = {}, ...config }: HeadraceAgentConfig) {
+    const connecting = { retries, ...(config.fetch ? { fetch: config.fetch } : {}) };
+    super({
+      ...config,
+      fetch: (url, init) =>
+        resumingFetch([url, ...otherUrls], init, { ...connecting, signal: init.signal ?? null }),
+    });
+    this.cursor = this.resumesAfter = cursor;
+    this.subscribe({
+      onEvent: ({ event, agent }) => {
+        const cursor = event.rawEvent?.cursor;
+        if (typeof cursor === "string") (agent as HeadraceAgent).cursor = cursor;
+      },
+    });
+  }
+
+  protected override requestInit(input: RunAgentInput): RequestInit {
+    const init = super.requestInit(input);
+    const headers = new Headers(init.headers);
+    if (this.resumesAfter) headers.set("Last-Event-ID", this.resumesAfter);
+    // The cursor is that of one run; the agent's next run is another one.
+    this.resumesAfter = "";
+    return { ...init, headers };
+  }
+
+  override clone(): HeadraceAgent {
+    const copy = super.clone() as HeadraceAgent;
+    copy.cursor = this.cursor;
+    copy.resumesAfter = this.resumesAfter;
+    return copy;
+  }
+}
+
+/** Fetches a run; the response's body goes on over as many connections as necessary. */
+async function resumingFetch(
+  urls: readonly string[],
+  init: RequestInit,
+  connecting: Connecting,
+): Promise<Response> {
+  const stream = new RunStream(new Gateways(urls, connecting), init);
+  let response: Response;
+  try {
+    response = await stream.open();
+  } catch (error) {
+    // HttpAgent has its own words for a refusal.
+    if (error instanceof RequestRefused) return error.response;
+    throw error;
+  }
+  const { status, headers } = response;
+  if (!headers.get("Content-Type")?.startsWith("text/event-stream")) return response;
+  return new Response(bodyOf(stream, response), { status, headers });
+}
+
+function bodyOf(stream: RunStream, response: Response): ReadableStream<Uint8Array> {
+  const frames = stream.frames(response);
+  const encoder = new TextEncoder();
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await frames.next();
+      if (done) return controller.close();
+      // HttpAgent drops the ids of frames, and fields of events that it does not know.
+      const rawEvent = { ...value.data.rawEvent, cursor: value.cursor || undefined };
+      const event = { ...value.data, rawEvent };
+      controller.enqueue(encoder.encode(`data: ${JSON.stringify(event)}\n\n`));
+    },
+    async cancel() {
+      await frames.return(undefined);
+    },
+  });
+  return quietlyCanceled(body);
+}
+
+/** HttpAgent cancels a body that has failed, which would end a Node process with that failure. */
+function quietlyCanceled(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
+  const getReader = () => {
+    const reader = ReadableStream.prototype.getReader.call(body) as ReadableStreamDefaultReader;
+    const cancel = reader.cancel.bind(reader);
+    reader.cancel = (reason) => cancel(reason).catch(() => {});
+    return reader;
+  };
+  return Object.assign(body, { getReader });
+}

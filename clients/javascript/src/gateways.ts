@@ -1,0 +1,159 @@
+import { ConnectionLost, RequestRefused } from "./errors.js";
+
+/** How often a lost connection is tried again. The pauses double, and are random by half. */
+export interface RetryPolicy {
+  /** Failures in a row after which the client gives up. Default: 12, after 30 s. */
+  attempts?: number;
+  /** Milliseconds. Default: 100. */
+  firstPause?: number;
+  /** Milliseconds. Default: 5000. */
+  longestPause?: number;
+  /** Milliseconds without a byte after which a connection counts as lost. Default: 60000. */
+  silence?: number;
+}
+
+/** How gateways are reached. */
+export interface Connecting {
+  retries?: RetryPolicy;
+  /** Replaces the global `fetch`. */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  /** Ends the stream, never the agent's work. */
+  signal?: AbortSignal | null;
+}
+
+const UNAVAILABLE = [502, 503, 504];
+/** A gateway that asks for a longer pause leaves it to the caller. */
+const LONGEST_ASKED = 60_000;
+
+/** The URLs of one resource at several gateways: the next one if one does not answer. */
+export class Gateways {
+  private current = 0;
+  private failures = 0;
+  private wasConnected = false;
+  private readonly policy: Required<RetryPolicy>;
+
+  constructor(
+    private readonly urls: readonly string[],
+    private readonly connecting: Connecting,
+  ) {
+    if (urls.length === 0) throw new TypeError("the URL of a gateway is required");
+    const defaults = { attempts: 12, firstPause: 100, longestPause: 5_000, silence: 60_000 };
+    this.policy = { ...defaults, ...connecting.retries };
+  }
+
+  /** Forgets earlier failures. */
+  succeeded(): void {
+    this.failures = 0;
+    this.wasConnected = true;
+  }
+
+  /**
+   * Makes a request until a gateway answers.
+   *
+   * @throws RequestRefused, ConnectionLost
+   */
+  async response(path: string, init: RequestInit): Promise<Response> {
+    for (;;) {
+      let refused: RequestRefused | null = null;
+      let reason: unknown;
+      try {
+        const response = await this.asked(path, init);
+        if (response.ok) return response;
+        refused = new RequestRefused(response);
+        this.wasConnected = true;
+        reason = refused;
+      } catch (error) {
+        reason = error;
+      }
+      if (refused !== null && !mayRetry(refused.response)) throw refused;
+      await this.failed(reason);
+    }
+  }
+
+  /** Reads the bytes of a response; a connection that is silent for too long breaks. */
+  async *pieces(response: Response): AsyncGenerator<Uint8Array> {
+    if (response.body === null) return;
+    const reader = response.body.getReader();
+    try {
+      for (;;) {
+        const { done, value } = await this.unlessSilent(reader.read());
+        if (done) return;
+        yield value;
+      }
+    } finally {
+      reader.cancel().catch(() => {});
+    }
+  }
+
+  /**
+   * Turns to the next gateway, and pauses where necessary.
+   *
+   * @throws RequestRefused, ConnectionLost: too many failures in a row, or no gateway can be
+   *   reached at the very start, where a URL may be wrong.
+   */
+  async failed(reason: unknown): Promise<void> {
+    this.connecting.signal?.throwIfAborted();
+    const url = this.urls[this.current];
+    this.current = (this.current + 1) % this.urls.length;
+    this.failures += 1;
+    if (this.failures >= (this.wasConnected ? this.policy.attempts : this.urls.length)) {
+      if (reason instanceof RequestRefused) throw reason;
+      throw new ConnectionLost(`no answer from ${url}: ${reason}`, { cause: reason });
+    }
+    const asked = reason instanceof RequestRefused ? askedPause(reason.response) : 0;
+    if (asked || this.failures >= this.urls.length) {
+      await this.pause(Math.max(asked, this.nextPause()));
+    }
+  }
+
+  private nextPause(): number {
+    const { firstPause, longestPause } = this.policy;
+    return Math.min(firstPause * 2 ** (this.failures - 1), longestPause) * (0.5 + Math.random() / 2);
+  }
+
+  private asked(path: string, init: RequestInit): Promise<Response> {
+    const { signal, fetch: chosen } = this.connecting;
+    const url = this.urls[this.current] + path;
+    const request = { ...init, signal: signal ?? null };
+    return this.unlessSilent(chosen ? chosen(url, request) : fetch(url, request));
+  }
+
+  private async unlessSilent<Value>(value: Promise<Value>): Promise<Value> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const silence = new Promise<never>((_, reject) => {
+      const broken = () => reject(new Error("the gateway is silent"));
+      timer = setTimeout(broken, this.policy.silence);
+    });
+    try {
+      return await Promise.race([value, silence]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  private async pause(milliseconds: number): Promise<void> {
+    const { signal } = this.connecting;
+    await new Promise<void>((resolve) => {
+      const over = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", over);
+        resolve();
+      };
+      const timer = setTimeout(over, milliseconds);
+      signal?.addEventListener("abort", over);
+    });
+    signal?.throwIfAborted();
+  }
+}
+
+function mayRetry(response: Response): boolean {
+  const isUnavailable =
+    UNAVAILABLE.includes(response.status) ||
+    (response.status === 429 && response.headers.has("Retry-After"));
+  return isUnavailable && askedPause(response) <= LONGEST_ASKED;
+}
+
+function askedPause(response: Response): number {
+  const seconds = Number(response.headers.get("Retry-After") ?? 0);
+  return Number.isFinite(seconds) ? seconds * 1_000 : 0;
+}

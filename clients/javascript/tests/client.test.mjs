@@ -1,0 +1,104 @@
+// Connections that end in ways that gateways' tests can't cause at will.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ConnectionLost, RequestRefused, streamTask } from "@headrace/client";
+import { EventsLost, HeadraceAgent } from "@headrace/client/ag-ui";
+
+const retries = { attempts: 3, firstPause: 1, silence: 200 };
+const headers = { "Content-Type": "text/event-stream" };
+const frame = (id, data) => `id: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
+const ran = { threadId: "t", runId: "r" };
+const started = { type: "RUN_STARTED", ...ran };
+const opened = { type: "TEXT_MESSAGE_START", messageId: "m", role: "assistant" };
+const said = (delta) => ({ type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta });
+const closed = { type: "TEXT_MESSAGE_END", messageId: "m" };
+const finished = { type: "RUN_FINISHED", ...ran };
+const begun = frame("l:1.1", started) + frame("l:2.1", opened) + frame("l:2.2", said("a"));
+const resumed = frame("l:2.2", started) + frame("l:2.2", opened);
+const rest = frame("l:3.1", said("b")) + frame("l:4.1", closed) + frame("l:4.2", finished);
+
+/** A gateway that gives one answer after the other, and notes what each was asked for. */
+function gateway(...answers) {
+  const asked = [];
+  const answer = async (_, init) => {
+    asked.push(new Headers(init.headers).get("Last-Event-ID"));
+    const next = answers.shift();
+    if (next instanceof Error) throw next;
+    return next;
+  };
+  return { asked, fetch: answer };
+}
+
+function silentAfter(text) {
+  const start = (controller) => controller.enqueue(new TextEncoder().encode(text));
+  return new Response(new ReadableStream({ start }), { headers });
+}
+
+async function run(fetch) {
+  const events = [];
+  const agent = new HeadraceAgent({ url: "http://gateway", fetch, retries });
+  await agent.runAgent({ runId: "r" }, { onEvent: ({ event }) => void events.push(event) });
+  return { agent, events: events.map(({ type, delta }) => delta ?? type) };
+}
+
+const whole = ["RUN_STARTED", "TEXT_MESSAGE_START", "a", "b", "TEXT_MESSAGE_END", "RUN_FINISHED"];
+
+test("a run goes on after a connection that ended, and has no event twice", async () => {
+  const { asked, fetch } = gateway(
+    new Response(begun, { headers }),
+    new TypeError("refused"),
+    new Response(resumed + rest, { headers }),
+  );
+  const { agent, events } = await run(fetch);
+  assert.deepEqual(events, whole);
+  assert.deepEqual(asked, [null, "l:2.2", "l:2.2"]);
+  assert.equal(agent.cursor, "l:4.2");
+  assert.equal(agent.messages.at(-1).content, "ab");
+});
+
+test("a silent connection counts as lost", async () => {
+  const { fetch } = gateway(silentAfter(begun), new Response(resumed + rest, { headers }));
+  assert.deepEqual((await run(fetch)).events, whole);
+});
+
+test("a gateway that stops closes items that go on elsewhere", async () => {
+  const left = { type: "RUN_ERROR", message: "restarting", code: "disconnected" };
+  const stopped = begun + frame("l:2.2", closed) + frame("l:2.2", left);
+  const { fetch } = gateway(
+    new Response(stopped, { headers }),
+    new Response(resumed + rest, { headers }),
+  );
+  assert.deepEqual((await run(fetch)).events, whole);
+});
+
+test("lost events are an error", async () => {
+  const lost = { ...headers, "Headrace-Recovered": "false" };
+  const { fetch } = gateway(
+    new Response(begun, { headers }),
+    new Response(frame("k:9.1", started), { headers: lost }),
+  );
+  await assert.rejects(run(fetch), EventsLost);
+});
+
+const stream = async (fetch) => {
+  for await (const _ of streamTask("http://gateway", "hello", { fetch, retries }));
+};
+
+test("a gateway that can't be reached at the start is an error at once", async () => {
+  const { asked, fetch } = gateway(new TypeError("refused"));
+  await assert.rejects(stream(fetch), ConnectionLost);
+  assert.equal(asked.length, 1);
+});
+
+test("a refusal is not tried again, unless the gateway is unavailable", async () => {
+  const { asked, fetch } = gateway(
+    new Response("", { status: 503 }),
+    new Response("", { status: 404 }),
+  );
+  await assert.rejects(
+    stream(fetch),
+    (error) => error instanceof RequestRefused && error.response.status === 404,
+  );
+  assert.equal(asked.length, 2);
+});
