@@ -21,13 +21,16 @@ const rest = frame("l:3.1", said("b")) + frame("l:4.1", closed) + frame("l:4.2",
 /** A gateway that gives one answer after the other, and notes what each was asked for. */
 function gateway(...answers) {
   const asked = [];
+  const tokens = [];
   const answer = async (_, init) => {
-    asked.push(new Headers(init.headers).get("Last-Event-ID"));
+    const sent = new Headers(init.headers);
+    asked.push(sent.get("Last-Event-ID"));
+    tokens.push(sent.get("Authorization"));
     const next = answers.shift();
     if (next instanceof Error) throw next;
     return next;
   };
-  return { asked, fetch: answer };
+  return { asked, tokens, fetch: answer };
 }
 
 function silentAfter(text) {
@@ -101,4 +104,55 @@ test("a refusal is not tried again, unless the gateway is unavailable", async ()
     (error) => error instanceof RequestRefused && error.response.status === 404,
   );
   assert.equal(asked.length, 2);
+});
+
+const task = (state, metadata) =>
+  frame("l:1", { task: { id: "t1", status: { state: `TASK_STATE_${state}` }, metadata } });
+const completed = frame("l:2", {
+  statusUpdate: { taskId: "t1", status: { state: "TASK_STATE_COMPLETED" } },
+});
+
+async function eventsOf(fetch, message = "hello", options = {}) {
+  const events = [];
+  for await (const event of streamTask("http://gateway", message, { fetch, retries, ...options })) {
+    events.push(event);
+  }
+  return events;
+}
+
+test("each request has the token, and a function is asked for the current one", async () => {
+  const { asked, tokens, fetch } = gateway(
+    new Response(task("WORKING"), { headers }),
+    new Response(completed, { headers }),
+  );
+  let number = 0;
+  const events = await eventsOf(fetch, "hello", { token: () => `token-${++number}` });
+  assert.deepEqual(tokens, ["Bearer token-1", "Bearer token-2"]);
+  assert.deepEqual(asked, [null, "l:1"]);
+  assert.deepEqual(events.map((event) => event.cursor), ["l:1", "l:2"]);
+  assert.ok(events.every((event) => event.recovered));
+});
+
+test("an event that replaces lost ones says so", async () => {
+  const lost = task("COMPLETED", { "headrace.recovered": false });
+  const { fetch } = gateway(new Response(lost, { headers }));
+  const [event, ...others] = await eventsOf(fetch);
+  assert.deepEqual([event.recovered, event.task, others], [false, "t1", []]);
+});
+
+test("a message that continues a task does not repeat how the task was", async () => {
+  const { fetch } = gateway(new Response(task("INPUT_REQUIRED") + completed, { headers }));
+  const events = await eventsOf(fetch, { parts: [{ text: "yes" }], taskId: "t1" });
+  assert.deepEqual(events.map((event) => event.cursor), ["l:2"]);
+});
+
+test("a signal ends the stream", async () => {
+  const { asked, fetch } = gateway(silentAfter(task("WORKING")));
+  const controller = new AbortController();
+  const reading = async () => {
+    const options = { fetch, retries, signal: controller.signal };
+    for await (const _ of streamTask("http://gateway", "hello", options)) controller.abort();
+  };
+  await assert.rejects(reading(), { name: "AbortError" });
+  assert.equal(asked.length, 1);
 });
