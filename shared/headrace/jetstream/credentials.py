@@ -8,6 +8,7 @@ import base64
 import binascii
 import re
 import ssl
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -77,6 +78,15 @@ _JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+(\S+)\s+-+END NATS USER JWT-+")
 _SEED_LINE = re.compile(r"-+BEGIN USER NKEY SEED-+\s+(\S+)\s+-+END USER NKEY SEED-+")
 
 
+class _Signer(NamedTuple):
+    """A user who signs the server's nonce."""
+
+    setting: str
+    shown: dict[str, str]
+    """The CONNECT fields beside the signature."""
+    pair: KeyPair
+
+
 class NatsCredentials:
     """The credentials and certificates of some settings."""
 
@@ -101,11 +111,7 @@ class NatsCredentials:
         Raises:
             SecretUnreadable: A file can't be read, or its content is unusable.
         """
-        settings = self._settings
-        if settings.has("nats_creds"):
-            _of_creds(settings.secret("nats_creds"))
-        elif settings.has("nats_nkey"):
-            _pair(settings.secret("nats_nkey").strip(), "nats_nkey")
+        self._signer()
         if self.need_tls:
             self.tls()
 
@@ -115,20 +121,25 @@ class NatsCredentials:
         Raises:
             SecretUnreadable: A file can't be read, or its content is unusable.
         """
-        settings = self._settings
-        if settings.has("nats_creds"):
-            jwt, pair = _of_creds(settings.secret("nats_creds"))
-            return {"jwt": jwt, "sig": _signed(pair, nonce, "nats_creds")}
-        if settings.has("nats_nkey"):
-            pair = _pair(settings.secret("nats_nkey").strip(), "nats_nkey")
-            return {"nkey": pair.public, "sig": _signed(pair, nonce, "nats_nkey")}
-        match settings.nats_login():
+        if (signer := self._signer()) is not None:
+            return {**signer.shown, "sig": _signed(signer.pair, nonce, signer.setting)}
+        match self._settings.nats_login():
             case None:
                 return {}
             case name, None:
                 return {"auth_token": name}
             case name, password:
                 return {"user": name, "pass": password}
+
+    def _signer(self) -> "_Signer | None":
+        settings = self._settings
+        if settings.has("nats_creds"):
+            jwt, pair = _of_creds(settings.secret("nats_creds"))
+            return _Signer("nats_creds", {"jwt": jwt}, pair)
+        if settings.has("nats_nkey"):
+            pair = _pair(settings.secret("nats_nkey").strip(), "nats_nkey")
+            return _Signer("nats_nkey", {"nkey": pair.public}, pair)
+        return None
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context.
