@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import api
@@ -36,6 +37,7 @@ GROUPS = [WorkerGroup("crew", ("echo",)), WorkerGroup("chiefs", ("boss",))]
 ROLES = ("gateway", "task-state", "operator", "crew")
 COLUMNS = ("gateway", "task state", "operator", "a worker of `echo`")
 OWN, OTHERS = "echo", "boss"
+_PULL_OTHERS = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}"
 
 _TIMEOUT = 20.0
 _TURN = 0.05
@@ -220,18 +222,24 @@ async def publishes_others_runs(w: World) -> bool:
 async def pulls_others_runs(w: World) -> bool:
     before = await _handed_out(w)
     await w.admin.ask(w.bus.subjects.run(w.others, 8), b"{}")
-    pull, inbox = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}", w.user.client.new_inbox()
+    inbox = w.user.client.new_inbox()
     listening = await w.user.client.subscribe(inbox)
-    await w.user.send(pull, b'{"no_wait":true}', inbox)
+    await w.user.send(_PULL_OTHERS, b'{"no_wait":true}', inbox)
     await w.admin.ask(w.bus.subjects.run(w.others, 9), b"{}")
     # Requests are served in turn: with this one's run, the other one's is out.
-    own = w.admin.client.new_inbox()
-    served = await w.admin.client.subscribe(own)
-    await w.admin.send(pull, b'{"expires":15000000000}', own)
-    await served.next_msg(_TIMEOUT)
-    await served.unsubscribe()
+    await _pulled_by_admin(w)
     await listening.unsubscribe()
     return await _handed_out(w) != before + 1
+
+
+async def _pulled_by_admin(w: World) -> Msg:
+    """Return the next run of the other agent."""
+    inbox = w.admin.client.new_inbox()
+    pulled = await w.admin.client.subscribe(inbox)
+    await w.admin.send(_PULL_OTHERS, b'{"expires":15000000000}', inbox)
+    run = await pulled.next_msg(_TIMEOUT)
+    await pulled.unsubscribe()
+    return run
 
 
 async def _handed_out(w: World) -> int:
@@ -242,12 +250,7 @@ async def _handed_out(w: World) -> int:
 @attempt("acknowledge runs of other agents, which drops them")
 async def acknowledges_others_runs(w: World) -> bool:
     await w.admin.ask(w.bus.subjects.run(w.others, 10), b"{}")
-    inbox = w.admin.client.new_inbox()
-    pulled = await w.admin.client.subscribe(inbox)
-    pull = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}"
-    await w.admin.send(pull, b'{"expires":15000000000}', inbox)
-    run = await pulled.next_msg(_TIMEOUT)
-    await pulled.unsubscribe()
+    run = await _pulled_by_admin(w)
     at = {"seq": run.metadata.sequence.stream}
     assert await w.admin.ask("$JS.API.STREAM.MSG.GET.RUNS", json.dumps(at).encode())
     await w.user.send(run.reply, b"+ACK")
