@@ -217,9 +217,9 @@ class Consumer:
             await self._wait()
         if self._lost and not self._arrived:
             raise ConsumerLost(self._lost)
-        number = _fitting(self._arrived[:most], most_bytes)
+        number, size = _fitting(self._arrived[:most], most_bytes)
         taken, self._arrived = self._arrived[:number], self._arrived[number:]
-        self._bytes -= sum([len(arrival.msg.data) for arrival in taken])
+        self._bytes -= size
         self._taken = taken[-1].sequence if taken else self._taken
         if not self._arrived and not self._lost:
             self._pressed.clear()
@@ -299,11 +299,12 @@ class Consumer:
         self.press()
 
 
-def _fitting(arrivals: Sequence[Arrival], most_bytes: int) -> int:
-    """Return how many of them fit; at least one if `arrivals` is not empty."""
-    size = 0
+def _fitting(arrivals: Sequence[Arrival], most_bytes: int) -> tuple[int, int]:
+    """Return how many of them fit, at least one if `arrivals` is not empty, and their bytes."""
+    fitting = 0
     for number, arrival in enumerate(arrivals):
-        size += len(arrival.msg.data)
+        size = fitting + len(arrival.msg.data)
         if size > most_bytes and number:
-            return number
-    return len(arrivals)
+            return number, fitting
+        fitting = size
+    return len(arrivals), fitting
