@@ -176,7 +176,7 @@ async def _all_ready(children: Sequence[ChildProcess]) -> None:
 async def _ready(child: ChildProcess) -> None:
     async with ready_socket() as (path, ready):
         await child.start(NOTIFY_SOCKET=path)
-        ended, reported = asyncio.create_task(child.ended()), asyncio.create_task(_wait(ready))
+        ended, reported = asyncio.create_task(child.ended()), asyncio.create_task(ready.wait())
         try:
             await asyncio.wait((ended, reported), return_when=asyncio.FIRST_COMPLETED)
             if not reported.done():
@@ -185,10 +185,6 @@ async def _ready(child: ChildProcess) -> None:
             ended.cancel()
             reported.cancel()
             await asyncio.gather(ended, reported, return_exceptions=True)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 def _last_words(child: ChildProcess) -> str:
