@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.model.task import RUN_ENDED, TERMINAL
+from headrace.model.task_report import RUN_ENDED_NAMES, TERMINAL_NAMES
 from headrace_cli.gateway import agent_of, at_gateway
 from headrace_cli.stream_output import StreamOutput
 from headrace_cli.tables import one_line, replace_unencodable
-from headrace_cli.transcript import state_of
 
 if TYPE_CHECKING:
     from headrace.client import Client, TaskStream
@@ -89,9 +88,9 @@ class ChatSession:
             found = await client.get(self.agent, self.task)
             self.context = found.context
             # A task that waits has no more events until somebody answers.
-            if not after and state_of({"task": found.task}) in RUN_ENDED:
+            if not after and found.state in RUN_ENDED_NAMES:
                 await self._output.show_ended(found)
-                if state_of({"task": found.task}) in TERMINAL:
+                if found.state in TERMINAL_NAMES:
                     self.task = ""
                 return
             self._stream = client.resume(self.agent, self.task, after)

@@ -10,8 +10,8 @@ from headrace.jetstream.connection import Bus
 from headrace.log.find import locate
 from headrace.model.case import MAX_FILE_BYTES, Case, CaseRecorder
 from headrace.model.events import START
-from headrace.model.task import RUN_ENDED, STATES
-from headrace.model.task_report import state_name
+from headrace.model.task import STATES
+from headrace.model.task_report import RUN_ENDED_NAMES, state_name
 from headrace.tasks.end import fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
@@ -171,7 +171,7 @@ def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, 
     async def recorded(client: "Client") -> Case:
         owner = await agent_of(client, agent, task)
         found = await client.get(owner, task)
-        if found.task["status"]["state"] not in RUN_ENDED:
+        if found.state not in RUN_ENDED_NAMES:
             raise RequestFailed(f"task {task} is {found.state}; export it when its run has ended")
         recorder = CaseRecorder(max_file_bytes)
         async for event in client.resume(owner, task, START):

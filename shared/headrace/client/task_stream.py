@@ -9,11 +9,7 @@ from headrace.client.resuming import ResumingStream
 from headrace.client.sse import SseFrame
 from headrace.model.delegation import CHILD
 from headrace.model.events import ATTEMPT, GENERATION, RECOVERED, Json
-from headrace.model.task import RUN_ENDED, TERMINAL
-from headrace.model.task_report import TaskEvent, TaskReport, state_name
-
-_RUN_ENDED = frozenset(map(state_name, RUN_ENDED))
-_TERMINAL = frozenset(map(state_name, TERMINAL))
+from headrace.model.task_report import RUN_ENDED_NAMES, TERMINAL_NAMES, TaskEvent, TaskReport
 
 
 @dataclass(frozen=True)
@@ -110,10 +106,10 @@ class TaskStream(ResumingStream[StreamEvent]):
         return event
 
     def _is_over(self) -> bool:
-        return self.state in _RUN_ENDED or self._is_message()
+        return self.state in RUN_ENDED_NAMES or self._is_message()
 
     async def _is_over_after_all(self) -> bool:
-        if self.state in _TERMINAL or self._is_message():
+        if self.state in TERMINAL_NAMES or self._is_message():
             return True
         if self._last is None or not self._is_over():
             return False

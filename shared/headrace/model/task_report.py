@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.model import parts
 from headrace.model.events import GENERATION, INTERRUPTS, Json
+from headrace.model.task import RUN_ENDED, TERMINAL
 
 _PREFIX = "TASK_STATE_"
 
@@ -180,3 +181,7 @@ def _of_agent(history: Iterable[Json]) -> Iterator[Json]:
 def state_name(state: str) -> str:
     """Return ``input-required`` for A2A's ``TASK_STATE_INPUT_REQUIRED``."""
     return state.removeprefix(_PREFIX).lower().replace("_", "-")
+
+
+RUN_ENDED_NAMES = frozenset(map(state_name, RUN_ENDED))
+TERMINAL_NAMES = frozenset(map(state_name, TERMINAL))

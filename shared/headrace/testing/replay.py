@@ -10,15 +10,11 @@ from typing import Protocol
 from headrace.model import parts
 from headrace.model.case import INPUT, Case, CaseInvalid, CaseRecorder, outline, parse_case
 from headrace.model.events import Json
-from headrace.model.task import RUN_ENDED, TERMINAL
-from headrace.model.task_report import state_name
+from headrace.model.task_report import RUN_ENDED_NAMES, TERMINAL_NAMES
 from headrace.model.user_message import Sent
 from headrace.testing.task import FleetTask
 
 _log = logging.getLogger(__name__)
-
-_OVER = frozenset(map(state_name, TERMINAL))
-_RUN_ENDED = frozenset(map(state_name, RUN_ENDED))
 
 
 class Starter(Protocol):
@@ -74,9 +70,13 @@ async def replay(fleet: Starter, case: Case) -> ReplayReport:
             generation = max(generation, event.generation)
             state = event.state or state
             asked = event.interrupts or asked
-            if inputs and inputs[0].is_due_after(len(recorder.steps)) and state not in _OVER:
+            if (
+                inputs
+                and inputs[0].is_due_after(len(recorder.steps))
+                and state not in TERMINAL_NAMES
+            ):
                 await task.tell(inputs.popleft().answering(asked))
-        if not inputs or state in _OVER:
+        if not inputs or state in TERMINAL_NAMES:
             break
         await task.tell(inputs.popleft().answering(asked))
     report = ReplayReport(outline(case.steps), outline(recorder.steps))
@@ -119,7 +119,7 @@ def _inputs(case: Case) -> deque[_Input]:
         if INPUT in step:
             content = [_sent(part, f"{case.source}:{position + 2}") for part in step[INPUT]]
             before = case.steps[position - 1].get("state", {}).get("state")
-            works = position > 0 and before not in _RUN_ENDED
+            works = position > 0 and before not in RUN_ENDED_NAMES
             found.append(_Input(content, position, asked, works))
     return found
 
