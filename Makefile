@@ -9,6 +9,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
+DOCS := .venv/.docs
 CODE := shared services examples tests
 
 # Without bytecode files, each process of `make test` would compile every test again.
@@ -102,13 +103,23 @@ test-containers: $(DEVELOPMENT) ## Run tests against the official NATS and Valke
 .PHONY: venv
 venv: $(DEVELOPMENT) ## Install the development environment into .venv
 
-.PHONY: lock
-lock: $(DEVELOPMENT) ## Resolve requirements.txt and requirements-dev.txt again (ARGS="--upgrade")
-	$(LOCK) --extra all --group build --output-file requirements.txt $(ARGS)
-	$(LOCK) --extra all --extra frameworks --group build --group test --group lock \
-		--constraint requirements.txt --output-file requirements-dev.txt $(ARGS)
+.PHONY: docs
+docs: $(DOCS) ## Build the documentation site into build/site; broken links fail
+	@rm -rf build/docs && mkdir -p build/docs
+	@git ls-files -z --cached --others --exclude-standard $(SITE) | tar --null -cf - -T - | tar -xf - -C build/docs
+	$(BIN)/zensical build --clean --strict
 
-LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.12 \
+# The site's pages, and the files that they link to.
+SITE = README.md CHANGELOG.md CONTRIBUTING.md LICENSE docs examples deploy clients/javascript
+
+.PHONY: lock
+lock: $(DEVELOPMENT) ## Resolve the requirements files again (ARGS="--upgrade")
+	$(LOCK) pyproject.toml --extra all --group build --output-file requirements.txt $(ARGS)
+	$(LOCK) pyproject.toml --extra all --extra frameworks --group build --group test --group lock \
+		--constraint requirements.txt --output-file requirements-dev.txt $(ARGS)
+	$(LOCK) --group docs --constraint requirements-dev.txt --output-file requirements-docs.txt $(ARGS)
+
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.12 \
 	--generate-hashes --no-annotate --no-emit-index-url --no-header
 
 .PHONY: wheel
@@ -138,3 +149,8 @@ $(DEVELOPMENT): requirements-dev.txt pyproject.toml | .venv/bin/python
 	@$(PIP_INSTALL) --require-hashes --requirement requirements-dev.txt
 	@$(INSTALL_PROJECT)
 	@touch $@ $(RUNTIME)  # a superset, at the same versions
+
+$(DOCS): requirements-docs.txt | $(DEVELOPMENT)
+	@echo "make: installing requirements-docs.txt into .venv" >&2
+	@$(PIP_INSTALL) --require-hashes --requirement requirements-docs.txt
+	@touch $@

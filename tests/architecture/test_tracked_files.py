@@ -43,7 +43,9 @@ def test_the_search_finds_what_it_is_for(pieces: tuple[str, str]) -> None:
     assert findings("".join(pieces)) != []
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-dev.txt", "requirements-docs.txt"]
+)
 def test_every_pinned_package_has_a_hash(name: str) -> None:
     entries = (ROOT / name).read_text().replace("\\\n", " ").splitlines()
     assert len(entries) > 1

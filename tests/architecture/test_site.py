@@ -1,0 +1,44 @@
+"""The documentation site shows every page, and every file that pages link to is on it.
+
+The build itself (`make docs`) checks links and anchors between pages; `test_document_paths.py`
+does the same on each run of the tests.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+from tests.architecture.tree import ROOT, tracked
+
+_SITE = re.compile(r"^SITE = (.+)$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)")
+_OTHER_PAGES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+
+
+def navigation() -> list[str]:
+    """Return the pages of the site's navigation."""
+    sections = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    return [page for section in sections for pages in section.values() for page in pages]
+
+
+def on_site() -> list[Path]:
+    """Return the files that are copied to the site."""
+    found = _SITE.search((ROOT / "Makefile").read_text())
+    assert found
+    parts = [ROOT / part for part in found[1].split()]
+    return [path for path in tracked() if any(path.is_relative_to(part) for part in parts)]
+
+
+def test_the_navigation_has_every_page_once_and_no_other() -> None:
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 20
+    assert sorted(navigation()) == sorted([*pages, *_OTHER_PAGES])
+
+
+def test_what_pages_link_to_is_on_the_site() -> None:
+    files = on_site()
+    pages = [path for path in files if path.suffix == ".md"]
+    links = [(page, to) for page in pages for to in _LINK.findall(page.read_text())]
+    assert len(links) > 100
+    missing = [(page.name, to) for page, to in links if (page.parent / to).resolve() not in files]
+    assert missing == []
