@@ -15,9 +15,9 @@ _HEAD = """\
 # Errors
 
 To handle a refused request, look up its reason here. JSON-RPC and REST return it in an `ErrorInfo`
-detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit and file downloads return `{"error": {"code",
-"message"}}` with the HTTP status and the code of the last column. After an error with Retry-After,
-the same request may be sent again.
+detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit, the fleet API and file downloads return
+`{"error": {"code", "message"}}` with the HTTP status and the code of the last column. After
+an error with Retry-After, the same request may be sent again.
 
 | reason | JSON-RPC | HTTP | gRPC | Retry-After | when | code |
 |---|---|---|---|---|---|---|

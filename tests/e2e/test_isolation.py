@@ -72,6 +72,8 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "CopilotKit: connect": _ANNS,
     "CopilotKit: stop": _ANNS,
     "file download": _OPERATED,
+    "task log": _OPERATED,
+    "task log: stream": _OPERATED,
 }
 """By the order of `CALLERS`: it reaches the task; or is answered exactly as for one that does not
 exist; or, unknown, is not answered."""

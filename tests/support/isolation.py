@@ -230,6 +230,8 @@ class Pages(Binding):
             "file download": lambda t: self._get(
                 t, f"/v1/agents/{t.agent}/tasks/{t.task}/files/{t.file}"
             ),
+            "task log": lambda t: self._get(t, f"/v1/agents/{t.agent}/tasks/{t.task}/log"),
+            "task log: stream": self._log_stream,
         }
         self.operations = tuple(self._asks)
 
@@ -248,6 +250,12 @@ class Pages(Binding):
 
     async def _stream(self, thing: Thing, path: str, body: Json) -> MaskedResponse:
         return MaskedResponse.of(await _begun(self._http.stream("POST", path, json=body)), thing)
+
+    async def _log_stream(self, thing: Thing) -> MaskedResponse:
+        path = f"/v1/agents/{thing.agent}/tasks/{thing.task}/log"
+        events = {"Accept": "text/event-stream"}
+        stream = self._http.stream("GET", path, headers=events)
+        return MaskedResponse.of(await _begun(stream), thing)
 
     async def _run(self, thing: Thing, path: str) -> MaskedResponse:
         """Begin a run and wait for its end; answer with how many the thread has by then."""

@@ -12,6 +12,7 @@ from headrace_gateway.protocols.a2a_v03.grpc import OLD
 from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS
 from headrace_gateway.protocols.agui import endpoint as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
+from headrace_gateway.protocols.fleet import routes as fleet
 from headrace_gateway.protocols.hector.routes import HectorRoutes
 from headrace_gateway.protocols.hector.variant import HECTOR, adapted
 from headrace_gateway.services import Services
@@ -47,6 +48,7 @@ PROTOCOLS = (
     Protocol("hector", _hector),
     Protocol("ag-ui", agui.routes),
     Protocol("copilotkit", _copilotkit),
+    Protocol("fleet", fleet.routes),
 )
 """Most used first."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import first_entry, last_entry
 from headrace.model.entry import ANSWERED, Entry
-from headrace.model.errors import TaskUnknown
+from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import RECOVERED, START, Json
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
@@ -55,6 +55,17 @@ class OpenedStream:
         return self.feed.key
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """A log that is about to be read. Its feed is open; release it after reading."""
+
+    feed: Feed
+    after: int
+    """Reading continues with the events after this generation."""
+    first: int
+    """The first generation that the log still has."""
+
+
 class TaskStreams:
     """Opens streams of tasks for callers that may see them."""
 
@@ -73,6 +84,26 @@ class TaskStreams:
         """
         view = _VisibleTask(self._state, caller, key)
         return await (self._after(view, cursor) if cursor else self._from_now(view))
+
+    async def open_log(self, caller: Caller, key: TaskKey, after: Cursor | int | None) -> OpenedLog:
+        """Return the caller's log of the task at `key`, after a cursor or a generation.
+
+        None is the oldest event that the log still has.
+
+        Raises:
+            TaskUnknown: no such task of this caller and agent.
+            LogLost: the cursor is of another log, or the next event is gone.
+            StateUnavailable, BusUnavailable: try again.
+        """
+        oldest = (await self._first_entry(_VisibleTask(self._state, caller, key))).generation
+        feed = await self._feeds.acquire(key)
+        async with self._feeds.handed_on(feed):
+            if isinstance(after, Cursor) and after.log != feed.log:
+                raise LogLost(f"the cursor is of another log; this task's is {feed.log}")
+            place = after.generation if isinstance(after, Cursor) else after
+            if place is not None and place + 1 < oldest:
+                raise LogLost(f"events before generation {oldest} are gone")
+            return OpenedLog(feed, oldest - 1 if place is None else place, oldest)
 
     async def _from_now(self, view: "_VisibleTask") -> OpenedStream:
         found = await view.find()

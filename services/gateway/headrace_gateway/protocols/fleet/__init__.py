@@ -1,0 +1,1 @@
+"""The fleet API: what consoles and operators need beside the agents' protocols."""

@@ -1,0 +1,27 @@
+"""What requests say in their queries and headers."""
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+
+from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.streaming.sse import EVENT_STREAM
+
+
+def wants_events(request: Request) -> bool:
+    """Return whether the client accepts server-sent events."""
+    return EVENT_STREAM in request.headers.get("accept", "")
+
+
+def number_in(query: QueryParams, name: str, least: int, most: int, usual: int) -> int:
+    """Return the number of that name in the query, or the usual one.
+
+    Raises:
+        InputInvalid: it is not a whole number from `least` to `most`.
+    """
+    stated = query.get(name)
+    if stated is None:
+        return usual
+    is_number = stated.isascii() and stated.isdecimal() and len(stated) <= len(str(most))
+    if not is_number or not least <= int(stated) <= most:
+        raise InputInvalid(f"{name}: must be a whole number from {least} to {most}")
+    return int(stated)

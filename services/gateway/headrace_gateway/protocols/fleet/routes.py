@@ -1,0 +1,16 @@
+"""Routes of the fleet API."""
+
+from collections.abc import Sequence
+
+from starlette.routing import BaseRoute, Route
+
+from headrace_gateway.call import AGENT
+from headrace_gateway.json_errors import answering_errors
+from headrace_gateway.protocols.fleet import task_log
+from headrace_gateway.services import Services
+
+
+def routes(services: Services) -> Sequence[BaseRoute]:
+    """Return the routes."""
+    log = task_log.TaskLog(services)
+    return [Route(f"{AGENT}{task_log.PATH}", answering_errors(log.read), methods=["GET"])]

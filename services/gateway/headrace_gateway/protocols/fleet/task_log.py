@@ -1,0 +1,124 @@
+"""A task's log: page by page, or followed live."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from headrace.model.task import TaskKey
+from headrace_gateway.call import Call, call_of
+from headrace_gateway.feeds import FeedBlock
+from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.protocols.fleet.parameters import number_in, wants_events
+from headrace_gateway.protocols.fleet.rows import ROW_FRAMES, rows_after
+from headrace_gateway.server.json_response import JSON
+from headrace_gateway.services import Services
+from headrace_gateway.streaming.renderer import SharedRenderer
+from headrace_gateway.streaming.sse import HttpStream
+from headrace_gateway.tasks.ids import Cursor, task_key
+from headrace_gateway.tasks.subscribe import OpenedLog
+
+PATH = "/tasks/{task}/log"
+"""Path after an agent's path."""
+
+_MOST = 1000
+_USUAL = 100
+_BYTES = 1024 * 1024
+"""Bytes of events after which a page ends."""
+
+
+class _Follower(SharedRenderer):
+    """Follows a log to the end of its task, over runs that wait for the user."""
+
+    __slots__ = ()
+
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - the end of the log ends the stream
+        """Return False: the stream ends when nothing can follow."""
+        return False
+
+
+class TaskLog:
+    """The endpoint."""
+
+    def __init__(self, services: Services) -> None:
+        """Read logs with `services`."""
+        self._services = services
+
+    async def read(self, request: Request) -> ASGIApp:
+        """Return a page of the log, or its stream if the client accepts events.
+
+        Raises:
+            InputInvalid: a query parameter breaks its rule.
+            A2AError, HeadraceError: as `call_of`.
+            TaskUnknown: no such task of this caller and agent.
+            LogLost: the cursor is of another log, or its events are gone.
+            StateUnavailable, BusUnavailable: try again.
+        """
+        services, task = self._services, request.path_params["task"]
+        call = call_of(services, request, "SubscribeToTask", task=task)
+        after = _place(call.cursor)
+        key = task_key(services.settings, call.caller, call.agent, task)
+        if not wants_events(request):
+            limit = number_in(request.query_params, "limit", 1, _MOST, _USUAL)
+            return await self._page(call, key, after, limit)
+
+        async def opening() -> ASGIApp:
+            opened = await services.task_streams.open_log(call.caller, key, after)
+            async with services.feeds.handed_on(opened.feed):
+                if not (opened.feed.ended and opened.after >= opened.feed.head):
+                    renderer = _Follower(ROW_FRAMES)
+                    shared = services.subscriptions
+                    return HttpStream(shared, opened.feed, opened.after, renderer)
+            await services.feeds.release(opened.feed)
+            return Response(status_code=204)
+
+        return await services.stream_limits.with_permit(call.caller, opening)
+
+    async def _page(
+        self, call: Call, key: TaskKey, after: Cursor | int | None, limit: int
+    ) -> Response:
+        opened = await self._services.task_streams.open_log(call.caller, key, after)
+        async with self._services.feeds.held(opened.feed):
+            return _answer(opened, await _rows(opened, limit))
+
+
+async def _rows(opened: OpenedLog, limit: int) -> list[bytes]:
+    """Return the rows of one page."""
+    rows, size = list[bytes](), 0
+    reader = opened.feed.reader(opened.after)
+    blocks: list[FeedBlock] = []
+    while len(rows) < limit and size < _BYTES:
+        after = reader.after
+        blocks = await reader.read_now()
+        if not blocks:
+            break
+        rows += rows_after(blocks, after)
+        size += sum(block.size for block in blocks)
+    return rows[:limit]
+
+
+def _answer(opened: OpenedLog, rows: list[bytes]) -> Response:
+    feed, end = opened.feed, opened.after + len(rows)
+    following = b'"%b"' % str(Cursor(feed.log, end)).encode() if end < feed.head else b"null"
+    last = feed.last
+    body = b'{"task":"%b","log":"%b","first":%d,"head":%d,"state":"%b","events":[%b],"next":%b}' % (
+        feed.key.task.encode(),
+        feed.log.encode(),
+        opened.first,
+        feed.head,
+        (last.stamp.state if last is not None else "").encode(),
+        b",".join(rows),
+        following,
+    )
+    return Response(body, 200, {"Cache-Control": "no-store"}, JSON)
+
+
+def _place(stated: str) -> Cursor | int | None:
+    """Return the place after which to read; None for the beginning."""
+    if not stated:
+        return None
+    if stated.isascii() and stated.isdecimal() and len(stated) <= len(str(10**15)):
+        return int(stated)
+    cursor = Cursor.parse(stated)
+    if cursor is None:
+        raise InputInvalid("after: must be a generation, or a cursor <log>:<generation>")
+    return cursor
