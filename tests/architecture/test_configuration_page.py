@@ -1,15 +1,14 @@
 """The schema of headrace.yaml is what the code reads, and the page's files load."""
 
-import re
-
 import orjson
 import pytest
 
 from headrace_worker.config import read, schema
 from tests.architecture.tree import ROOT
+from tests.support.document import blocks
 
 _PAGE = ROOT / "docs" / "configuration.md"
-_BLOCKS = re.findall(r"```yaml\n(.*?)```", _PAGE.read_text(), re.DOTALL)
+_BLOCKS = [block.code for block in blocks(_PAGE, "yaml")]
 
 
 def test_the_schema_is_made_anew() -> None:

@@ -1,17 +1,16 @@
 """`@headrace/client` with real gateways: one of them dies, and the page's examples run."""
 
 import asyncio
-import re
 from pathlib import Path
 
 from headrace.model.events import Json
 from tests.architecture.tree import ROOT
 from tests.support import client_package, javascript
+from tests.support.document import examples
 from tests.support.fleet import Fleet
 from tests.support.stored_log import lines_of
 from tests.support.waiting import until
 
-_EXAMPLE = re.compile(r"^```js\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CHECK = ("--noEmit", "--checkJs", "--strict", "--skipLibCheck", "--module", "nodenext")
 _COUNT = 150
 
@@ -52,15 +51,15 @@ def _generation(event: Json) -> int:
 async def test_every_example_of_the_page_prints_what_it_says(
     fleet: Fleet, client_app: Path
 ) -> None:
-    examples = _EXAMPLE.findall((ROOT / "docs" / "javascript.md").read_text())
-    names = [f"example_{number}.mjs" for number in range(len(examples))]
-    for name, (code, _) in zip(names, examples, strict=True):
+    shown = examples(ROOT / "docs" / "javascript.md", "js")
+    names = [f"example_{number}.mjs" for number in range(len(shown))]
+    for name, (code, _) in zip(names, shown, strict=True):
         text = code.replace("http://127.0.0.1:8080", fleet.gateways[0])
         (client_app / name).write_text(text)
     node, compiler = javascript.program("node"), "node_modules/typescript/bin/tsc"
     client_package.run(client_app, node, compiler, *_CHECK, *names)
     said = [client_package.run(client_app, node, name) for name in names]
-    assert said == [output for _, output in examples]
+    assert said == [output for _, output in shown]
     assert len(said) == 2
 
 

@@ -3,7 +3,6 @@
 import ast
 import asyncio
 import inspect
-import re
 from collections.abc import AsyncIterator
 from contextlib import redirect_stdout
 from io import StringIO
@@ -11,10 +10,10 @@ from typing import Any
 
 from headrace.client import Client, RunEvent, RunStream, StreamEvent
 from tests.architecture.tree import ROOT
+from tests.support.document import examples
 from tests.support.fleet import Fleet
 from tests.support.stored_log import lines_of
 
-_EXAMPLE = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _AWAITS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COUNT = 150
 
@@ -54,7 +53,7 @@ async def _all(run: RunStream) -> list[RunEvent]:
 
 
 async def test_every_example_of_the_page_prints_what_it_says(fleet: Fleet) -> None:
-    first, *rest = _EXAMPLE.findall((ROOT / "docs" / "client.md").read_text())
+    first, *rest = examples(ROOT / "docs" / "client.md", "python")
     assert len(rest) == 8
     said = dict[str, str]()
     async with Client(fleet.gateways[0]) as client:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,15 +20,12 @@ from headrace_gateway.server.listeners import Unprotected
 from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
 from tests.integration.gateway.conftest import module_fixture
+from tests.support.document import blocks
 from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ports
 
-SHOP, ORDERS = re.findall(
-    r"^```python\n(.*?)^```$",
-    (ROOT / "docs" / "embedding.md").read_text(),
-    re.MULTILINE | re.DOTALL,
-)
+SHOP, ORDERS = (block.code for block in blocks(ROOT / "docs" / "embedding.md", "python"))
 type Other = tuple[str, uvicorn.Server, asyncio.Task[None]]
 """The URL of a server, the server, and the task in which it serves."""
 

@@ -1,0 +1,33 @@
+"""The fenced blocks of a document, for tests that run what it shows."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+_FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_OUTPUT = "text"
+
+
+class Block(NamedTuple):
+    """One fenced block."""
+
+    language: str
+    title: str
+    """The file that it is; empty if it has no title."""
+    code: str
+
+
+def blocks(page: Path, *languages: str) -> list[Block]:
+    """Return the blocks of a document in their order, those in `languages` if any are given."""
+    found = [Block(*match) for match in _FENCE.findall(page.read_text())]
+    return [block for block in found if not languages or block.language in languages]
+
+
+def examples(page: Path, language: str) -> list[tuple[str, str]]:
+    """Return each block in `language` that is followed by its output, and that output."""
+    return [
+        (block.code, output.code)
+        for block, output in pairwise(blocks(page))
+        if (block.language, output.language) == (language, _OUTPUT)
+    ]
