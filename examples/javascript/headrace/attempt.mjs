@@ -55,6 +55,7 @@ export class Attempt {
 
   async #perform({ recovered, writer, authorship }) {
     this.recovered = recovered;
+    this.queued = recovered.queued;
     this.waiting = waitingIn(recovered);
     this.appender = new Appender(writer, authorship, () => this.stop("lost"));
     const { ids, index } = recovered.saved;
@@ -125,15 +126,17 @@ export class Attempt {
   }
 
   /** Queue a message that arrived during the run; it becomes the next run's input. */
-  async #takeIn({ input, message, metadata }) {
+  async #takeIn({ input, message, metadata, read_up_to: readUpTo }) {
     if (this.agent.followUps === "reject") return { accepted: false, refused: "policy" };
-    const known = this.waiting.find((queued) => queued.name !== undefined && queued.name === input);
+    const known = this.queued.find((queued) => queued.name !== undefined && queued.name === input);
     if (known) return { generation: known.generation };
+    if (readUpTo != null && readUpTo < this.request.run) return { accepted: false, refused: "new_run" };
     const held = { message, metadata: metadata ?? {} };
     const event = this.encoder.status(WORKING, undefined, { "headrace.queued": held, "headrace.inputId": input ?? "" });
     try {
       const queued = { ...held, name: input, generation: this.appender.post(event) };
       this.waiting.push(queued);
+      this.queued.push(queued);
       while (this.appender.writer.generation < queued.generation) {
         if (!this.appender.appending) return { accepted: false, refused: "over" };
         await sleep(1);

@@ -95,7 +95,7 @@ class Execution:
             self.appender,
             (key.task, request.context),
             agent.card.follow_ups,
-            recovered.waiting,
+            recovered,
             lambda: attempt.interrupt(Interrupt.SUPERSEDED),
         )
         ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)

@@ -19,13 +19,14 @@ from headrace.model.task import AUTH_REQUIRED, WORKING
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace.sdk.policy import FollowUps
 from headrace_worker.appender import Appender, Queued, Receipt
+from headrace_worker.recovery import Recovered
 
 
 @dataclass(frozen=True, slots=True)
 class InputRefusal:
     """Why a message is refused."""
 
-    reason: Literal["policy", "over", "too_large", "generation", "blocked"]
+    reason: Literal["policy", "over", "too_large", "generation", "blocked", "new_run"]
     generation: int | None = None
     """The task's generation, if that is the reason."""
 
@@ -38,21 +39,23 @@ class Inputs:
         appender: Appender,
         task: tuple[str, str],
         follow_ups: FollowUps,
-        waiting: list[Queued],
+        recovered: Recovered,
         interrupt: Callable[[], None],
     ) -> None:
-        """Accept messages for `task` (its id and context), in addition to those `waiting`.
+        """Accept messages for `task` (its id and context), in addition to those `recovered`.
 
         `interrupt` is called when a message must stop the agent.
         """
-        self.waiting = waiting
+        self.waiting = recovered.waiting
         """In the order of the log; messages whose append is in flight come last."""
         self._appender, self._task, self._follow_ups = appender, task, follow_ups
+        self._run = appender.authorship.run
         self._interrupt = interrupt
         self._known: dict[str, Receipt] = {}
         self._asking = False
         self._changed = asyncio.Event()
-        for each in waiting:
+        # A message that an earlier attempt has taken no longer waits, but may be sent again.
+        for each in recovered.queued:
             self._know(each)
 
     async def take_in(self, asked: Control) -> int | InputRefusal:
@@ -62,8 +65,8 @@ class Inputs:
         try:
             receipt = self._known.get(asked.input or "")
             if receipt is None:
-                if asked.if_generation not in (None, self._appender.offered):
-                    return InputRefusal("generation", self._appender.offered)
+                if (refusal := self._refusal_of_new(asked)) is not None:
+                    return refusal
                 receipt = self._queue(asked)
             generation = await receipt.stored()
         except MalformedOutput:
@@ -123,6 +126,13 @@ class Inputs:
             return await self._hand_out(answers[0])
         finally:
             self._asking = False
+
+    def _refusal_of_new(self, asked: Control) -> InputRefusal | None:
+        if asked.read_up_to is not None and asked.read_up_to < self._run:
+            return InputRefusal("new_run")
+        if asked.if_generation not in (None, self._appender.offered):
+            return InputRefusal("generation", self._appender.offered)
+        return None
 
     def _queue(self, asked: Control) -> Receipt:
         state = AUTH_REQUIRED if self._asking else WORKING

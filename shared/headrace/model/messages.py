@@ -71,11 +71,14 @@ class Holding(BusMessage):
     children. None: not specified."""
     generation: int | None = None
     """Generation of the accepted message in the log."""
-    refused: Literal["policy", "over", "too_large", "generation", "blocked"] | None = None
+    refused: Literal["policy", "over", "too_large", "generation", "blocked", "new_run"] | None = (
+        None
+    )
     """Why a message was not accepted: ``policy``: the agent accepts none; ``over``: its run has
     ended; ``too_large``: it fits no entry; ``generation``: the task is at `generation`, not at the
     expected one; ``blocked``: the agent blocks its worker, so the sender queues the message and the
-    holder continues after it."""
+    holder continues after it; ``new_run``: the run began after `Control.read_up_to`, so an earlier
+    run may have received the message, and the sender must read the log first."""
 
 
 class Control(BusMessage):
@@ -92,6 +95,10 @@ class Control(BusMessage):
     """For `input`: the message's metadata."""
     if_generation: int | None = None
     """For `input`: accept it only directly after this generation."""
+    read_up_to: int | None = None
+    """For `input`: the generation up to which the sender knows that the log has no message of that
+    name. The holder knows its own run's messages, so together they queue a message once. None: the
+    message was never sent before."""
 
 
 class GetTask(BusMessage):
@@ -217,6 +224,8 @@ class TellChild(ChildTask):
     """The message's name, which stays the same when it is sent again."""
     message: dict[str, Any]
     """The user's A2A v1.0 Message."""
+    asked_at: int
+    """Generation of the child's question that the message answers."""
 
 
 class OpenQueue(BusMessage):

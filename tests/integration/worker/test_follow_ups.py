@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -19,7 +20,7 @@ from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.inputs import FollowUp, QueuedInputs
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, open_desk, user_message
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, soon
 from tests.support.worker_process import WorkerProcess
 
 REPEATERS = "tests.support.slow_agents:agents"
@@ -115,6 +116,58 @@ async def test_a_message_handed_in_twice_under_one_name_is_one(
         may_end.set()
         entries = await whole(task, 2)
     assert answers(entries) == ["one", "two"]
+
+
+async def test_a_message_that_has_become_a_runs_input_is_not_queued_again(
+    desk: Desk, working: Working
+) -> None:
+    may_end, at_work = asyncio.Queue[None](), list[str]()
+
+    @agent(name="repeater")
+    async def say_again(ctx: RunContext) -> AsyncIterator[Emission]:
+        at_work.append(ctx.prompt)
+        yield ctx.prompt
+        await may_end.get()
+
+    async with working(say_again):
+        task = await desk.start("repeater", "one")
+        await task.held()
+        found, asked = await task.found(), FollowUp(task.key.task, user_message("two"))
+        add = partial(QueuedInputs(desk.bus).add, task.key, found, asked, "same")
+        queued = await add()
+        may_end.put_nowait(None)
+        await soon(lambda: "two" in at_work, "the message to begin a run")
+        # A gateway that got no answer repeats what it did, knowing only what it found before.
+        assert await add() == queued
+        may_end.put_nowait(None)
+        entries = await whole(task, 2)
+    assert answers(entries) == ["one", "two"]
+
+
+async def test_a_message_that_an_earlier_attempt_answered_is_not_queued_again(
+    desk: Desk, working: Working
+) -> None:
+    may_end = asyncio.Event()
+
+    @agent(follow_ups="steer", backoff=0.1)
+    async def careful(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.attempt == 1:
+            yield (await anext(ctx.inbox))["parts"][0]["text"]
+            await ctx.checkpoint({"answered": True})
+            raise Retryable
+        await may_end.wait()
+
+    async with working(careful):
+        task = await desk.start("careful", "go")
+        await task.held()
+        found, asked = await task.found(), FollowUp(task.key.task, user_message("a"))
+        add = partial(QueuedInputs(desk.bus).add, task.key, found, asked, "same")
+        queued = await add()
+        await eventually(lambda: in_attempt(task, 2))
+        assert await add() == queued
+        may_end.set()
+        entries = await whole(task, 1)
+    assert answers(entries) == ["a"]
 
 
 async def test_a_question_that_has_its_answer_waiting_goes_on(desk: Desk, working: Working) -> None:

@@ -21,7 +21,7 @@ from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, TaskUnknown
-from headrace.model.events import INPUT_ID, Json
+from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import BusMessage, TaskFound
 from headrace.model.task import TaskKey
@@ -31,7 +31,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import may_be_repeated
-from headrace_gateway.tasks.inputs import Accepted, FollowUp
+from headrace_gateway.tasks.inputs import Accepted, FollowUp, generation_of_input
 from headrace_gateway.tasks.settle import Unsettled
 from headrace_gateway.tasks.submit import ROUNDS, Submissions
 
@@ -304,7 +304,7 @@ class Idempotency:
             before = await find_generation(self._bus, key, sent.run, last)
             async for batch in replay(self._bus, key, before, last.sequence):
                 for entry in batch:
-                    if _generation_in(entry, request) is not None:
+                    if generation_of_input(entry, request.writer) is not None:
                         return entry
         except LogLost:
             raise _gone(key) from None
@@ -315,7 +315,7 @@ class Idempotency:
     ) -> Accepted:
         """Return the input in `entry`, with the Task as it was just before."""
         snapshot = await self._before(key, entry)
-        generation = _generation_in(entry, request) or entry.generation
+        generation = generation_of_input(entry, request.writer) or entry.generation
         feed = await self._feeds.acquire(key)
         return Accepted(
             key, sent.context, entry.stamp.log, generation, feed, snapshot=snapshot, again=True
@@ -352,16 +352,6 @@ async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
         return await accepting
     except Unsettled as unsettled:
         raise BusUnavailable(str(unsettled)) from unsettled
-
-
-def _generation_in(entry: Entry, request: Keyed) -> int | None:
-    """Return the generation of the request's message in `entry`, as an input or queued."""
-    if entry.stamp.writer == request.writer:
-        return entry.generation
-    for generation, event in enumerate(entry.parsed(), entry.generation):
-        if event.get("statusUpdate", {}).get("metadata", {}).get(INPUT_ID) == request.writer:
-            return generation
-    return None
 
 
 def _check_same(kept: StoredRecord, request: Keyed) -> None:

@@ -179,12 +179,13 @@ class QueuedInputs:
             message=asked.message,
             metadata=asked.metadata or {},
             if_generation=asked.if_generation,
+            read_up_to=found.generation,
         )
         if (size := len(control.encode())) > self._bus.max_payload:
             raise EventTooLarge(size, self._bus.max_payload)
         try:
             holding = await ask_holder(self._bus, key, control, HOLDER_TIMEOUT)
-            if holding is not None and holding.refused != "blocked":
+            if holding is not None and holding.refused not in {"blocked", "new_run"}:
                 return _answered(key.task, holding, size)
             return await self._append(key, found, asked, name)
         except BusUnavailable as trouble:
@@ -220,11 +221,19 @@ class QueuedInputs:
         """Return the generation of the message named `name` after stream sequence `after`."""
         async for batch in replay(self._bus, key, after, last.sequence):
             for entry in batch:
-                for generation, event in enumerate(entry.parsed(), entry.generation):
-                    metadata = event.get("statusUpdate", {}).get("metadata", {})
-                    if metadata.get(events.INPUT_ID) == name:
-                        return generation
+                if (generation := generation_of_input(entry, name)) is not None:
+                    return generation
         return None
+
+
+def generation_of_input(entry: Entry, name: str) -> int | None:
+    """Return the generation of the input `name` in `entry`, as a run's input or queued."""
+    if entry.stamp.writer == name:
+        return entry.generation
+    for generation, event in enumerate(entry.parsed(), entry.generation):
+        if event.get("statusUpdate", {}).get("metadata", {}).get(events.INPUT_ID) == name:
+            return generation
+    return None
 
 
 def _answered(task: str, holding: Holding, size: int) -> int | None:

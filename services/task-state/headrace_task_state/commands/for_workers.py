@@ -95,7 +95,9 @@ class ForWorkers:
     async def _tell(self, query: TellChild) -> Json:
         """Pass a message to the holder of a child."""
         key = await self._child(query)
-        control = Control(ask="input", input=query.input, message=query.message)
+        control = Control(
+            ask="input", input=query.input, message=query.message, read_up_to=query.asked_at
+        )
         holding = await ask_holder(self._bus, key, control, _HOLDER_TIMEOUT)
         generation = holding.generation if holding is not None else None
         return Done(generation=generation).model_dump(exclude_none=True)

@@ -70,9 +70,9 @@ class ChildCredentials:
             async with self._parent.asking:
                 message = None if prompt is None else _own(prompt)
                 answer = await self._parent.inputs.ask(message)
-            await self._hand_in(answer, f"{self._parent.key.task}-{generation}")
+            await self._hand_in(answer, generation)
 
-    async def _hand_in(self, answer: Json, name: str) -> None:
+    async def _hand_in(self, answer: Json, asked_at: int) -> None:
         """Send the answer to the child's holder, with retries; its input id prevents duplicates."""
         parent = self._parent.key
         request = TellChild(
@@ -81,8 +81,9 @@ class ChildCredentials:
             task=self._child.task,
             parent=parent.task,
             parent_agent=parent.agent,
-            input=name,
+            input=f"{parent.task}-{asked_at}",
             message=answer,
+            asked_at=asked_at,
         )
         while True:
             try:
