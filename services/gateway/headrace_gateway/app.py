@@ -15,14 +15,17 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from headrace_gateway.call import AGENT
 from headrace_gateway.extensions import NAMES
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.protocol_table import ERRORS, Protocol
-from headrace_gateway.server.health import Health
+from headrace_gateway.refusals import Starting
+from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
+from headrace_gateway.server.websocket_closing import close_at_once, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 
@@ -86,6 +89,18 @@ def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
         middleware=_middleware(services.settings),
         exception_handlers={HTTPException: ERRORS.no_such_route},
     )
+
+
+def build_starting_app() -> Starlette:
+    """Return the application of a gateway that has no services yet: it asks clients to retry."""
+    return Starlette(
+        routes=[Route("/healthz", healthy), WebSocketRoute("/{path:path}", _starting_socket)],
+        exception_handlers={HTTPException: ERRORS.starting},
+    )
+
+
+async def _starting_socket(socket: WebSocket) -> None:
+    await close_at_once(socket, try_later(str(Starting())))
 
 
 def _routes(services: Services) -> list[BaseRoute]:

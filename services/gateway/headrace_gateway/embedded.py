@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headrace_gateway.app import build_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS
-from headrace_gateway.server.deferred_response import StartupApp
+from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.listeners import Unprotected
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
@@ -53,9 +53,7 @@ class EmbeddedGateway:
         """
         requests = OpenRequests()
         async with composed(self._settings, requests) as services:
-            running = StartupApp(requests)
-            running.open(build_app(services, PROTOCOLS))
-            self._running = running
+            self._running = DeferringApp(requests, build_app(services, PROTOCOLS))
             try:
                 yield
             finally:

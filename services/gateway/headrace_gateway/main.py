@@ -8,11 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from headrace import service
-from headrace_gateway.app import build_app
+from headrace_gateway.app import build_app, build_starting_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
-from headrace_gateway.server.deferred_response import StartupApp
+from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.http_protocol import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
@@ -48,7 +48,7 @@ async def serving(
     """
     check_exposure(settings)
     requests = OpenRequests()
-    front = StartupApp(requests)
+    front = DeferringApp(requests, build_starting_app())
     async with AsyncExitStack() as stack:
         listeners = [listen(settings.http_host, settings.http_port)]
         stack.callback(listeners[0].close)
@@ -63,7 +63,7 @@ async def serving(
         answering.add_done_callback(lambda _: stop.set())
         try:
             services = await stack.enter_async_context(composed(settings, requests))
-            front.open(build_app(services, protocols))
+            front.switch_to(build_app(services, protocols))
             rpcs.open(services)
             _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
             yield

@@ -36,6 +36,7 @@ from headrace_gateway.refusals import (
     NotPermitted,
     RateLimited,
     Restarting,
+    Starting,
     TaskBusy,
     TaskEnded,
     TooManyAtOnce,
@@ -128,6 +129,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     BodyTooLarge: _TOO_LARGE,
     RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),
     EventTooLarge: _TOO_LARGE,
+    Starting: _UNAVAILABLE,
     Restarting: _UNAVAILABLE,
     TooManyStreams: _UNAVAILABLE,
     TooManyStreamsOfOwner: replace(

@@ -71,6 +71,19 @@ class ContextMismatch(HeadraceError):
     code = "context_mismatch"
 
 
+class Starting(HeadraceError):
+    """The gateway is starting, and waits for NATS."""
+
+    code = "starting"
+    retryable = True
+
+    def __init__(
+        self, message: str = "the gateway is starting and waits for NATS; try again"
+    ) -> None:
+        """Tell the client to try again."""
+        super().__init__(message)
+
+
 class Restarting(HeadraceError):
     """The gateway is stopping before it has an answer; the request stored no message."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace_gateway.protocols.a2a.errors import RETRY_INFO_TYPE
 from headrace_gateway.server.listeners import Unprotected, check_exposure
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import message
@@ -168,6 +169,8 @@ def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
         assert gateway.status("/readyz") == 503
         refused = httpx.post(f"{gateway.url}/message:send", json=message(), verify=NO_TLS)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        *_, retry_info = refused.json()["error"]["details"]
+        assert retry_info == {"@type": RETRY_INFO_TYPE, "retryDelay": "1s"}
         assert gateway.ends() == 1
     first, *_, last = gateway.log().splitlines()
     assert f"waiting for NATS at {NOWHERE}" in first

@@ -102,7 +102,7 @@ def _declared_in(path: Path) -> Iterator[_Found]:
         raise CannotStart(f"{path.name}:{error.lineno}: {error.msg}") from None
     decorators = set(_names_of_the_decorator(module))
     for node in module.body:
-        if isinstance(node, ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
                 if ast.unparse(called) in decorators:

@@ -6,17 +6,9 @@ a dozen frames, the request that they hold, and several wrappers around every wr
 
 from collections.abc import Awaitable, Callable
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket
 
-from headrace_gateway.server.health import healthy
-from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.open_requests import OpenRequests, with_requests
-from headrace_gateway.server.websocket_closing import close_at_once, try_later
 
 _EXTENSION = "headrace.deferred"
 
@@ -60,21 +52,14 @@ def deferred_of(scope: Scope) -> DeferredResponse | None:
     return found
 
 
-_MESSAGE = "the gateway is starting and waits for NATS; try again"
+class DeferringApp:
+    """An ASGI application that serves another one's requests, and what they deferred."""
 
+    def __init__(self, requests: OpenRequests, app: ASGIApp) -> None:
+        """Pass requests to `app`, and count them in `requests`."""
+        self._requests, self._app = requests, app
 
-class StartupApp:
-    """An ASGI application that answers 503 until the gateway's application is set by `open`."""
-
-    def __init__(self, requests: OpenRequests) -> None:
-        """Answer 503 until `open`; count requests in `requests`."""
-        self._requests = requests
-        self._app: ASGIApp = Starlette(
-            routes=[Route("/healthz", healthy), WebSocketRoute("/{path:path}", _starting_socket)],
-            exception_handlers={404: _starting},
-        )
-
-    def open(self, app: ASGIApp) -> None:
+    def switch_to(self, app: ASGIApp) -> None:
         """Pass all requests to `app` from now on."""
         self._app = app
 
@@ -82,12 +67,3 @@ class StartupApp:
         """Pass the request to the current application."""
         scope = with_requests(scope, self._requests)
         await DeferredResponse().serve(self._app, scope, receive, send)
-
-
-async def _starting_socket(socket: WebSocket) -> None:
-    await close_at_once(socket, try_later(_MESSAGE))
-
-
-async def _starting(request: Request, error: Exception) -> Response:  # noqa: ARG001 - a handler
-    content = {"error": {"code": 503, "status": "UNAVAILABLE", "message": _MESSAGE}}
-    return json_response(content, 503, {"Retry-After": "1"})

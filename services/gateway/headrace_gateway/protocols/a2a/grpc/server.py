@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,11 +12,11 @@ from grpc_reflection.v1alpha import reflection
 
 from headrace.background import keep_running
 from headrace.jetstream.health_probe import HealthProbe
-from headrace.model.errors import BusUnavailable
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.service import Service
+from headrace_gateway.refusals import Starting
 from headrace_gateway.server.listeners import CannotListen, listen
 from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.services import Services
@@ -113,8 +112,7 @@ class _Handlers(grpc.GenericRpcHandler):
 
 
 async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - signature of a handler
-    message = "the gateway is starting and waits for NATS; try again"
-    await refuse(context, replace(problem_of(BusUnavailable(message)), message=message))
+    await refuse(context, problem_of(Starting()))
 
 
 def _in_url(host: str) -> str:
