@@ -20,6 +20,7 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker import appender as module
 from headrace_worker.appender import Appender, Authorship, GivesWay
 from headrace_worker.inputs import InputRefusal, Inputs
+from headrace_worker.recovery import Recovered
 
 HOLDER = Authorship("logid", "holder", 1, 1)
 
@@ -119,7 +120,8 @@ async def play(  # noqa: C901  # one case a step
         max_events=1000,
         max_bytes=1_000_000,
     )
-    inputs = Inputs(appender, ("task", "ctx"), "enqueue", [], lambda: None)
+    recovered = Recovered({}, {}, "2026-01-01T00:00:00Z", 1)
+    inputs = Inputs(appender, ("task", "ctx"), "enqueue", recovered, lambda: None)
     taking: list[tuple[str, int | None, asyncio.Task[int | InputRefusal]]] = []
     saving: list[asyncio.Task[int]] = []
     texts: list[str] = []
