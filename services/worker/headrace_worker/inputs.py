@@ -19,7 +19,6 @@ from headrace.model.task import AUTH_REQUIRED, WORKING
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace.sdk.policy import FollowUps
 from headrace_worker.appender import Appender, Queued, Receipt
-from headrace_worker.recovery import Recovered
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,15 @@ class InputRefusal:
     """The task's generation, if that is the reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The messages that the run received before this attempt."""
+
+    queued: list[Queued]
+    waiting: list[Queued]
+    """Those of `queued` that are not answered."""
+
+
 class Inputs:
     """The messages that wait during one attempt."""
 
@@ -39,14 +47,14 @@ class Inputs:
         appender: Appender,
         task: tuple[str, str],
         follow_ups: FollowUps,
-        recovered: Recovered,
+        earlier: Earlier,
         interrupt: Callable[[], None],
     ) -> None:
-        """Accept messages for `task` (its id and context), in addition to those `recovered`.
+        """Accept messages for `task` (its id and context), in addition to the `earlier` ones.
 
         `interrupt` is called when a message must stop the agent.
         """
-        self.waiting = recovered.waiting
+        self.waiting = earlier.waiting
         """In the order of the log; messages whose append is in flight come last."""
         self._appender, self._task, self._follow_ups = appender, task, follow_ups
         self._run = appender.authorship.run
@@ -55,7 +63,7 @@ class Inputs:
         self._asking = False
         self._changed = asyncio.Event()
         # A message that an earlier attempt has taken no longer waits, but may be sent again.
-        for each in recovered.queued:
+        for each in earlier.queued:
             self._know(each)
 
     async def take_in(self, asked: Control) -> int | InputRefusal:
