@@ -25,7 +25,7 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.endings import Endings
 from headrace_worker.heartbeats import WorkerLeases
-from headrace_worker.inputs import Earlier, Inputs
+from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles
 from headrace_worker.recovery import Recovered
 from headrace_worker.runtime import AttemptLog, WorkerRuntime
@@ -95,7 +95,7 @@ class Execution:
             self.appender,
             (key.task, request.context),
             agent.card.follow_ups,
-            Earlier(recovered.queued, recovered.waiting),
+            EarlierInputs(recovered.queued, recovered.waiting),
             lambda: attempt.interrupt(Interrupt.SUPERSEDED),
         )
         ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)

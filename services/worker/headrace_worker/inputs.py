@@ -31,7 +31,7 @@ class InputRefusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierInputs:
     """The messages that the run received before this attempt."""
 
     queued: list[Queued]
@@ -47,7 +47,7 @@ class Inputs:
         appender: Appender,
         task: tuple[str, str],
         follow_ups: FollowUps,
-        earlier: Earlier,
+        earlier: EarlierInputs,
         interrupt: Callable[[], None],
     ) -> None:
         """Accept messages for `task` (its id and context), in addition to the `earlier` ones.

@@ -19,7 +19,7 @@ from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker import appender as module
 from headrace_worker.appender import Appender, Authorship, GivesWay
-from headrace_worker.inputs import Earlier, InputRefusal, Inputs
+from headrace_worker.inputs import EarlierInputs, InputRefusal, Inputs
 
 HOLDER = Authorship("logid", "holder", 1, 1)
 
@@ -119,7 +119,7 @@ async def play(  # noqa: C901  # one case a step
         max_events=1000,
         max_bytes=1_000_000,
     )
-    inputs = Inputs(appender, ("task", "ctx"), "enqueue", Earlier([], []), lambda: None)
+    inputs = Inputs(appender, ("task", "ctx"), "enqueue", EarlierInputs([], []), lambda: None)
     taking: list[tuple[str, int | None, asyncio.Task[int | InputRefusal]]] = []
     saving: list[asyncio.Task[int]] = []
     texts: list[str] = []
