@@ -17,7 +17,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
-from headrace_task_state.commands.start_child import Starting
+from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.completion import Completion
 from headrace_task_state.maintenance.orphans import Orphans
@@ -164,7 +164,7 @@ class TaskState:
         return Answers(
             Tasks(self._bus, reader),
             Lists(self._bus, reader, frontier),
-            ForWorkers(self._bus, Starting(self._bus, self._directory, self._settings)),
+            ForWorkers(self._bus, ChildStarter(self._bus, self._directory, self._settings)),
             reader,
             self._ranges,
         )

@@ -13,7 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.messages import BusMessage, GetTask, ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.commands.for_workers import QUESTIONS, ForWorkers
-from headrace_task_state.commands.start_child import Starting
+from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
@@ -42,7 +42,7 @@ class MemoryTaskState:
         self._answers = Answers(
             Tasks(bus, reader),
             Lists(bus, reader, Frontier(bus, reader, ranges)),
-            ForWorkers(bus, Starting(bus, directory, settings)),
+            ForWorkers(bus, ChildStarter(bus, directory, settings)),
             reader,
             ranges,
         )

@@ -29,7 +29,7 @@ from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunQueues
-from headrace_task_state.commands.start_child import Starting
+from headrace_task_state.commands.start_child import ChildStarter
 
 _HOLDER_TIMEOUT = 2.0
 
@@ -48,10 +48,10 @@ QUESTIONS: dict[str, type[Question]] = {
 class ForWorkers:
     """Carries out requests of workers."""
 
-    def __init__(self, bus: Bus, starting: Starting) -> None:
-        """Use `bus`; `starting` starts children."""
+    def __init__(self, bus: Bus, starter: ChildStarter) -> None:
+        """Use `bus`; `starter` starts children."""
         self._bus, self._files, self._queues = bus, FileStore(bus), RunQueues(bus)
-        self._starting = starting
+        self._starter = starter
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def answer(self, question: Question, agent: str) -> Json:
@@ -66,7 +66,7 @@ class ForWorkers:
         _check_asker(question, agent)
         match question:
             case StartTask():
-                return await self._starting.start(question)
+                return await self._starter.start(question)
             case CancelChild():
                 return await self._cancel(question)
             case TellChild():

@@ -20,20 +20,25 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey, check_task_id
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import first_input
-from headrace_task_state.commands.resume_child import Resuming, as_asked, terms_of, writer_id
+from headrace_task_state.commands.continue_child import (
+    ChildContinuer,
+    as_asked,
+    terms_of,
+    writer_id,
+)
 from headrace_task_state.settings import TaskStateSettings
 
 _APPEND_TIMEOUT = 3.0
 
 
-class Starting:
+class ChildStarter:
     """Answers ``start``."""
 
     def __init__(self, bus: Bus, directory: Directory, settings: TaskStateSettings) -> None:
         """Start agents in `directory`, within the depth and number that `settings` allow."""
         self._bus, self._directory, self._settings = bus, directory, settings
         self._runs = BackgroundRuns(bus)
-        self._resuming = Resuming(bus, self._runs)
+        self._continuer = ChildContinuer(bus, self._runs)
 
     async def start(self, query: StartTask) -> Json:
         """Return a `TaskStarted` as JSON.
@@ -58,7 +63,7 @@ class Starting:
         owner = first.entry.stamp.owner or ""
         if query.into is not None:
             key = TaskKey(query.tenant, query.agent, _checked(query.into))
-            started = await self._resuming.go_on(query, key, lineage, owner)
+            started = await self._continuer.continue_child(query, key, lineage, owner)
         else:
             started = await self._begin(query, lineage, context, owner)
         return started.model_dump(exclude_none=True)

@@ -19,14 +19,14 @@ _APPEND_TIMEOUT = 3.0
 _ROUNDS = 3
 
 
-class Resuming:
+class ChildContinuer:
     """Continues children that wait for input."""
 
     def __init__(self, bus: Bus, runs: BackgroundRuns) -> None:
         """Append on `bus` and publish run requests with `runs`."""
         self._bus, self._runs = bus, runs
 
-    async def go_on(
+    async def continue_child(
         self, query: StartTask, key: TaskKey, lineage: Lineage, owner: str
     ) -> TaskStarted:
         """Append the message as the child's next input; if it is there already, return that input.
