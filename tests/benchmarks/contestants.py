@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -131,14 +131,30 @@ def headrace(
 
     One gateway more idles beside it, unless a task is to be followed at another.
     """
-    stack = Stack(
-        folder / "stack",
-        gateways=gateways + 1,
+    with measured_stack(folder / "stack", gateways + 1, workers, task_states) as stack:
+        yield of_stack(stack, folder)
+
+
+def measured_stack(
+    folder: Path,
+    gateways: int = 1,
+    workers: int = 1,
+    task_states: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> Stack:
+    """Make a development stack with the agents of `tests.benchmarks.agents`."""
+    return Stack(
+        folder,
+        gateways=gateways,
         workers=workers,
         task_states=task_states,
         agents="tests.benchmarks.agents:agents",
-        environment={"PYTHONPATH": str(ROOT)},
+        environment={"PYTHONPATH": str(ROOT)} | dict(environment or {}),
     )
+
+
+def of_stack(stack: Stack, folder: Path) -> Contestant:
+    """Return the fleet of a running stack; its last gateway idles beside the measured ones."""
 
     def pids() -> Pids:
         by_role: Pids = {}
@@ -146,11 +162,10 @@ def headrace(
             by_role.setdefault(process["role"], []).append(process["pid"])
         return by_role
 
-    with stack.start():
-        urls = stack.gateways
-        another = partial(_another, folder / "another", stack.dev()["nats_url"])
-        counter, paced = "/v1/agents/counter", "/v1/agents/paced"
-        yield Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another)
+    urls = stack.gateways
+    another = partial(_another, folder / "another", stack.dev()["nats_url"])
+    counter, paced = "/v1/agents/counter", "/v1/agents/paced"
+    return Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import random
 import re
 import time
 from functools import partial
-from pathlib import Path
 
 import httpx
 
@@ -20,12 +19,11 @@ _BEFORE = (20, 320)
 _TIMEOUT = 90.0
 
 
-async def failovers(folder: Path, kills: int) -> list[float]:
+async def failovers(stack: Stack, kills: int) -> list[float]:
     """Return, for each of `kills`, the seconds from the kill to the next attempt's first event."""
     chance = random.Random(kills)
-    with Stack(folder, gateways=1, workers=3, task_states=1) as stack:
-        async with httpx.AsyncClient() as http:
-            return [await _failover(stack, http, chance.randrange(*_BEFORE)) for _ in range(kills)]
+    async with httpx.AsyncClient() as http:
+        return [await _failover(stack, http, chance.randrange(*_BEFORE)) for _ in range(kills)]
 
 
 async def _failover(stack: Stack, http: httpx.AsyncClient, before: int) -> float:

@@ -5,43 +5,63 @@ import asyncio
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from tests.benchmarks.contestants import measured_stack
 from tests.benchmarks.failover import failovers
 from tests.benchmarks.follow_ups import follow_ups
 from tests.benchmarks.rebuild import rebuild
 from tests.benchmarks.scaling import runs_per_second
+from tests.support.stack import Stack
 
 MEDIAN, WORST = 4.0, 6.0
 """Seconds that a failover may take."""
 
+_FAILOVER_WORKERS = 3
+
+type Stacks = Callable[[str, int], AbstractContextManager[Stack]]
+"""Lends a stack for the measurement of that name, with that many workers."""
+
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, and show a line as soon as it is known."""
-    asked = _asked(sys.argv[1:] if words is None else words)
+    sizes = asked(sys.argv[1:] if words is None else words)
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        for line in _lines(Path(folder), asked):
+
+        def started(name: str, workers: int) -> Stack:
+            limit = {"HEADRACE_CONCURRENCY": str(sizes.permits)}
+            return measured_stack(Path(folder) / name, workers=workers, environment=limit)
+
+        for line in lines(sizes, started):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
 
 
-def _lines(folder: Path, asked: argparse.Namespace) -> Iterator[str]:
-    took = asyncio.run(failovers(folder / "failover", asked.kills))
+def lines(sizes: argparse.Namespace, stacks: Stacks) -> Iterator[str]:
+    """Measure at `sizes` on `stacks`; yield what was measured, a line at a time."""
+    with stacks("failover", _FAILOVER_WORKERS) as stack:
+        took = asyncio.run(failovers(stack, sizes.kills))
     least, median, most = min(took), statistics.median(took), max(took)
     verdict = "ok" if median <= MEDIAN and most <= WORST else "NO"
     figures = f"{least:.1f} / {median:.1f} / {most:.1f} s"
     yield f"failover, {len(took)} kills, least / median / most: {figures} ({verdict})"
-    for workers in asked.workers:
-        rate = asyncio.run(runs_per_second(folder / f"scaling-{workers}", workers, asked.rounds))
+    for workers in sizes.workers:
+        with stacks(f"scaling-{workers}", workers) as stack:
+            rate = asyncio.run(runs_per_second(stack, sizes.permits * workers, sizes.rounds))
         yield f"runs of 1 s of waiting, {workers} worker processes: {rate:.0f} runs/s"
-    cost = asyncio.run(follow_ups(folder / "follow-ups", asked.messages))
+    with stacks("follow-ups", 1) as stack:
+        cost = asyncio.run(follow_ups(stack, sizes.messages))
     yield f"a first message, idle: {cost.first_idle:.1f} ms, with 32: {cost.first_busy:.0f} ms"
     yield f"a follow-up, idle: {cost.follow_up_idle:.1f} ms, with 32: {cost.follow_up_busy:.0f} ms"
-    yield from asyncio.run(rebuild(folder / "rebuild", asked.tasks, asked.waiting)).lines()
+    with stacks("rebuild", 1) as stack:
+        rebuilt = asyncio.run(rebuild(stack, sizes.tasks, sizes.waiting))
+    yield from rebuilt.lines()
 
 
-def _asked(words: Sequence[str]) -> argparse.Namespace:
+def asked(words: Sequence[str]) -> argparse.Namespace:
+    """Read the sizes from the arguments of the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.fleet", description=__doc__)
     parser.add_argument("--kills", type=int, default=20, metavar="N", help="of workers (20)")
     parser.add_argument(
@@ -49,6 +69,9 @@ def _asked(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--workers", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="processes (1 2 4)"
+    )
+    parser.add_argument(
+        "--permits", type=int, default=64, metavar="N", help="concurrency limit of a worker (64)"
     )
     parser.add_argument("--messages", type=int, default=500, metavar="N", help="of each kind (500)")
     parser.add_argument(

@@ -4,17 +4,16 @@ import asyncio
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import orjson
 
 from tests.benchmarks.bindings import REST, message, request
 from tests.benchmarks.http_client import Connection
-from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
 
 _AT_A_TIME = 32
+_WARM_UPS = 4 * _AT_A_TIME
 _BASE = "/v1/agents/asker"
 
 
@@ -28,26 +27,17 @@ class Costs:
     follow_up_busy: float
 
 
-async def follow_ups(folder: Path, count: int) -> Costs:
+async def follow_ups(stack: Stack, count: int) -> Costs:
     """Return what `count` first messages and as many answers to a question take."""
-    stack = Stack(
-        folder,
-        gateways=1,
-        workers=1,
-        task_states=1,
-        agents="tests.support.agents:agents",
-        environment={"PYTHONPATH": str(ROOT)},
-    )
-    with stack:
-        where = urlsplit(stack.gateways[0])
-        clients = [Connection(where.hostname or "", where.port or 80) for _ in range(_AT_A_TIME)]
-        try:
-            await _each(clients, where.netloc, 4 * _AT_A_TIME)
-            idle = await _each(clients[:1], where.netloc, count)
-            busy = await _each(clients, where.netloc, count)
-        finally:
-            for client in clients:
-                client.close()
+    where = urlsplit(stack.gateways[0])
+    clients = [Connection(where.hostname or "", where.port or 80) for _ in range(_AT_A_TIME)]
+    try:
+        await _each(clients, where.netloc, _WARM_UPS)
+        idle = await _each(clients[:1], where.netloc, count)
+        busy = await _each(clients, where.netloc, count)
+    finally:
+        for client in clients:
+            client.close()
     return Costs(*map(_milliseconds, (*idle, *busy)))
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import orjson
@@ -21,7 +20,6 @@ from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.store_redis.store import RedisStore
 from tests.benchmarks.bindings import JSON_RPC, Json, message, request
 from tests.benchmarks.http_client import Connection, Exchange, ServerFailed
-from tests.support.compose_file import ROOT
 from tests.support.legal_logs import LegalLog
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -62,36 +60,27 @@ class Rebuilt:
         yield f"  a stream meanwhile: {self.streamed:.0f} events/s, before: {self.before:.0f}"
 
 
-async def rebuild(folder: Path, tasks: int, waiting: int) -> Rebuilt:
+async def rebuild(stack: Stack, tasks: int, waiting: int) -> Rebuilt:
     """Store `tasks` short tasks' logs, lose the view, and ask for things until it is back.
 
     `waiting` tasks wait for their user, to be answered and canceled meanwhile.
     """
-    stack = Stack(
-        folder,
-        gateways=1,
-        workers=1,
-        task_states=1,
-        agents="tests.benchmarks.agents:agents",
-        environment={"PYTHONPATH": str(ROOT)},
-    )
-    with stack:
-        async with (
-            _opened(stack) as (bus, store),
-            _connected(stack) as ask,
-            _streaming(stack) as seen,
-        ):
-            asked = [await _begin(ask) for _ in range(2 * waiting)]
-            ended = await _fill(bus, tasks)
-            total = tasks + len(asked)
-            await eventually(lambda: _is_listed(ask, total), "all is listed", _TIMEOUT)
-            before = await _events(seen, asyncio.create_task(asyncio.sleep(_BEFORE)))
-            await store.redis.unlink_all("")
-            rate = asyncio.create_task(_rate(bus, store, tasks))
-            streamed = asyncio.create_task(_events(seen, rate))
-            took = await _ask_meanwhile(stack, ask, rate, ended, asked)
-            await eventually(lambda: _is_listed(ask, total), "all is listed again", _TIMEOUT)
-            return Rebuilt(await rate, took, await streamed, before)
+    async with (
+        _opened(stack) as (bus, store),
+        _connected(stack) as ask,
+        _streaming(stack) as seen,
+    ):
+        total = await _listed(ask) + tasks + 2 * waiting
+        asked = [await _begin(ask) for _ in range(2 * waiting)]
+        ended = await _fill(bus, tasks)
+        await eventually(lambda: _is_listed(ask, total), "all is listed", _TIMEOUT)
+        before = await _events(seen, asyncio.create_task(asyncio.sleep(_BEFORE)))
+        await store.redis.unlink_all("")
+        rate = asyncio.create_task(_rate(bus, store, tasks))
+        streamed = asyncio.create_task(_events(seen, rate))
+        took = await _ask_meanwhile(stack, ask, rate, ended, asked)
+        await eventually(lambda: _is_listed(ask, total), "all is listed again", _TIMEOUT)
+        return Rebuilt(await rate, took, await streamed, before)
 
 
 @asynccontextmanager
@@ -196,11 +185,16 @@ def _short(number: int) -> LegalLog:
 
 async def _is_listed(ask: Client, total: int) -> bool:
     try:
-        _, found = await ask("ListTasks", {"pageSize": 1})
+        return await _listed(ask) >= total
     except (ServerFailed, ValueError):
         # A list waits for the view, but not for long.
         return False
-    return bool(found["totalSize"] == total)
+
+
+async def _listed(ask: Client) -> int:
+    """Return how many tasks of the agent the view has."""
+    _, found = await ask("ListTasks", {"pageSize": 1})
+    return int(found["totalSize"])
 
 
 async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:

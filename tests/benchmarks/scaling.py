@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import orjson
@@ -13,26 +12,21 @@ from tests.support.stack import Stack
 
 _ORDER = "2 1000"
 """Two numbers, a second between them."""
-_ROOM = 64
-"""Runs that a worker works on at a time."""
 _WAITING = 1.25
 """Clients for each run that there is room for, so that some always wait."""
 
 
-async def runs_per_second(folder: Path, workers: int, rounds: int) -> float:
-    """Return the runs/s of `workers` processes, over `rounds` times what they have room for."""
-    limit = {"HEADRACE_CONCURRENCY": str(_ROOM)}
-    with Stack(folder, gateways=1, workers=workers, task_states=1, environment=limit) as stack:
-        where = urlsplit(stack.gateways[0])
-        clients = [
-            Connection(where.hostname or "", where.port or 80)
-            for _ in range(round(_ROOM * workers * _WAITING))
-        ]
-        try:
-            return await _rate(clients, where.netloc, _ROOM * workers * rounds)
-        finally:
-            for client in clients:
-                client.close()
+async def runs_per_second(stack: Stack, at_once: int, rounds: int) -> float:
+    """Return the runs/s of workers that work on `at_once` runs, over `rounds` times as many."""
+    where = urlsplit(stack.gateways[0])
+    clients = [
+        Connection(where.hostname or "", where.port or 80) for _ in range(round(at_once * _WAITING))
+    ]
+    try:
+        return await _rate(clients, where.netloc, at_once * rounds)
+    finally:
+        for client in clients:
+            client.close()
 
 
 async def _rate(clients: list[Connection], host: str, runs: int) -> float:

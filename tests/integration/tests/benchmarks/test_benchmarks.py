@@ -5,19 +5,22 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.benchmarks import bus_costs, contestants, report, rounds
+from tests.benchmarks import bus_costs, contestants, fleet, report, rounds
 from tests.benchmarks.bindings import BINDINGS, Binding
 from tests.benchmarks.contestants import Contestant
 from tests.benchmarks.http_client import Connection, ServerFailed
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.measures import MEASURES
 from tests.benchmarks.sizes import TINY
+from tests.support.resuming_sizes import IS_SOAK
 from tests.support.servers import NatsProcess
+from tests.support.stack import Stack
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +30,14 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contestant]:
 
 
 @pytest.fixture(scope="module")
-def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contestant]:
-    with contestants.headrace(tmp_path_factory.mktemp("headrace")) as server:
-        yield server
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with contestants.measured_stack(tmp_path_factory.mktemp("stack"), gateways=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def headrace(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Contestant:
+    return contestants.of_stack(stack, tmp_path_factory.mktemp("headrace"))
 
 
 @pytest.fixture(scope="module")
@@ -94,18 +102,31 @@ async def test_a_server_that_hangs_up_is_no_answer() -> None:
             await connection.ask(b"GET / HTTP/1.1\r\n\r\n")
 
 
+SMALL_FLEET = ["--kills", "1", "--rounds", "1", "--messages", "4", "--workers", "1"]
+SMALL_FLEET += ["--permits", "4", "--tasks", "40", "--waiting", "2"]
+
+
+def test_failover_scaling_follow_ups_and_rebuilds_are_measured(stack: Stack) -> None:
+    check(list(fleet.lines(fleet.asked(SMALL_FLEET), lambda *_: nullcontext(stack))))
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_failover_scaling_follow_ups_and_rebuilds_are_measured() -> None:
-    words = ["--kills", "1", "--rounds", "1", "--messages", "4", "--workers", "1"]
-    words += ["--tasks", "40", "--waiting", "2"]
+@pytest.mark.skipif(not IS_SOAK, reason="starts four stacks: make soak, or make bench")
+def test_the_fleet_is_measured_in_stacks_of_its_own() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.fleet", *words],
+        [sys.executable, "-m", "tests.benchmarks.fleet", *SMALL_FLEET],
         check=True,
         capture_output=True,
         text=True,
         timeout=850,
     )
-    failover, scaling, first, follow_up, rebuilt, *asked, streamed = done.stdout.splitlines()
+    check(done.stdout.splitlines())
+
+
+def check(lines: list[str]) -> None:
+    """Assert that the lines tell of each measurement of the fleet."""
+    failover, scaling, first, follow_up, rebuilt, *asked, streamed = lines
     assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)
     assert re.fullmatch(r"runs of 1 s of waiting, 1 worker processes: \d+ runs/s", scaling)
     assert "first message, idle" in first
