@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace_gateway.console.pages import site
 from tests.support.compose_file import ROOT
 from tests.support.plain_a2a import PlainAgent
 from tests.support.stack import Stack
@@ -87,6 +88,12 @@ def test_the_wheel_holds_the_five_packages_and_nothing_else(wheel: Path) -> None
     with zipfile.ZipFile(wheel) as content:
         tops = {name.partition("/")[0] for name in content.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+
+
+def test_the_wheel_has_the_console(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        packed = {name for name in content.namelist() if "/console/site/" in name}
+    assert {name.partition("/site/")[2] for name in packed} >= {"licenses.txt", *site()}
 
 
 def test_everything_comes_from_the_installed_wheel(environment: Path, tmp_path: Path) -> None:

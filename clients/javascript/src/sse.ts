@@ -2,6 +2,8 @@
 export interface SseFrame {
   /** The `id`, a cursor to continue after it; empty if it has none. */
   cursor: string;
+  /** The name of the kind of event; empty if it has none. */
+  event: string;
   data: Record<string, any>;
 }
 
@@ -12,6 +14,7 @@ export class SseDecoder {
   private readonly decoder = new TextDecoder();
   private rest = "";
   private cursor = "";
+  private event = "";
   private data: string[] = [];
 
   /** Returns the frames that `piece` completes, without comments and frames without data. */
@@ -26,14 +29,16 @@ export class SseDecoder {
   private read(line: string, frames: SseFrame[]): void {
     if (line === "") {
       if (this.data.length > 0) {
-        frames.push({ cursor: this.cursor, data: JSON.parse(this.data.join("\n")) });
+        frames.push({ cursor: this.cursor, event: this.event, data: JSON.parse(this.data.join("\n")) });
       }
-      this.cursor = "";
+      this.cursor = this.event = "";
       this.data = [];
     } else if (line.startsWith("data:")) {
       this.data.push(line.slice(5));
     } else if (line.startsWith("id:")) {
       this.cursor = line.slice(3).trim();
+    } else if (line.startsWith("event:")) {
+      this.event = line.slice(6).trim();
     } else if (line.startsWith("retry:")) {
       this.isInterrupted = true;
     }

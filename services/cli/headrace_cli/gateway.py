@@ -57,6 +57,11 @@ async def ask_gateway[Result](
         raise RequestFailed(str(error)) from error
 
 
+def console_url(gateway: str) -> str:
+    """Return the URL of the console that the gateway at the URL `gateway` serves."""
+    return f"{gateway.rstrip('/')}/console/"
+
+
 async def agent_of(client: "Client", agent: str | None, task: str) -> str:
     """Return `agent` if it is given, and otherwise the agent that has `task`."""
     return agent or await client.agent_of(task)
@@ -68,7 +73,7 @@ async def _hint(client: "Client", agent: str | None) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-_url = click.option(
+with_url = click.option(
     "--url",
     envvar="HEADRACE_URL",
     default="http://127.0.0.1:8080",
@@ -85,7 +90,7 @@ _token = click.option(
 
 def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the gateway's URL and the credential to a command."""
-    return _url(_token(command))
+    return with_url(_token(command))
 
 
 with_agent = click.option(

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from headrace_gateway.call import AGENT
+from headrace_gateway.console.pages import ConsolePages
 from headrace_gateway.extensions import NAMES
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.protocol_table import ERRORS, Protocol
@@ -82,6 +83,7 @@ def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
     """Return the application that serves `protocols` over `services`."""
     return Starlette(
         routes=[
+            *(ConsolePages().routes() if services.settings.console else ()),
             *(route for protocol in protocols for route in protocol.routes(services)),
             *_routes(services),
             *(route for protocol in protocols for route in protocol.other_routes(services)),

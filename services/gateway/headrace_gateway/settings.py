@@ -51,6 +51,10 @@ class GatewaySettings(BusSettings):
     notifications; the others are only published. If empty, the fleet generates a key and stores it
     in NATS."""
 
+    console: bool = True
+    """Serve the console at ``/console/`` and send browsers there from ``/``. ``off``: ``/`` is the
+    default agent's card for them too."""
+
     push_notifications: bool = True
     """Allow clients to register webhooks for their tasks."""
 

@@ -35,6 +35,27 @@ def test_help_says_of_each_command_what_its_own_help_begins_with() -> None:
     assert [name for name, line in own.items() if f" {name} {line}" not in text] == []
 
 
+def test_open_prints_the_consoles_url_where_it_is_asked_to() -> None:
+    answer = headrace("open", "--print", "--url", "https://example.com/fleet/")
+    assert (answer.output, answer.exit_code) == ("https://example.com/fleet/console/\n", 0)
+
+
+def test_open_starts_a_browser_or_names_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def launch(url: str) -> int:
+        opened.append(url)
+        return 0
+
+    monkeypatch.setattr(click, "launch", launch)
+    assert headrace("open").exit_code == 0
+    assert opened == ["http://127.0.0.1:8080/console/"]
+    monkeypatch.setattr(click, "launch", lambda _: 1)
+    answer = headrace("open")
+    assert answer.exit_code == 1
+    assert "open http://127.0.0.1:8080/console/" in answer.output
+
+
 def test_an_unknown_command_is_refused() -> None:
     answer = headrace("fly")
     assert answer.exit_code == 2

@@ -58,6 +58,9 @@ class DevSettings(BusSettings):
     """How often the embedded nats-server syncs to disk, such as ``always`` or ``10s``. If empty,
     every 2 minutes."""
 
+    console: bool = True
+    """Serve the console at ``/console/`` of the gateways."""
+
     ephemeral: bool = False
     """Keep the data of the embedded servers in a temporary directory and delete it at exit."""
 

@@ -25,6 +25,7 @@ from headrace_cli.dev.summary import summary
 from headrace_cli.dev.supervisor import Supervisor
 from headrace_cli.dev.valkey_server import ValkeyServer
 from headrace_cli.failures import CannotStart
+from headrace_cli.gateway import console_url
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE = 0.02
@@ -101,6 +102,8 @@ class _Stack:
     async def _say_ready(self) -> None:
         url = self._plan.gateway_urls[0]
         _say(f"ready {url}")
+        if self._settings.console:
+            _say(f"console {console_url(url)}")
         for line in await summary(url):
             _say(line)
 

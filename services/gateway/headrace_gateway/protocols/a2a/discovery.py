@@ -118,6 +118,8 @@ class Discovery:
             "ETag": signed.etag,
             "Last-Modified": formatdate(signed.modified, usegmt=True),
             "Cache-Control": f"{whose}, max-age={CARD_MAX_AGE}",
+            # The console has the root path where HTML is asked for.
+            "Vary": "Accept",
         }
         return revalidated(request, orjson.dumps(content), headers)
 

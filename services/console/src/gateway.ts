@@ -1,0 +1,90 @@
+import { Gateways } from "@headrace/client/gateways.js";
+import { ResumingStream } from "@headrace/client/resuming.js";
+import type { SseFrame } from "@headrace/client/sse.js";
+
+import { session } from "./session";
+
+export type Json = Record<string, any>;
+
+/** The gateway that serves this page, at `console/` below it, whatever a proxy's prefix is. */
+const ROOT = new URL("..", location.href.replace(/[?#].*$/, "")).href;
+
+/** A request that the gateway refused. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Returns the URL of a path of the gateway, such as `v1/agents`. */
+export function urlOf(path: string): string {
+  return ROOT + path;
+}
+
+/** Fetches with the user's token; a 401 asks the user for another one. */
+export async function authorized(url: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  // Never to another origin: a link in a message may name any address.
+  if (session.token && url.startsWith(ROOT)) headers.set("Authorization", `Bearer ${session.token}`);
+  const response = await fetch(url, { ...init, headers });
+  if (response.status === 401) session.refuse();
+  return response;
+}
+
+/**
+ * Returns the JSON of a path of the gateway.
+ *
+ * @throws Refused
+ */
+export async function fetchJson(path: string, init: RequestInit = {}): Promise<Json> {
+  const headers = { "A2A-Version": "1.0", ...Object.fromEntries(new Headers(init.headers)) };
+  const response = await authorized(urlOf(path), { ...init, headers });
+  if (!response.ok) throw new Refused(response.status, await reasonOf(response));
+  return response.json();
+}
+
+/** Posts JSON to a path of the gateway and returns its answer. */
+export function postJson(path: string, body: Json): Promise<Json> {
+  const headers = { "Content-Type": "application/json" };
+  return fetchJson(path, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+/** Returns why a gateway refused a request, in words. */
+export async function reasonOf(response: Response): Promise<string> {
+  const body: Json = await response.json().catch(() => ({}));
+  return body.error?.message ?? `the gateway answered ${response.status}`;
+}
+
+/** Yields the events of a path of the gateway, over as many connections as necessary. */
+export async function* follow(
+  path: string,
+  signal: AbortSignal,
+  cursor = "",
+): AsyncGenerator<SseFrame> {
+  const stream = new LiveStream(path, signal, cursor);
+  yield* stream.frames(await stream.open());
+}
+
+class LiveStream extends ResumingStream {
+  constructor(path: string, signal: AbortSignal, cursor: string) {
+    super(new Gateways([urlOf(path)], { fetch: authorized, signal }), cursor);
+  }
+
+  protected connect(headers: Record<string, string>): Promise<Response> {
+    const all = { "A2A-Version": "1.0", Accept: "text/event-stream", ...headers };
+    return this.gateways.response("", { headers: all });
+  }
+
+  protected kept(frames: SseFrame[]): SseFrame[] {
+    return frames;
+  }
+
+  protected note(): void {}
+
+  protected isOver(): boolean {
+    return false;
+  }
+}

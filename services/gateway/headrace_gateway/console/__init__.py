@@ -1,0 +1,1 @@
+"""The console: pages for browsers, built from `services/console` into `site/`."""

@@ -1,0 +1,82 @@
+"""The console's files as browsers get them, and what is not for browsers."""
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+
+from headrace_gateway.console.pages import ConsolePages, site
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+ASSETS = sorted(name for name in site() if name.startswith("assets/"))
+
+
+async def card(_: Request) -> Response:
+    return PlainTextResponse("the card")
+
+
+def gateway() -> Starlette:
+    return Starlette(routes=[*ConsolePages().routes(), Route("/", card)])
+
+
+@pytest.fixture(params=["", "/fleet"], ids=["at the root", "mounted"])
+async def http(request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a gateway's pages, also as another application has mounted it."""
+    app = Starlette(routes=[Mount(request.param, gateway())]) if request.param else gateway()
+    base = f"http://gateway{request.param}"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as http:
+        yield http
+
+
+async def test_a_browser_is_sent_from_the_root_and_finds_all_it_needs(
+    http: httpx.AsyncClient,
+) -> None:
+    page = await http.get("/", headers=BROWSER, follow_redirects=True)
+    assert page.url.path.endswith("/console/")
+    assert page.headers["Cache-Control"] == "no-cache"
+    named = re.findall(r'(?:src|href)="(assets/[^"]+)"', page.text)
+    assert sorted(named) == ASSETS
+    found = [await http.get(f"{page.url}{name}") for name in named]
+    assert [answer.status_code for answer in found] == [200, 200]
+    caching = {answer.headers["Cache-Control"] for answer in found}
+    assert caching == {"public, max-age=31536000, immutable"}
+
+
+async def test_other_clients_have_the_root_as_before(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/", headers={"Accept": "*/*"})
+    assert answer.text == "the card"
+
+
+async def test_a_folder_without_its_slash_leads_to_the_page(http: httpx.AsyncClient) -> None:
+    page = await http.get("/console", follow_redirects=True)
+    assert page.url.path.endswith("/console/")
+    assert page.is_success
+
+
+@pytest.mark.parametrize("path", ["", *ASSETS, "nothing.js", "%2e%2e/pages.py"])
+async def test_every_response_is_guarded(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.get(f"/console/{path}")
+    policy = answer.headers["Content-Security-Policy"].split("; ")
+    assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} <= set(policy)
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.is_success == (path in ("", *ASSETS))
+
+
+async def test_a_page_that_the_browser_has_is_not_sent_again(http: httpx.AsyncClient) -> None:
+    first = await http.get("/console/")
+    second = await http.get("/console/", headers={"If-None-Match": first.headers["ETag"]})
+    assert (second.status_code, second.content) == (304, b"")
+
+
+async def test_a_client_that_takes_no_gzip_gets_none(http: httpx.AsyncClient) -> None:
+    plain = await http.get("/console/", headers={"Accept-Encoding": "identity"})
+    packed = await http.get("/console/", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert plain.text == packed.text
