@@ -1,4 +1,4 @@
-"""Drive CopilotKit's chat in a real browser: a React page that a test types into."""
+"""Drive CopilotKit's chat in a real browser: the guide's React page, into which a test types."""
 
 import functools
 import json
@@ -6,6 +6,7 @@ import os
 import queue
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from tests.architecture.tree import ROOT
 from tests.support import javascript
+from tests.support.document import blocks
 from tests.support.resuming_browser import FLAGS, find_browser
 from tests.support.servers import ports
 from tests.support.starting import start_process
@@ -22,6 +25,7 @@ from tests.support.waiting import eventually
 
 type Json = dict[str, Any]
 
+_GUIDE = ROOT / "docs" / "guides" / "copilotkit.md"
 _FOLDER = Path(__file__).resolve().parents[1] / "e2e" / "react"
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>chat</title>
 <div id="root" style="height: 600px"></div><script type="module" src="/chat.js"></script>"""
@@ -34,15 +38,20 @@ _TIMEOUT = 120.0
 def bundle() -> bytes:
     """Return the page's script in one piece; the test is skipped where it can't be made."""
     javascript.install(_FOLDER)
-    command = ["node_modules/.bin/esbuild", "chat.jsx", "--bundle", "--format=esm", "--minify"]
-    options = ['--define:process.env.NODE_ENV="production"', "--loader:.css=empty"]
-    made = subprocess.run(
-        [*command, *options, "--jsx=automatic", "--log-level=error"],
-        cwd=_FOLDER,
-        capture_output=True,
-        timeout=_BUILD_TIMEOUT,
-        check=False,
-    )
+    [app] = blocks(_GUIDE, "jsx")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, app.title)
+        path.write_text(app.code)
+        command = ["node_modules/.bin/esbuild", "chat.jsx", "--bundle", "--format=esm", "--minify"]
+        options = ['--define:process.env.NODE_ENV="production"', "--loader:.css=empty"]
+        made = subprocess.run(
+            [*command, *options, f"--alias:guide={path}", "--jsx=automatic", "--log-level=error"],
+            cwd=_FOLDER,
+            env={**os.environ, "NODE_PATH": str(_FOLDER / "node_modules")},
+            capture_output=True,
+            timeout=_BUILD_TIMEOUT,
+            check=False,
+        )
     assert made.returncode == 0, made.stderr.decode()
     return made.stdout
 

@@ -1,6 +1,9 @@
 """The fenced blocks of a document, for tests that run what it shows."""
 
+import os
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -31,3 +34,16 @@ def examples(page: Path, language: str) -> list[tuple[str, str]]:
         for block, output in pairwise(blocks(page))
         if (block.language, output.language) == (language, _OUTPUT)
     ]
+
+
+def pytest_in(folder: Path) -> str:
+    """Return what ``python -m pytest -q`` writes in a folder with files of a document."""
+    plugins = ("-p", "pytest_asyncio.plugin", "-p", "headrace.pytest_plugin")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugins],
+        cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout

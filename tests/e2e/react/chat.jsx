@@ -1,10 +1,9 @@
-// CopilotKit's chat, as its documents have it, with a tool of the page's own. What it shows goes to
+// CopilotKit's chat with a tool of the page's own, from docs/guides/copilotkit.md. What it shows goes to
 // whoever serves the page, whose answer may be something to do: { type } a text, or { press } the
 // button as soon as it is one to "send", or to "stop".
 
-import { CopilotChat, CopilotKitProvider, useFrontendTool } from "@copilotkit/react-core/v2";
+import { App } from "guide";
 import { createRoot } from "react-dom/client";
-import { z } from "zod";
 
 const asked = new URLSearchParams(location.search);
 const errors = [];
@@ -12,26 +11,13 @@ console.error = (...said) => errors.push(said.map(String).join(" "));
 addEventListener("error", ({ message }) => errors.push(message));
 addEventListener("unhandledrejection", ({ reason }) => errors.push(String(reason)));
 
-const Chat = () => {
-  useFrontendTool({
-    name: "change_background",
-    description: "Paints the page.",
-    parameters: z.object({ background: z.string() }),
-    handler: async ({ background }) => {
-      document.body.style.background = background;
-      return "painted";
-    },
-  });
-  return <CopilotChat agentId={asked.get("agent")} threadId={asked.get("thread")} />;
-};
-
 createRoot(document.getElementById("root")).render(
-  <CopilotKitProvider
-    runtimeUrl={asked.get("runtime")}
+  <App
+    runtime={asked.get("runtime")}
+    agent={asked.get("agent")}
+    thread={asked.get("thread")}
     onError={({ error }) => errors.push(String(error))}
-  >
-    <Chat />
-  </CopilotKitProvider>,
+  />,
 );
 
 const found = (name) => document.querySelector(`[data-testid="copilot-${name}"]`);

@@ -1,0 +1,38 @@
+"""The guides for users of other servers and frameworks: their files do what the pages say."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOT
+from tests.support.document import blocks, examples, pytest_in
+
+GUIDES = ROOT / "docs" / "guides"
+_PYTEST = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+
+
+@pytest.mark.parametrize("name", ["a2a-sdk", "langgraph"])
+def test_the_tests_of_a_guide_pass(name: str, tmp_path: Path) -> None:
+    files = {block.title: block.code for block in blocks(GUIDES / f"{name}.md", "python")}
+    assert len(files) == 2
+    for title, code in files.items():
+        (tmp_path / title).write_text(code)
+    (tmp_path / "pytest.ini").write_text(_PYTEST)
+    output = pytest_in(tmp_path)
+    assert output.splitlines()[-1].startswith("1 passed"), output
+
+
+def test_hectors_file_loads_with_the_warning_that_the_guide_shows(tmp_path: Path) -> None:
+    [file] = blocks(GUIDES / "hector.md", "yaml")
+    (tmp_path / file.title).write_text(file.code)
+    [(command, shown)] = examples(GUIDES / "hector.md", "sh")
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace_cli", *command.split()[1:]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr + done.stdout == shown
