@@ -28,6 +28,7 @@ from headrace.model.task import TaskKey
 from headrace.sdk.drive import drive
 from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
+from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
@@ -71,7 +72,13 @@ async def per_token() -> float:
     writer = cast("LogWriter", _Nowhere())
     losses: list[Exception] = []
     outbox = Appender(
-        writer, authorship, losses.append, lambda *_: None, max_events=2048, max_bytes=1 << 22
+        writer,
+        authorship,
+        losses.append,
+        lambda *_: None,
+        ticks=AppendTicks(0.0, asyncio.get_running_loop()),
+        max_events=2048,
+        max_bytes=1 << 22,
     )
     context = "0" * 36
     emitter = Emitter(

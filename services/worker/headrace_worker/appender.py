@@ -1,7 +1,9 @@
 """Appender between an agent and its log, with one append in flight at a time.
 
 Events offered during an append go into the next one. An idle log therefore gets each event at once,
-a busy log gets batches, and an agent that is too far ahead waits.
+a busy log gets batches, and an agent that is too far ahead waits. Where many runs append, text that
+continues a block waits for the worker's next tick; everything else is appended at once, with the
+text before it.
 
 A gateway may append a queued message although a worker holds the run. The holder keeps the run: its
 pending events get the generations after that message. The holder's refused append can never be
@@ -22,6 +24,7 @@ from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft, Json
 from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
+from headrace_worker.append_ticks import AppendTicks
 
 _ENDING = RUN_ENDED | {ANSWERED}
 
@@ -188,6 +191,9 @@ _PAUSE = 0.5
 _GENERATION_ROOM = 21
 """Bytes of a line in addition to its draft: a generation and the line's end."""
 
+PRESSING = 8
+"""Pending events that don't wait for a tick: the agent is faster than ticks are."""
+
 _LOOK = 2.0
 """Timeout in seconds for reading new entries; a failed read is followed by the next one."""
 
@@ -201,13 +207,14 @@ class GivesWay(Exception):
 class Appender:
     """Appender of one attempt's events, in order, one message in flight at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # two of them are limits
         self,
         writer: LogWriter,
         authorship: Authorship,
         lost: Callable[[Exception], None],
         overtaken: Callable[[list[Queued], list[Queued]], None],
         *,
+        ticks: AppendTicks,
         max_events: int,
         max_bytes: int,
     ) -> None:
@@ -219,11 +226,12 @@ class Appender:
             lost: Called once, when nothing more can be appended.
             overtaken: Called with the messages that other writers queued, and with the conditional
                 messages offered here that are refused because of them.
+            ticks: The worker's ticks, for text that may wait.
             max_events: Pending events from which the agent must wait.
             max_bytes: Pending bytes from which the agent must wait.
         """
         self._writer, self.authorship, self._lost = writer, authorship, lost
-        self._overtaken = overtaken
+        self._overtaken, self._ticks = overtaken, ticks
         self._max_events, self._max_bytes = max_events, max_bytes
         self._capacity = writer.capacity
         self._batches: deque[PendingMessage] = deque()
@@ -233,6 +241,10 @@ class Appender:
         self.offered = writer.generation
         """Generation of the last event accepted, unless messages are queued before it."""
         self._awake = self._closed = self._is_to_look = False
+        self._waits = False
+        """Whether pending events wait for a tick."""
+        self._is_pressing = False
+        """Whether pending events must not wait for a tick."""
         self._loss: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
@@ -262,12 +274,21 @@ class Appender:
             MalformedOutput: the event does not fit into a message.
             RunOver: the appender is closed.
         """
-        if self._closed:
-            raise RunOver("the run is over")
-        self._put(draft)
-        if not self._awake:
-            self._wake()
-        return self._events < self._max_events and self._bytes < self._max_bytes
+        self._accept(draft)
+        self._press()
+        return self._has_room
+
+    def offer_text(self, draft: Draft) -> bool:
+        """Accept an event as `offer` does; it may wait for the worker's next tick.
+
+        Raises:
+            MalformedOutput, RunOver: as for `offer`.
+        """
+        self._accept(draft)
+        is_pressing = self._events >= PRESSING or not self._has_room
+        if is_pressing or not (self._awake or self._wait_for_tick()):
+            self._press()
+        return self._has_room
 
     def post(
         self,
@@ -303,7 +324,7 @@ class Appender:
     def look(self) -> None:
         """Read what other writers have appended after this attempt's last entry."""
         self._is_to_look = True
-        self._wake()
+        self._press()
 
     def check(self, draft: Draft) -> None:
         """Check that an event fits into a message.
@@ -316,9 +337,7 @@ class Appender:
 
     async def room(self) -> None:
         """Wait until the log has caught up with the agent."""
-        while not self._closed and (
-            self._events >= self._max_events or self._bytes >= self._max_bytes
-        ):
+        while not self._closed and not self._has_room:
             self._room.clear()
             await self._room.wait()
 
@@ -383,6 +402,15 @@ class Appender:
         if self._sender is not None:
             self._sender.cancel()
 
+    @property
+    def _has_room(self) -> bool:
+        return self._events < self._max_events and self._bytes < self._max_bytes
+
+    def _accept(self, draft: Draft) -> None:
+        if self._closed:
+            raise RunOver("the run is over")
+        self._put(draft)
+
     def _put(self, draft: Draft) -> None:
         batch = self._last
         size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM
@@ -396,10 +424,22 @@ class Appender:
         self.offered += 1
         self._bytes += size
 
-    def _wake(self) -> None:
-        if not self._awake:
-            self._awake = True
+    def _press(self) -> None:
+        """Send in the loop's next turn, or after the append in flight."""
+        self._is_pressing = True
+        if self._waits or not self._awake:
+            self._awake, self._waits = True, False
             self._loop.call_soon(self._send_soon)
+
+    def _wait_for_tick(self) -> bool:
+        """Send at the worker's next tick, unless too few runs append."""
+        self._awake = self._waits = self._ticks.join(self._on_tick)
+        return self._waits
+
+    def _on_tick(self) -> None:
+        if self._waits:
+            self._waits, self._is_pressing = False, True
+            self._send_soon()
 
     def _break(self) -> None:
         """Start a new message with the next event."""
@@ -412,6 +452,7 @@ class Appender:
             batch = self._batches.popleft()
         else:
             batch, self._last = self._last, PendingMessage()
+            self._is_pressing = False
         self._events -= len(batch.drafts)
         self._bytes -= batch.size
         return batch
@@ -445,6 +486,12 @@ class Appender:
         self._events = self._bytes = 0
         self._room.set()
 
+    def _is_due(self) -> bool:
+        """Return whether there is something to do that does not wait for a tick."""
+        if self._closed or not (self._events or self._is_to_look):
+            return False
+        return self._is_pressing or self._is_to_look or not self._wait_for_tick()
+
     def _send_soon(self) -> None:
         if (self._events or self._is_to_look) and not self._closed:
             # Eager start: waiting for the next loop iteration would delay the first token.
@@ -455,7 +502,7 @@ class Appender:
 
     async def _send(self) -> None:
         try:
-            while (self._events or self._is_to_look) and not self._closed:
+            while self._is_due():
                 if self._is_to_look:
                     await self._catch_up()
                 if self._events and not self._closed:
@@ -470,7 +517,7 @@ class Appender:
             self._lost(loss)
         finally:
             self._sender = None
-            self._awake = False
+            self._awake = self._waits
 
     async def _append(
         self, batch: PendingMessage, state: str, gives_way: Callable[[], bool] = lambda: False

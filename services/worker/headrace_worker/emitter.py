@@ -89,7 +89,7 @@ class Emitter:
         """
         try:
             if type(output) is str and (chunk := self._encoder.chunk(output)) is not None:
-                return self._appender.offer(chunk) and not self._loop_turns.is_due()
+                return self._appender.offer_text(chunk) and not self._loop_turns.is_due()
             return self._emit(output) and not self._loop_turns.is_due()
         except TypeError as error:
             raise MalformedOutput(f"{type(output).__name__} must be JSON: {error}") from error

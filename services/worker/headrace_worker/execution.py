@@ -15,6 +15,7 @@ from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable, RunOver
 from headrace.sdk.interrupt import Interrupt
+from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
 from headrace_worker.claim import Assignment, Taken
@@ -47,6 +48,7 @@ class WorkerResources:
     watch: Watch
     settings: WorkerSettings
     timing: Timing
+    ticks: AppendTicks
     abandoned: set[asyncio.Task[None]] = field(default_factory=set)
     """Agents that did not stop in time, until they do."""
 
@@ -88,6 +90,7 @@ class Execution:
             taken.authorship,
             lambda _: attempt.interrupt(Interrupt.LOST),
             lambda *queued: self.inputs.overtaken(*queued),  # noqa: PLW0108  # made below
+            ticks=resources.ticks,
             max_events=settings.emit_buffer_events,
             max_bytes=settings.emit_buffer_bytes,
         )

@@ -21,6 +21,7 @@ from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
 from headrace_worker import claim
 from headrace_worker.adaptive_limit import AdaptiveLimit
+from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.execution import WorkerResources
@@ -129,7 +130,14 @@ class Worker:
         self._watch = Watch(self._bus, self._rule)
         timing = timing or Timing()
         self._resources = WorkerResources(
-            self.id, self._bus, self._leases, self._rule, self._watch, settings, timing
+            self.id,
+            self._bus,
+            self._leases,
+            self._rule,
+            self._watch,
+            settings,
+            timing,
+            AppendTicks(settings.append_linger, asyncio.get_running_loop()),
         )
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
         self._limit = AdaptiveLimit(settings.concurrency)

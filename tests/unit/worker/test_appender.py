@@ -13,7 +13,8 @@ from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
 from headrace_worker import appender as module
-from headrace_worker.appender import BATCH, Appender, Authorship
+from headrace_worker.append_ticks import AppendTicks, Start
+from headrace_worker.appender import BATCH, PRESSING, Appender, Authorship
 
 
 class FakeWriter:
@@ -51,17 +52,36 @@ def event(name: object, size: int = 1) -> Draft:
     return Draft(f"{name}:".encode() + b"x" * size, b"")
 
 
+class FakeTicks(AppendTicks):
+    """Lets every append wait until the test ticks."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0, asyncio.get_running_loop())
+        self.starts: list[Start] = []
+
+    def join(self, start: Start) -> bool:
+        self.starts.append(start)
+        return True
+
+    def tick(self) -> None:
+        starts, self.starts = self.starts, []
+        for start in starts:
+            start()
+
+
 def make(
     writer: FakeWriter,
     lost: list[Exception] | None = None,
     max_events: int = 2000,
     max_bytes: int = 1_000_000,
+    ticks: AppendTicks | None = None,
 ) -> Appender:
     return Appender(
         cast("LogWriter", writer),
         Authorship("log", "writer", 1, 1),
         (lost if lost is not None else []).append,
         lambda *_: None,
+        ticks=ticks or AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=max_events,
         max_bytes=max_bytes,
     )
@@ -275,3 +295,106 @@ async def test_who_waits_for_what_is_never_stored_is_told() -> None:
     appender.mute()
     with pytest.raises(RunOver):
         await saving
+
+
+async def test_text_waits_for_the_tick_and_is_appended_whole() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    appender.offer_text(event(1))
+    appender.offer_text(event(2))
+    await settle()
+    assert writer.sizes == []
+    ticks.tick()
+    await settle()
+    assert writer.sizes == [2]
+
+
+async def test_text_that_the_ticks_do_not_take_is_appended_at_once() -> None:
+    writer = FakeWriter()
+    appender = make(writer)
+    appender.offer_text(event(1))
+    await settle()
+    assert writer.sizes == [1]
+
+
+async def test_any_other_event_is_appended_at_once_after_the_text_before_it() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    appender.offer_text(event(1))
+    await settle()
+    appender.offer(event(2))
+    await settle()
+    assert [line[:1] for lines, _ in writer.appends for line in lines] == [b"1", b"2"]
+    ticks.tick()
+    await settle()
+    assert writer.sizes == [2]
+
+
+async def test_an_event_that_somebody_waits_for_does_not_wait_for_the_tick() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    appender.offer_text(event(1))
+    assert await asyncio.wait_for(appender.deliver(event(2)), 60) == 4
+
+
+async def test_the_end_does_not_wait_for_the_tick_and_comes_last() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    appender.offer_text(event(1))
+    await appender.close([event("end")], COMPLETED)
+    assert [line.split(b":")[0] for line in writer.appends[0][0]] == [b"1", b"end"]
+    ticks.tick()
+    await settle()
+    assert writer.states == [COMPLETED]
+
+
+async def test_an_agent_faster_than_ticks_does_not_wait_for_them() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    for number in range(PRESSING):
+        appender.offer_text(event(number))
+    await settle()
+    assert writer.sizes == [PRESSING]
+
+
+async def test_an_agent_without_room_does_not_wait_for_the_tick() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, max_events=1, ticks=ticks)
+    assert not appender.offer_text(event(1))
+    await asyncio.wait_for(appender.room(), 60)
+    await settle()
+    assert writer.sizes == [1]
+
+
+async def test_text_of_the_time_of_an_append_waits_for_the_next_tick() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    await in_flight(writer, appender)
+    appender.offer_text(event(2))
+    writer.free.set()
+    await settle()
+    assert writer.sizes == [1]
+    ticks.tick()
+    await settle()
+    assert writer.sizes == [1, 1]
+
+
+async def test_another_event_of_the_time_of_an_append_follows_it_at_once() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    await in_flight(writer, appender)
+    appender.offer_text(event(2))
+    appender.offer(event(3))
+    writer.free.set()
+    await settle()
+    assert writer.sizes == [1, 2]
+
+
+async def test_the_mute_append_nothing_at_the_tick() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    appender.offer_text(event(1))
+    appender.mute()
+    ticks.tick()
+    await settle()
+    assert writer.appends == []

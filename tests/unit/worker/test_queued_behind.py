@@ -18,6 +18,7 @@ from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker import appender as module
+from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship, GivesWay
 from headrace_worker.inputs import EarlierInputs, InputRefusal, Inputs
 
@@ -116,6 +117,7 @@ async def play(  # noqa: C901  # one case a step
         HOLDER,
         losses.append,
         lambda *told: inputs.overtaken(*told),  # noqa: PLW0108  # made below
+        ticks=AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=1000,
         max_bytes=1_000_000,
     )
@@ -242,6 +244,7 @@ async def test_another_attempts_entry_is_a_fence() -> None:
         HOLDER,
         losses.append,
         lambda *_: None,
+        ticks=AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=10,
         max_bytes=10_000,
     )

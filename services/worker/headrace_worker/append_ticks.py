@@ -1,0 +1,73 @@
+"""Ticks of a worker, at which the appends of many runs start together.
+
+Each append alone costs a write to the socket, a wake-up of NATS, and one each of the worker for the
+acknowledgement and of every gateway with a client. Appends that start in one turn of the event loop
+share these. The rate of appends decides: where few would share a tick, none waits.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+LEAST = 10.0
+"""Appends per tick from which waiting for it pays off."""
+
+MEMORY = 0.5
+"""Seconds after which an append counts a third (1/e) in the rate."""
+
+type Start = Callable[[], None]
+"""Starts a run's append."""
+
+
+class TickTimers(Protocol):
+    """The parts of an event loop that ticks use."""
+
+    def time(self) -> float:
+        """Return the time in seconds."""
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> object:
+        """Call `callback` at the time `when`."""
+
+
+class AppendTicks:
+    """Starts appends at the next tick, if enough runs append."""
+
+    def __init__(self, interval: float, clock: TickTimers) -> None:
+        """Tick every `interval` seconds of `clock`, an event loop; 0: never."""
+        self._interval, self._clock = interval, clock
+        self._waiting: list[Start] = []
+        self._expected = 0.0
+        """Appends per tick, at the rate of the last `MEMORY` seconds."""
+        self._counted = 0.0
+        """When an append was last counted, in loop time."""
+        self._last: Start | None = None
+
+    def join(self, start: Start) -> bool:
+        """Call `start` at the next tick, or return False: the append should start at once.
+
+        Several appends of one run in a row count as one, so a single run never waits.
+        """
+        if not self._interval:
+            return False
+        self._count(start)
+        if self._expected < LEAST:
+            return False
+        if not self._waiting:
+            # Multiples of the interval are the same moments for all workers of a machine.
+            ticks = self._clock.time() // self._interval + 1
+            self._clock.call_at(ticks * self._interval, self._tick)
+        self._waiting.append(start)
+        return True
+
+    def _count(self, start: Start) -> None:
+        now = self._clock.time()
+        self._expected *= math.exp((self._counted - now) / MEMORY)
+        self._counted = now
+        if start != self._last:
+            self._last = start
+            self._expected += self._interval / MEMORY
+
+    def _tick(self) -> None:
+        starting, self._waiting = self._waiting, []
+        for start in starting:
+            start()
