@@ -46,6 +46,10 @@ class Renewals:
         }
         return {key for key, (_, since) in self._seen.items() if now - since <= timeout}
 
+    def age(self, key: str, now: float) -> float:
+        """Return the seconds since a renewal of `key` was seen; 0 if it was not seen."""
+        return now - self._since(key, self._seen.get(key, (0, now))[0], now)
+
     def _since(self, key: str, sequence: int, now: float) -> float:
         known, since = self._seen.get(key, (0, now))
         return since if known == sequence else now
@@ -57,6 +61,7 @@ __all__ = [
     "Announcer",
     "Directory",
     "DirectoryTiming",
+    "Instance",
     "Listing",
 ]
 
@@ -167,6 +172,15 @@ def _differ(name: str, one: AgentCard, other: AgentCard) -> bool:
     return bool(getattr(one, name) != getattr(other, name))
 
 
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A live worker, as a reader of the directory sees it."""
+
+    agents: tuple[str, ...]
+    silent: float
+    """Seconds since the reader saw it renew one of its keys."""
+
+
 @dataclass(slots=True)
 class Listing:
     """The bucket's content as last read."""
@@ -220,6 +234,20 @@ class Directory:
     def available(self, agent: str) -> bool:
         """Return whether an instance of the agent is alive."""
         return agent in self._listing.instances
+
+    def workers(self) -> dict[str, Instance]:
+        """Return all live instances by their names."""
+        agents, now = dict[str, list[str]](), time.monotonic()
+        for agent, instances in sorted(self._listing.instances.items()):
+            for instance in instances:
+                agents.setdefault(instance, []).append(agent)
+        return {
+            name: Instance(tuple(served), min(self._silent(name, agent, now) for agent in served))
+            for name, served in agents.items()
+        }
+
+    def _silent(self, instance: str, agent: str, now: float) -> float:
+        return self._renewals.age(f"live.{agent}.{instance}", now)
 
     async def _on_hint(self, msg: Msg) -> None:
         key = msg.subject.removeprefix(self._bucket.prefix)

@@ -19,6 +19,7 @@ from nats.js.api import RawStreamMsg
 from nats.js.errors import NotFoundError
 
 from headrace.directory import AgentCard, Announcer
+from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
 from headrace.model import events
@@ -364,7 +365,11 @@ class ScriptedFleet:
                 yield found.task
 
     async def _ready(self, msg: Msg) -> None:
-        await msg.respond(orjson.dumps({"following": self.following}))
+        heads = {
+            str(number): (await stream_state(self.bus, self.bus.streams.events(number))).last
+            for number in range(self.bus.settings.event_streams)
+        }
+        await msg.respond(orjson.dumps({"following": self.following, "positions": heads}))
 
 
 def _input(entry: Entry) -> tuple[Json, Json]:

@@ -89,10 +89,14 @@ ENTRY_HEADERS: Json = {
 NOTHING: Json = {"title": "Nothing", "description": "No body.", "type": "null"}
 FOLLOWING: Json = {
     "title": "Following",
-    "description": "Whether a replica is applying every range of the log.",
+    "description": "Whether a replica is applying every range of the log; and the stream sequence "
+    "up to which each is applied, by the number of its event stream.",
     "type": "object",
-    "required": ["following"],
-    "properties": {"following": {"type": "boolean"}},
+    "required": ["following", "positions"],
+    "properties": {
+        "following": {"type": "boolean"},
+        "positions": {"type": "object", "additionalProperties": {"type": "integer"}},
+    },
 }
 PIECE: Json = {"title": "Piece", "description": "The next bytes of a response.", "type": "string"}
 EMPTY: Json = {"title": "Alive", "description": "An empty object.", "type": "object"}

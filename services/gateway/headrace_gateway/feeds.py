@@ -153,6 +153,11 @@ class FeedReader:
         """Whether everything was read and nothing can follow."""
         return self._feed.ended and self.after >= self._feed.head
 
+    @property
+    def rests(self) -> bool:
+        """Whether everything was read, and the newest event ended a run."""
+        return self._feed.rests and self.after >= self._feed.head
+
     async def wait(self) -> None:
         """Return at the feed's next change, or after `wake` is called."""
         self._wakened = asyncio.get_running_loop().create_future()
@@ -229,6 +234,11 @@ class Feed:
         self._links = links
         self._follower = Follower(bus, rule, key, self._deliver, self._lose)
         self._waiting: set[Callable[[], None]] = set()
+
+    @property
+    def name(self) -> str:
+        """The task, as it is called in logs."""
+        return self.key.task
 
     @property
     def head(self) -> int:

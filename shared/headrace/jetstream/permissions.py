@@ -131,7 +131,8 @@ class Permissions:
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
             f"$O.{streams.files}.>",
             *self._making(),
-            *_api("STREAM.MSG.GET", [*self._events, *kept]),
+            # Of the work queue it reads the age of the oldest waiting run.
+            *_api("STREAM.MSG.GET", [*self._events, *kept, streams.runs]),
             *_api("DIRECT.GET", [*self._events, *kept]),
             # In a full stream, part of a deleted task's log makes room for its tombstone.
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),

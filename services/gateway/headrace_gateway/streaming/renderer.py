@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.model.errors import HeadraceError, LogLost
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
@@ -68,8 +68,11 @@ class Renderer(Protocol):
         """Return the messages at the beginning of the stream."""
         return ()
 
-    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
-        """Return the messages for the next `blocks`: their events after generation `after`."""
+    def render(self, blocks: Sequence[Any], after: int) -> Messages:
+        """Return the messages for the next `blocks` of its source: what follows `after`.
+
+        The blocks of a feed are `FeedBlock`, and `after` is a generation.
+        """
 
     def is_over(self, *, rests: bool) -> bool:
         """Return whether the stream is over after the rendered events.

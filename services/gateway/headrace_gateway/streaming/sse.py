@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.model.entry import Entry
-from headrace_gateway.feeds import Feed
 from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
-from headrace_gateway.streaming.subscription import Subscription, Subscriptions
+from headrace_gateway.streaming.subscription import Source, Subscription, Subscriptions
 
 EVENT_STREAM = "text/event-stream"
 
@@ -102,7 +101,7 @@ class HttpStream:
     def __init__(
         self,
         shared: Subscriptions,
-        feed: Feed,
+        feed: Source,
         after: int,
         renderer: Renderer,
         *,

@@ -7,10 +7,12 @@ renderer decides what is sent; the transport decides how.
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from headrace_gateway.feeds import MOST, Feed, Feeds
+from headrace_gateway.feeds import MOST
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.slow_client import SlowClient
 from headrace_gateway.settings import GatewaySettings
@@ -48,18 +50,62 @@ class Transport(Protocol):
         """Write the last messages, and the end or interruption of the stream."""
 
 
+class SourceReader(Protocol):
+    """Reads a source from one place on, each block once."""
+
+    after: int
+    """The generation of the last event, or the number of the last change, that was read."""
+    most: int
+    """Approximate bytes that one read returns."""
+
+    async def read_now(self) -> Sequence[Any]:
+        """Return the next blocks, without waiting for new ones."""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was read and nothing can follow."""
+
+    @property
+    def rests(self) -> bool:
+        """Whether everything was read, and the newest event ended a run."""
+
+    async def wait(self) -> None:
+        """Return at the source's next change, or after `wake` is called."""
+
+    def wake(self) -> None:
+        """Make `wait` return."""
+
+
+class Source(Protocol):
+    """What a subscription follows: a task's feed, or other changes."""
+
+    @property
+    def name(self) -> str:
+        """Its name in logs."""
+
+    def reader(self, after: int) -> SourceReader:
+        """Return a reader of what follows `after`."""
+
+
+class Sources(Protocol):
+    """Keeps sources open while they are used."""
+
+    def held(self, feed: Any, /) -> AbstractAsyncContextManager[object]:  # noqa: ANN401 - its own sources
+        """Return a context manager that ends one use of a source."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
     """The services that all subscriptions of a gateway share."""
 
-    feeds: Feeds
+    feeds: Sources
     open: OpenStreams
     requests: OpenRequests
     settings: GatewaySettings
 
 
 class Subscription:
-    """One feed for one client, until the task rests or the client disconnects.
+    """One source for one client, until the task rests or the client disconnects.
 
     A client that disconnects ends only its stream, never the task. Thousands may be idle.
     """
@@ -82,7 +128,7 @@ class Subscription:
     def __init__(
         self,
         shared: Subscriptions,
-        feed: Feed,
+        feed: Source,
         after: int,
         renderer: Renderer,
         transport: Transport,
@@ -182,13 +228,11 @@ class Subscription:
                 await self._wait()
                 continue
             messages = renderer.render(blocks, after)
-            newest = blocks[-1].entry
-            rests = newest.ends_run and newest.last_generation == self._feed.head
-            if renderer.is_over(rests=rests):
+            if renderer.is_over(rests=reader.rests):
                 # Together with the end, which saves one write and one wake-up of the client.
                 await self._end([*messages, *renderer.ending()])
                 return
-            del blocks, newest  # Free them while a slow client receives the messages.
+            del blocks  # Free them while a slow client receives the messages.
             if messages:
                 await self._write(messages)
                 del messages
@@ -229,7 +273,7 @@ class Subscription:
 
     async def _say(self, why: Interruption) -> None:
         """Send the client why its stream ends early, within a time limit."""
-        _log.info("stream of %s ends: %s", self._feed.key.task, why.reason)
+        _log.info("stream of %s ends: %s", self._feed.name, why.reason)
         limit = LAST_WORDS.get(why.cause, self._shared.settings.stall_timeout)
         self._writing = True
         try:

@@ -61,12 +61,19 @@ class Answers:
         return await _in_time(self._for_workers.answer(question, agent))
 
     async def ready(self) -> bytes:
-        """Return ``{"following": …}``: whether every range is being applied by some replica."""
+        """Return ``{"following": …, "positions": {…}}``.
+
+        That is whether every range is being applied by some replica, and the stream sequence up to
+        which each one has been applied, by the number of its event stream.
+        """
         try:
             following = await self._reader.are_followed(self._ranges)
+            positions = await self._reader.positions(self._ranges)
         except StateUnavailable:
-            following = False
-        return orjson.dumps({"following": following})
+            return orjson.dumps({"following": False, "positions": {}})
+        numbers = (str(place.stream) for place in self._ranges)
+        named = dict(zip(numbers, positions, strict=True))
+        return orjson.dumps({"following": following, "positions": named})
 
 
 async def _in_time(answer: Coroutine[Any, Any, Json]) -> bytes:

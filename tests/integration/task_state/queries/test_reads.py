@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from headrace.jetstream.api import stream_state
 from headrace.jetstream.streams import ensure_streams
 from headrace.model import events
 from headrace.model.entry import ANSWERED
@@ -482,3 +483,16 @@ async def test_ready_says_whether_somebody_follows(fleet: TaskStates) -> None:
     assert not await following()
     await fleet.redis.ask(["DEL", fleet.keys.lease(FIRST)])
     await eventually(following, "somebody follows")
+
+
+async def test_ready_says_how_far_each_range_is(fleet: TaskStates) -> None:
+    await fleet.start()
+    await fleet.store(begun())
+
+    async def positions() -> bool:
+        subject = fleet.bus.subjects.state("ready")
+        answer = orjson.loads((await fleet.bus.request(subject, b"", 30)).data)
+        head = await stream_state(fleet.bus, fleet.bus.streams.events(0))
+        return bool(answer["positions"]["0"] == head.last > 0)
+
+    await eventually(positions, "the range is at the head")

@@ -21,7 +21,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import NotPermitted, RateLimited
-from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
@@ -184,11 +184,40 @@ class Access:
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         self._rates.take(caller)
         if caller.operates(agent, operation):
-            _audit.info(
-                "operator tenant=%s owner=%s operation=%s agent=%s task=%s",
-                caller.tenant,
-                caller.owner,
-                operation,
-                agent,
-                task or "-",
+            _record(caller, agent, operation, task)
+
+    def check_operator(
+        self, caller: Caller, operation: str, agent: str = ANY_AGENT, task: str = ""
+    ) -> None:
+        """Check that the caller may carry out an operation of operators.
+
+        Raises:
+            NotPermitted: no operator's role of the caller includes the operation.
+            RateLimited: the caller or its tenant has reached its rate limit.
+        """
+        if not caller.operates(agent, operation):
+            where = "all agents" if agent == ANY_AGENT else f"agent {agent!r}"
+            raise NotPermitted(
+                f"{operation} needs a role with operator = true and this operation on {where}"
             )
+        self._rates.take(caller)
+        _record(caller, agent, operation, task)
+
+    def count(self, caller: Caller) -> None:
+        """Count a request that needs no permission.
+
+        Raises:
+            RateLimited: the caller or its tenant has reached its rate limit.
+        """
+        self._rates.take(caller)
+
+
+def _record(caller: Caller, agent: str, operation: str, task: str) -> None:
+    _audit.info(
+        "operator tenant=%s owner=%s operation=%s agent=%s task=%s",
+        caller.tenant,
+        caller.owner,
+        operation,
+        agent,
+        task or "-",
+    )

@@ -8,6 +8,12 @@ from headrace.model.queues import Priority
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})
 """Operations with which an operator can read and cancel other owners' tasks."""
 
+FLEET = frozenset({"GetFleet"})
+"""Operations of operators only: they concern the fleet, and not the caller's own tasks."""
+
+ANY_AGENT = "*"
+"""In place of an agent: a role includes the operation if it includes all agents."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grant:
@@ -41,13 +47,20 @@ class Caller:
     """Whether the key came in a header that only some agents accept."""
     grants: tuple[Grant, ...] | None = field(default=None, compare=False)
     """Permissions of the caller's roles; None for everything, with its own tasks."""
+    unguarded: bool = field(default=False, compare=False)
+    """Whether the gateway has no credentials file, so that every caller is an operator."""
 
     def may(self, agent: str, operation: str) -> bool:
         """Return whether the caller may carry out A2A's `operation` with the agent."""
         return self.grants is None or any(one.covers(agent, operation) for one in self.grants)
 
     def operates(self, agent: str, operation: str) -> bool:
-        """Return whether `operation` reaches the tasks of all owners of the caller's tenant."""
-        return operation in OPERATED and any(
+        """Return whether the caller carries out `operation` as an operator.
+
+        One of `OPERATED` then reaches the tasks of all owners of its tenant.
+        """
+        if self.unguarded and operation in FLEET:
+            return True
+        return operation in OPERATED | FLEET and any(
             one.operator and one.covers(agent, operation) for one in self.grants or ()
         )

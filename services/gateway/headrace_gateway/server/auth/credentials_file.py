@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from headrace.model.errors import HeadraceError, InvalidName
 from headrace.model.names import encode_token
 from headrace.model.queues import Priority
-from headrace_gateway.server.auth.caller import Grant
+from headrace_gateway.server.auth.caller import FLEET, Grant
 
 
 class Table(BaseModel):
@@ -32,6 +32,7 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "cancel": ("CancelTask",),
     "delete": ("DeleteTask",),
     "push": ("CreateTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"),
+    "operate": tuple(sorted(FLEET)),
 }
 """The operations of each group. An AG-UI run is ``send``, attaching to one ``read``, stopping one
 ``cancel``."""
@@ -45,10 +46,12 @@ class Role(Table):
     name: str = Field(min_length=1)
     agents: tuple[str, ...] = ("*",)
     """Names of agents, or patterns: ``faq-*``."""
-    operations: tuple[str, ...] = tuple(OPERATIONS)
-    """Groups (``read``, ``send``, ``cancel``, ``delete``, ``push``) or A2A's names."""
+    operations: tuple[str, ...] = tuple(group for group in OPERATIONS if group != "operate")
+    """Groups (``read``, ``send``, ``cancel``, ``delete``, ``push``, ``operate``), or names of
+    operations. ``operate`` must be named, because it concerns the whole fleet."""
     operator: bool = False
-    """Whether reading and canceling reach the tasks of all owners of the tenant."""
+    """Whether reading and canceling reach the tasks of all owners of the tenant; ``operate`` needs
+    it."""
 
     @field_validator("operations")
     @classmethod

@@ -1,0 +1,138 @@
+"""The fleet's state: once, or its changes about every second."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
+from headrace_gateway.call import caller_of
+from headrace_gateway.changes import Batch, Changes
+from headrace_gateway.protocols.fleet.parameters import wants_events
+from headrace_gateway.protocols.fleet.sample import EVERY, Sample, Sampler
+from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
+from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.public_url import public_url
+from headrace_gateway.services import Services
+from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.streaming.sse import HttpStream
+
+PATH = "/v1/fleet"
+OPERATION = "GetFleet"
+
+_log = logging.getLogger(__name__)
+
+
+class FleetState:
+    """The endpoint."""
+
+    def __init__(self, services: Services) -> None:
+        """Show the fleet of `services`."""
+        self._services = services
+        self._sampler = Sampler(services)
+        self._changes = Changes[Sample]("fleet", 1, self._sample)
+
+    async def read(self, request: Request) -> ASGIApp:
+        """Return the fleet's state, or the stream of its changes if the client accepts events.
+
+        Raises:
+            CredentialsMissing, CredentialsRefused, RateLimited: as `call_of`.
+            BusUnavailable: JetStream does not answer.
+        """
+        services, caller = self._services, caller_of(self._services, request)
+        operates = caller.operates(ANY_AGENT, OPERATION)
+        if operates:
+            services.access.check_operator(caller, OPERATION)
+        else:
+            services.access.count(caller)
+        view = _FleetView(
+            services, caller, public_url(request, services.settings), operates=operates
+        )
+        if not wants_events(request):
+            content = view.of(await self._sampler.sample())
+            return json_response(content, headers={"Cache-Control": "no-store"})
+
+        async def opening() -> ASGIApp:
+            shared = replace(services.subscriptions, feeds=self._changes)
+            return HttpStream(shared, self._changes, 0, _FleetRenderer(view))
+
+        return await services.stream_limits.with_permit(caller, opening)
+
+    async def _sample(self) -> None:
+        """Sample while somebody watches."""
+        while True:
+            try:
+                self._changes.append(await self._sampler.sample())
+            except BusUnavailable as trouble:
+                _log.info("can't sample the fleet: %s", trouble)
+            await asyncio.sleep(EVERY)
+
+
+class _FleetView:
+    """The part of a sample that one caller may see."""
+
+    def __init__(self, services: Services, caller: Caller, base: str, *, operates: bool) -> None:
+        self._services, self._caller, self._base = services, caller, base
+        self._operates = operates
+
+    def of(self, sample: Sample) -> Json:
+        """Return what the caller sees of `sample`."""
+        found = {"at": sample.at.isoformat().replace("+00:00", "Z"), "agents": self._agents(sample)}
+        if not self._operates:
+            return found
+        tenant = self._caller.tenant
+        return {
+            **found,
+            "workers": sample.workers,
+            "queues": [one.shown() for one in sample.queues if one.tenant == tenant],
+            "ranges": sample.ranges,
+            "streams": sample.streams,
+            "gateway": sample.gateway,
+            "rates": sample.rates,
+        }
+
+    def _agents(self, sample: Sample) -> list[Json]:
+        directory = self._services.directory
+        return [
+            {
+                "name": card.name,
+                "title": card.title,
+                "description": card.description,
+                "available": directory.available(card.name),
+                "card": f"{self._base}/v1/agents/{card.name}/.well-known/agent-card.json",
+                **({"workers": _serving(sample, card.name)} if self._operates else {}),
+            }
+            for card in directory.cards()
+            if self._operates or self._caller.may(card.name, "SendMessage")
+        ]
+
+
+def _serving(sample: Sample, agent: str) -> list[str]:
+    return [worker["id"] for worker in sample.workers if agent in worker["agents"]]
+
+
+class _FleetRenderer(Renderer):
+    """The whole state first, then what has changed since the client was sent something."""
+
+    __slots__ = ("_sent", "_view")
+
+    def __init__(self, view: _FleetView) -> None:
+        self._view = view
+        self._sent: Json = {}
+
+    def render(self, blocks: Sequence[Batch[Sample]], after: int) -> Messages:  # noqa: ARG002
+        """Return one event for the newest sample; a slow client skips those between."""
+        now = self._view.of(blocks[-1].items[-1])
+        name = b"change" if self._sent else b"fleet"
+        changed = {key: value for key, value in now.items() if self._sent.get(key) != value}
+        self._sent = now
+        return (b"event: %b\ndata: %b\n\n" % (name, orjson.dumps(changed)),)
+
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002
+        """Return False: a fleet has no end."""
+        return False

@@ -1,0 +1,140 @@
+"""The fleet's state, to operators and to others, once and live."""
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace_gateway.settings import GatewaySettings
+from tests.support.clients.bindings import Json
+from tests.support.credentials import ANN, Person, write
+from tests.support.plain_a2a import message
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+from tests.support.waiting import eventually
+
+PATH = "/v1/fleet"
+EVENTS = {"Accept": "text/event-stream"}
+FAQ = Person("acme", "faq", ("faq",))
+ONCALL = Person("acme", "on-call", ("on-call",))
+OPERATOR = Person("acme", "operator", ("operator",))
+ROLES = """
+[[role]]
+name = "faq"
+agents = ["assistant"]
+
+[[role]]
+name = "on-call"
+operator = true
+
+[[role]]
+name = "operator"
+operator = true
+operations = ["operate"]
+"""
+
+
+async def seen(http: httpx.AsyncClient) -> Json:
+    found: Json = (await http.get(PATH)).raise_for_status().json()
+    return found
+
+
+async def events(response: httpx.Response) -> AsyncIterator[tuple[str, Json]]:
+    name = ""
+    async for line in response.aiter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+async def waiting(http: httpx.AsyncClient, fleet: ScriptedFleet) -> None:
+    """Send a message that no worker takes."""
+    fleet.working = False
+    body = {"message": message("hello"), "configuration": {"returnImmediately": True}}
+    (await http.post("/v1/agents/assistant/message:send", json=body)).raise_for_status()
+
+
+async def test_the_fleet_is_shown_with_its_agents_workers_streams_and_task_state(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    found = await seen(http)
+    agents = {one["name"]: one for one in found["agents"]}
+    assistant = agents["assistant"]
+    assert (assistant["available"], assistant["workers"]) == (True, ["scripted"])
+    card = (await http.get(assistant["card"])).raise_for_status().json()
+    assert card["description"] == assistant["description"]
+    [worker] = found["workers"]
+    assert worker["id"] == "scripted"
+    assert "assistant" in worker["agents"]
+    assert worker["heartbeatSeconds"] >= 0
+    streams = {one["name"].rpartition("gateway")[2][8:]: one for one in found["streams"]}
+    assert {"EVENTS", "RUNS", "DEAD"} < streams.keys()
+    [one] = found["ranges"]
+    assert (one["position"], one["lag"]) == (one["head"], 0)
+    assert found["gateway"]["openRequests"] == 1
+    assert set(found["rates"]) == {"entriesPerSecond", "runsPerSecond"}
+
+
+async def test_a_queue_shows_what_waits_and_for_how_long(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    await waiting(http, fleet)
+
+    async def waits() -> bool:
+        queues = {one["agent"]: one for one in (await seen(http))["queues"]}
+        one = queues.get("assistant", {})
+        return bool(one.get("waiting") == 1 and one["oldestSeconds"] >= 0)
+
+    await eventually(waits, "a run waits")
+
+
+async def test_changes_follow_the_whole_state(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    async with http.stream("GET", PATH, headers=EVENTS) as response:
+        stream = events(response)
+        name, whole = await anext(stream)
+        assert (name, {"agents", "queues", "streams"} < whole.keys()) == ("fleet", True)
+        await waiting(http, fleet)
+        async for name, change in stream:
+            assert name == "change"
+            if any(queue["waiting"] for queue in change.get("queues", [])):
+                break
+    assert "agents" not in change, "what has not changed is not sent again"
+
+
+async def test_others_see_the_agents_that_they_may_use(
+    settings: GatewaySettings,
+    fleet: ScriptedFleet,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert fleet.working
+    file = write(tmp_path / "credentials.toml", ANN, FAQ, ONCALL, OPERATOR, head=ROLES)
+    changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
+    found = dict[str, Json]()
+    async with (
+        running(settings.model_copy(update=changed)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+    ):
+        assert (await http.get(PATH)).status_code == 401
+        with caplog.at_level(logging.INFO, "headrace.audit"):
+            for person in (ANN, FAQ, ONCALL, OPERATOR):
+                answer = await http.get(PATH, headers=person.bearer)
+                found[person.owner] = answer.raise_for_status().json()
+    names = {who: [one["name"] for one in said["agents"]] for who, said in found.items()}
+    assert names["faq"] == ["assistant"]
+    assert set(names[ANN.owner]) == set(names["operator"]) > {"assistant"}
+    assert found[ANN.owner].keys() == found["on-call"].keys() == {"at", "agents"}
+    assert "workers" not in found["faq"]["agents"][0]
+    assert found["operator"].keys() > {"workers", "queues", "streams"}
+    assert found["operator"]["queues"] == [], "those of the operator's tenant"
+    audited = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
+    assert audited == ["operator tenant=acme owner=operator operation=GetFleet agent=* task=-"]
