@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["SecretSettings", "SecretStr", "SecretUnreadable", "first_error"]
+__all__ = ["SecretSettings", "SecretStr", "SecretUnreadable", "setting_errors"]
 
 _FILE = "_file"
 
@@ -72,10 +72,12 @@ def variable(field: str) -> str:
     return f"HEADRACE_{field.upper()}"
 
 
-def first_error(invalid: ValidationError) -> str:
-    """Return one line that names the invalid variable and the rule, never the value."""
-    error = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
-    message = error["msg"].removeprefix("Value error, ")
-    if not error["loc"]:
-        return message
-    return f"{variable('_'.join(map(str, error['loc'])))}: {message}"
+def setting_errors(invalid: ValidationError) -> list[str]:
+    """Return one line for each invalid variable, with the rule that it breaks, never the value."""
+    errors = invalid.errors(include_url=False, include_input=False, include_context=False)
+    return [_error_line(error["loc"], error["msg"]) for error in errors]
+
+
+def _error_line(location: tuple[int | str, ...], rule: str) -> str:
+    rule = rule.removeprefix("Value error, ")
+    return f"{variable('_'.join(map(str, location)))}: {rule}" if location else rule

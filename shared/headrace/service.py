@@ -22,7 +22,8 @@ from pydantic import ValidationError
 
 from headrace import log_lines
 from headrace.model.errors import HeadraceError, StreamsDiffer
-from headrace.secret_settings import SecretUnreadable, first_error
+from headrace.secret_settings import SecretUnreadable, setting_errors
+from headrace.setting_names import misspelt_settings
 
 _log = logging.getLogger(__name__)
 
@@ -70,9 +71,12 @@ def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()
         prepared = prepare()
     except unfit as error:
         log_lines.configure("WARNING", "%(message)s")
-        _log.error("%s", first_error(error) if isinstance(error, ValidationError) else error)
+        _warn_of_misspelt_settings()
+        for line in setting_errors(error) if isinstance(error, ValidationError) else [error]:
+            _log.error("%s", line)
         return os.EX_CONFIG
     log_lines.configure(prepared.log_level)
+    _warn_of_misspelt_settings()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_until_signal(prepared))
@@ -83,6 +87,12 @@ def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()
             _log.error("%s", error)
             return 1
     return 0
+
+
+def _warn_of_misspelt_settings() -> None:
+    # Values are not logged: they may be secrets.
+    for name, similar in misspelt_settings(os.environ).items():
+        _log.warning("%s is not a setting; did you mean %s?", name, similar)
 
 
 async def _until_signal(prepared: Prepared) -> None:

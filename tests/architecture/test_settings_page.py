@@ -1,6 +1,7 @@
 """The page of settings is what the classes say."""
 
-from headrace_cli.settings_table import table
+from headrace.setting_names import SETTING_NAMES
+from headrace_cli.settings_table import table, variables
 from tests.architecture.tree import ROOT
 
 
@@ -13,3 +14,8 @@ def test_every_variable_is_explained() -> None:
     rows = [line for line in table().splitlines() if line.startswith("| `HEADRACE_")]
     assert len(rows) > 20
     assert [row for row in rows if not row.split("|")[3].strip()] == []
+
+
+def test_services_recognize_every_setting() -> None:
+    of_the_command_line = {"HEADRACE_URL", "HEADRACE_TOKEN"}
+    assert variables() | of_the_command_line == SETTING_NAMES

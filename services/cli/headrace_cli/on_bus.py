@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
-from headrace.secret_settings import SecretUnreadable, first_error
+from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.settings import BusSettings
 from headrace_cli.dev import dev_file
 from headrace_cli.dev.embedded_bus import without_login
@@ -75,7 +75,7 @@ def _settings(nats_url: str | None) -> BusSettings:
     try:
         settings = BusSettings()
     except ValidationError as invalid:
-        raise CommandRefused(first_error(invalid)) from None
+        raise CommandRefused("\n".join(setting_errors(invalid))) from None
     changes: dict[str, object] = {}
     if "startup_timeout" not in settings.model_fields_set:
         changes["startup_timeout"] = _TIMEOUT

@@ -6,6 +6,7 @@ import click
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from headrace.secret_settings import variable
 from headrace.settings import BusSettings
 
 _CLASSES = {
@@ -36,6 +37,11 @@ def table() -> str:
     return "\n".join([_HEAD, *(_section(who, _load(path)) for who, path in _CLASSES.items())])
 
 
+def variables() -> set[str]:
+    """Return the names of all environment variables that services read."""
+    return {variable(field) for path in _CLASSES.values() for field in _load(path).model_fields}
+
+
 def _load(path: str) -> type[BusSettings]:
     module, attribute = path.split(":")
     found = getattr(import_module(module), attribute)
@@ -55,7 +61,7 @@ def _section(who: str, settings_class: type[BusSettings]) -> str:
 
 def _row(name: str, field: FieldInfo) -> str:
     meaning = " ".join((field.description or "").replace("``", "`").split())
-    return f"| `HEADRACE_{name.upper()}` | {_default(field)} | {meaning} |"
+    return f"| `{variable(name)}` | {_default(field)} | {meaning} |"
 
 
 def _is_own(settings_class: type[BusSettings], name: str, field: FieldInfo) -> bool:

@@ -163,6 +163,15 @@ def test_an_unusable_key_or_certificate_is_one_clear_line(
     assert "SUGARBAGE" not in line
 
 
+def test_all_invalid_settings_are_named_and_misspelt_ones_too(tmp_path: Path) -> None:
+    wrong = {"http_port": "many", "keepalive": "-", "retenton": "secret"}
+    with started(tmp_path, nats_url=NOWHERE, **wrong) as gateway:
+        assert gateway.ends() == os.EX_CONFIG
+    misspelt, *invalid = gateway.log().splitlines()
+    assert misspelt == "HEADRACE_RETENTON is not a setting; did you mean HEADRACE_RETENTION?"
+    assert {line.split(":")[0] for line in invalid} == {"HEADRACE_HTTP_PORT", "HEADRACE_KEEPALIVE"}
+
+
 def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
     with started(tmp_path, nats_url=NOWHERE, startup_timeout=8) as gateway:
         until(lambda: gateway.status("/healthz") == 200, "it says that it lives")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from headrace.secret_settings import SecretUnreadable, first_error
+from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.settings import BusSettings
 
 SECRET = "pa,ss@wo:rd/%41"
@@ -15,7 +15,8 @@ def refused(**settings: object) -> str:
     with pytest.raises(ValidationError) as invalid:
         BusSettings.model_validate(settings)
     assert SECRET not in str(invalid.value)
-    return first_error(invalid.value)
+    [line] = setting_errors(invalid.value)
+    return line
 
 
 def test_a_file_is_read_anew_and_keeps_all_but_its_last_line_break(tmp_path: Path) -> None:
@@ -28,6 +29,13 @@ def test_a_file_is_read_anew_and_keeps_all_but_its_last_line_break(tmp_path: Pat
     file.unlink()
     with pytest.raises(SecretUnreadable, match=r"HEADRACE_NATS_PASSWORD_FILE .*No such file"):
         settings.nats_login()
+
+
+def test_each_invalid_setting_is_named() -> None:
+    with pytest.raises(ValidationError) as invalid:
+        BusSettings.model_validate({"replicas": "many", "event_streams": 0})
+    named = {line.split(":")[0] for line in setting_errors(invalid.value)}
+    assert named == {"HEADRACE_EVENT_STREAMS", "HEADRACE_REPLICAS"}
 
 
 def test_no_settings_show_what_is_secret() -> None:

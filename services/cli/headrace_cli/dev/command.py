@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from headrace_cli.dev import stack
-from headrace_cli.dev.settings import load
+from headrace_cli.dev.settings import drop_misspelt_settings, load
 from headrace_cli.services import import_from_here
 
 
@@ -53,6 +53,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     precedence over HEADRACE_* variables. HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the
     embedded servers. DATA_DIR/dev.json lists the running processes.
     """
+    drop_misspelt_settings()
     settings = load(
         gateways=gateways,
         workers=workers,

@@ -1,10 +1,13 @@
 """Settings of ``headrace dev``: the bus's settings and the size of the stack."""
 
+import os
 from pathlib import Path
 
+import click
 from pydantic import Field, ValidationError
 
-from headrace.secret_settings import first_error
+from headrace.secret_settings import setting_errors
+from headrace.setting_names import misspelt_settings
 from headrace.settings import BusSettings
 from headrace_cli.failures import CannotStart
 
@@ -88,7 +91,14 @@ def load(**flags: str | int | bool | None) -> DevSettings:
     try:
         settings = DevSettings.model_validate(given)
     except ValidationError as invalid:
-        raise CannotStart(first_error(invalid)) from None
+        raise CannotStart("\n".join(setting_errors(invalid))) from None
     if settings.http_port == 0 and "grpc_port" not in settings.model_fields_set:
         return settings.model_copy(update={"grpc_port": 0})
     return settings
+
+
+def drop_misspelt_settings() -> None:
+    """Warn of misspelt settings, and remove them: each service would repeat the warning."""
+    for name, similar in misspelt_settings(os.environ).items():
+        click.echo(f"{name} is not a setting; did you mean {similar}?", err=True)
+        del os.environ[name]

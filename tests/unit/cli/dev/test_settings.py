@@ -1,12 +1,13 @@
 """Flags and variables of ``headrace dev`` become its settings."""
 
+import os
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from headrace_cli.dev.settings import DevSettings, load
+from headrace_cli.dev.settings import DevSettings, drop_misspelt_settings, load
 from headrace_cli.failures import CannotStart
 
 
@@ -27,6 +28,17 @@ def test_dev_hands_its_flags_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.ephemeral
     assert not settings.restart
     assert not settings.reload
+
+
+def test_a_misspelt_variable_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_WORKRES", "7")
+    drop_misspelt_settings()
+    assert capsys.readouterr().err == (
+        "HEADRACE_WORKRES is not a setting; did you mean HEADRACE_WORKERS?\n"
+    )
+    assert "HEADRACE_WORKRES" not in os.environ
 
 
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
