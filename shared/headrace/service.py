@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import socketserver
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -51,13 +51,17 @@ class Prepared:
 
     log_level: str
     serving: Serving
-    notify_socket: str = ""
-    """Socket of a supervisor that waits until the service has started, as systemd's NOTIFY_SOCKET;
-    empty: none does."""
 
 
-def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()) -> int:
+def run(
+    prepare: Callable[[], Prepared],
+    variables: Mapping[str, str],
+    fatal: tuple[type[Exception], ...] = (),
+) -> int:
     """Prepare a service and run it until SIGTERM or SIGINT. Return the exit code.
+
+    Environment `variables` that are nearly settings are logged. A supervisor that names a socket in
+    ``NOTIFY_SOCKET`` is told when the service has started, as systemd is.
 
     - 0: it was stopped.
     - 1: it could not start, but a later start may succeed (a taken port, a server away for too
@@ -71,15 +75,15 @@ def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()
         prepared = prepare()
     except unfit as error:
         log_lines.configure("WARNING", "%(message)s")
-        _warn_of_misspelt_settings()
+        _warn_of_misspelt_settings(variables)
         for line in setting_errors(error) if isinstance(error, ValidationError) else [error]:
             _log.error("%s", line)
         return os.EX_CONFIG
     log_lines.configure(prepared.log_level)
-    _warn_of_misspelt_settings()
+    _warn_of_misspelt_settings(variables)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_until_signal(prepared))
+            runner.run(_until_signal(prepared, variables.get("NOTIFY_SOCKET", "")))
         except fatal as error:
             _log.error("%s", error)
             return os.EX_CONFIG
@@ -89,21 +93,21 @@ def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()
     return 0
 
 
-def _warn_of_misspelt_settings() -> None:
+def _warn_of_misspelt_settings(variables: Mapping[str, str]) -> None:
     # Values are not logged: they may be secrets.
-    for name, similar in misspelt_settings(os.environ).items():
+    for name, similar in misspelt_settings(variables).items():
         _log.warning("%s is not a setting; did you mean %s?", name, similar)
 
 
-async def _until_signal(prepared: Prepared) -> None:
+async def _until_signal(prepared: Prepared, notify_socket: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
     def on_started() -> None:
         settle()
-        if prepared.notify_socket:
-            _report_ready(prepared.notify_socket)
+        if notify_socket:
+            _report_ready(notify_socket)
 
     await serve(prepared.serving, stop, on_started)
 

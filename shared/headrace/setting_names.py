@@ -130,14 +130,14 @@ _OF_KUBERNETES = re.compile(r"(_SERVICE_(HOST|PORT(_.+)?)|_PORT_\d+_(TCP|UDP)(_.
 _SIMILARITY = 0.8
 
 
-def misspelt_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables in `environ` that are no settings, each with the most similar setting.
+def misspelt_settings(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the `variables` that are no settings, each with the most similar setting.
 
     Variables without a similar setting are not included: they belong to others.
     """
     others = [
         name
-        for name, value in sorted(environ.items())
+        for name, value in sorted(variables.items())
         if name.startswith(_PREFIX)
         and name not in SETTING_NAMES
         and not _is_of_kubernetes(name, value)

@@ -23,15 +23,13 @@ _log = logging.getLogger("headrace_gateway")
 
 def run() -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code (see `headrace.service`)."""
-    return service.run(_prepare, fatal=(Unprotected,))
+    return service.run(_prepare, os.environ, fatal=(Unprotected,))
 
 
 def _prepare() -> service.Prepared:
     settings = GatewaySettings()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return service.Prepared(
-        settings.log_level, partial(serving, settings), os.environ.get("NOTIFY_SOCKET", "")
-    )
+    return service.Prepared(settings.log_level, partial(serving, settings))
 
 
 @asynccontextmanager

@@ -192,14 +192,12 @@ class TaskState:
 
 def run() -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code (see `headrace.service`)."""
-    return service.run(_prepare)
+    return service.run(_prepare, os.environ)
 
 
 def _prepare() -> service.Prepared:
     settings = TaskStateSettings()
-    return service.Prepared(
-        settings.log_level, lambda _: serving(settings), os.environ.get("NOTIFY_SOCKET", "")
-    )
+    return service.Prepared(settings.log_level, lambda _: serving(settings))
 
 
 @asynccontextmanager

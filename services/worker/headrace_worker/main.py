@@ -64,7 +64,7 @@ def run(target: str = "", config: str = "", *, reload: bool = True) -> int:
     `headrace.service`).
     """
     source = _file_source(Path(config)) if config else CodeSource(target)
-    return service.run(partial(_prepare, source, reload=reload), fatal=source.fatal)
+    return service.run(partial(_prepare, source, reload=reload), os.environ, source.fatal)
 
 
 def _file_source(file: Path) -> AgentSource:
@@ -80,7 +80,6 @@ def _prepare(source: AgentSource, *, reload: bool) -> service.Prepared:
     return service.Prepared(
         settings.log_level,
         lambda stop: serving(settings, agents, source, stop, reload=reload),
-        os.environ.get("NOTIFY_SOCKET", ""),
     )
 
 
