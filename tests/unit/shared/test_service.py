@@ -26,7 +26,7 @@ def test_a_process_settles_once_its_service_has_started(monkeypatch: pytest.Monk
         seen.append("stops")
 
     monkeypatch.setattr(service, "settle", lambda: seen.append("settles"))
-    assert run(lambda: Prepared("WARNING", serving)) == 0
+    assert run(lambda: Prepared("WARNING", serving), {}) == 0
     assert seen == ["starts", "settles", "stops"]
 
 
@@ -62,5 +62,8 @@ def test_readiness_is_reported_once_the_service_has_started(
         supervisor.settimeout(0)
         supervisor.bind(str(tmp_path / "ready"))
         monkeypatch.setattr(service, "settle", lambda: os.kill(os.getpid(), signal.SIGTERM))
-        assert run(lambda: Prepared("WARNING", serving, str(tmp_path / "ready"))) == 0
+        assert (
+            run(lambda: Prepared("WARNING", serving), {"NOTIFY_SOCKET": str(tmp_path / "ready")})
+            == 0
+        )
     assert reports == [b"READY=1"]
