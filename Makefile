@@ -122,9 +122,16 @@ lock: $(DEVELOPMENT) ## Resolve the requirements files again (ARGS="--upgrade")
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.12 \
 	--generate-hashes --no-annotate --no-emit-index-url --no-header
 
-.PHONY: wheel
-wheel: $(DEVELOPMENT) ## Build the wheel into dist/
-	$(BIN)/python -m build --wheel --no-isolation
+.PHONY: dist
+dist: $(DEVELOPMENT) ## Build the source distribution, and the wheel from it, into dist/
+	$(BIN)/python -m build --no-isolation
+
+.PHONY: release-check
+release-check: ## Check that VERSION is that of the packages and of the changelog
+	@grep -qxF 'version = "$(VERSION)"' pyproject.toml || { echo "pyproject.toml has another version" >&2; exit 1; }
+	@grep -qF '"version": "$(VERSION)"' clients/javascript/package.json || \
+		{ echo "clients/javascript/package.json has another version" >&2; exit 1; }
+	@grep -qF '## [$(VERSION)]' CHANGELOG.md || { echo "CHANGELOG.md has no section [$(VERSION)]" >&2; exit 1; }
 
 .PHONY: clean
 clean: ## Delete .venv, data, caches and build output

@@ -1,18 +1,17 @@
-"""The built wheel, installed into a clean environment, serves from another folder."""
+"""The wheel of the source distribution, in a clean environment, serves from another folder."""
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-import httpx
 import pytest
 
 from headrace_gateway.console.pages import site
 from tests.support.compose_file import ROOT
-from tests.support.plain_a2a import PlainAgent
 from tests.support.stack import Stack
 
 _INSTALLING = 400
@@ -46,12 +45,18 @@ def installing_in(environment: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir"]
     subprocess.run([*build, folder, ROOT], check=True, capture_output=True, timeout=_INSTALLING)
-    [built] = folder.glob("*.whl")
-    return built
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    [wheel] = built.glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +101,22 @@ def test_the_wheel_has_the_console(wheel: Path) -> None:
     assert {name.partition("/site/")[2] for name in packed} >= {"licenses.txt", *site()}
 
 
+def test_the_source_distribution_holds_the_same_and_no_tests(built: Path, wheel: Path) -> None:
+    [source] = built.glob("*.tar.gz")
+    with tarfile.open(source) as content:
+        names = [Path(member.name) for member in content if member.name.endswith(".py")]
+    with zipfile.ZipFile(wheel) as content:
+        modules = [name for name in content.namelist() if name.endswith(".py")]
+    assert len(names) == len(modules) > 100
+    assert [name for name in names if {"tests", "docs"} & set(name.parts)] == []
+
+
+def test_each_package_says_that_it_is_typed(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        typed = {name for name in content.namelist() if name.endswith("/py.typed")}
+    assert typed == {f"{name}/py.typed" for name in PACKAGES}
+
+
 def test_everything_comes_from_the_installed_wheel(environment: Path, tmp_path: Path) -> None:
     imports = "; ".join(f"import {name}; print({name}.__file__)" for name in sorted(PACKAGES))
     ran = subprocess.run(
@@ -109,12 +130,17 @@ def test_everything_comes_from_the_installed_wheel(environment: Path, tmp_path: 
     assert all(line.startswith(f"{environment}/") for line in ran.stdout.splitlines())
 
 
-async def test_it_serves_an_agent_of_another_folder(
-    repeaters: Stack, http: httpx.AsyncClient
-) -> None:
-    answer = await PlainAgent(http, repeaters.url, "repeater").send("hello")
-    [artifact] = answer.json()["task"]["artifacts"]
-    assert artifact["parts"][0]["text"] == "hello hello"
+def test_it_serves_an_agent_of_another_folder(repeaters: Stack, environment: Path) -> None:
+    send = [str(environment / "bin" / "headrace"), "send", "--url", repeaters.url]
+    sent = subprocess.run(
+        [*send, "--agent", "repeater", "hello"],
+        cwd=repeaters.folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (sent.returncode, sent.stdout) == (0, "hello hello\n"), sent.stderr
 
 
 def test_the_tests_of_a_new_project_pass(environment: Path, project: Path) -> None:

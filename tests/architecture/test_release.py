@@ -1,0 +1,73 @@
+"""The release workflow runs commands that exist, on what the package says that it supports."""
+
+import json
+import re
+import subprocess
+import tomllib
+from typing import Any
+
+import yaml
+
+from tests.architecture.tree import ROOT
+
+_TARGET = re.compile(r"\bmake ([a-z-]+)")
+_PINNED = re.compile(r"@(v\d+|release/v\d+)$")
+_CLASSIFIER = "Programming Language :: Python :: "
+
+
+def project() -> dict[str, Any]:
+    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
+
+
+def jobs() -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"])
+
+
+def steps(key: str) -> list[str]:
+    return [step[key] for job in jobs().values() for step in job["steps"] if key in step]
+
+
+def compared(version: str) -> int:
+    command = ["make", "release-check", f"VERSION={version}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
+
+
+def test_its_commands_are_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = [name for command in steps("run") for name in _TARGET.findall(command)]
+    assert sorted(named) == ["dist", "docs", "release-check", "test"]
+    assert set(named) <= set(targets)
+
+
+def test_its_actions_are_pinned_by_their_major_version() -> None:
+    actions = steps("uses")
+    assert len(actions) > 5
+    assert [action for action in actions if not _PINNED.search(action)] == []
+
+
+def test_it_installs_on_every_python_that_the_package_names() -> None:
+    classifiers = [each.removeprefix(_CLASSIFIER) for each in project()["classifiers"]]
+    named = [each for each in classifiers if re.fullmatch(r"3\.\d+", each)]
+    assert jobs()["install"]["strategy"]["matrix"]["python"] == named
+    assert project()["requires-python"] == f">={named[0]}"
+
+
+def test_nothing_is_published_before_it_was_installed() -> None:
+    found = jobs()
+    assert {"build", "install"} <= set(found["publish"]["needs"])
+    assert found["publish"]["permissions"] == {"id-token": "write"}
+
+
+def test_the_packages_have_one_version() -> None:
+    package = json.loads((ROOT / "clients/javascript/package.json").read_text())
+    assert package["version"] == project()["version"]
+
+
+def test_a_version_that_is_not_the_packages_is_refused() -> None:
+    assert compared("99.0.0") != 0
+
+
+def test_the_page_lists_every_extra() -> None:
+    page = (ROOT / "docs/packaging.md").read_text()
+    listed = re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(project()["optional-dependencies"])
