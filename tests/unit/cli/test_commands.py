@@ -114,7 +114,11 @@ def test_the_page_on_the_command_line_lists_commands_options_and_exit_codes_as_t
     helps = {name: headrace(name, "--help") for name in named}
     assert {name: answer.exit_code for name, answer in helps.items()} == dict.fromkeys(named, 0)
     options = set(re.findall(r"--[a-z]+", page))
-    assert options <= set(re.findall(r"--[a-z]+", "".join(one.output for one in helps.values())))
+    outputs = [one.output for one in helps.values()] + [
+        headrace("tasks", "export", "--help").output
+    ]
+    assert options <= set(re.findall(r"--[a-z]+", "".join(outputs)))
+    assert "headrace tasks export" in page
     assert {"send", "chat", "tail", "tasks", "cancel"} <= named <= set(main.list_commands(None))
     rows = re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
     codes = {int(code) for row in rows for code in row.split(",")}

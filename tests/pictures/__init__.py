@@ -1,0 +1,1 @@
+"""Pictures for the documents, from recordings of real runs: ``python -m tests.pictures``."""

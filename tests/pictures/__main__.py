@@ -1,0 +1,40 @@
+"""Records the runs on a stack of its own, and writes the pictures to docs/pictures."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from tests.architecture.tree import ROOT
+from tests.pictures import failover, sessions, timeline
+from tests.support.stack import Stack
+
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def main() -> None:
+    """Record and draw everything."""
+    PICTURES.mkdir(exist_ok=True)
+    environment = {"PYTHONPATH": str(ROOT)}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(
+            Path(folder),
+            gateways=2,
+            workers=2,
+            agents="tests.pictures.agents:agents",
+            environment=environment,
+        ) as stack,
+    ):
+        (PICTURES / "send.svg").write_text(
+            sessions.drawn("headrace send --agent shop nails", sessions.send(stack))
+        )
+        (PICTURES / "chat.svg").write_text(
+            sessions.drawn("headrace chat --agent shop", sessions.chat(stack))
+        )
+        recording = asyncio.run(failover.record(stack))
+    recording.save(PICTURES / "failover.json")
+    (PICTURES / "failover.svg").write_text(timeline.drawn(recording))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The agents of the pictures."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+from headrace import Agents, Emission, InputRequired, RunContext, Thinking, agent, tool
+
+TOKENS = 90
+_PAUSE = 0.1
+STOCK = {"nails": 7}
+
+
+@agent()
+async def writer(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Writes numbered tokens at the pace of a model, after the process that it runs in."""
+    yield f"process {os.getpid()}:"
+    for token in range(ctx.checkpoint_data or 1, TOKENS + 1):
+        yield f" {token}"
+        await ctx.checkpoint(token + 1)
+        await asyncio.sleep(_PAUSE)
+
+
+@tool
+def in_stock(item: str) -> int:
+    """Return how many of an item are in stock."""
+    return STOCK.get(item, 0)
+
+
+@agent()
+async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Sells what is in stock."""
+    item = (await ctx.history())[0]["parts"][0]["text"]
+    if ctx.run == 1:
+        yield Thinking(f"The user wants {item}. Are there any?", end=True)
+        count = await ctx.call(in_stock, item=item)
+        yield InputRequired(f"There are {count} {item}. How many would you like?")
+    else:
+        yield f"Sold: {ctx.prompt} {item}."
+
+
+agents = Agents([shop, writer])

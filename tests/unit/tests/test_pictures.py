@@ -1,0 +1,38 @@
+"""The documents' pictures are those of their recordings, and load nothing."""
+
+import re
+
+import pytest
+
+from tests.architecture.tree import ROOT
+from tests.pictures import failover, timeline
+from tests.pictures.agents import TOKENS
+
+PICTURES = ROOT / "docs" / "pictures"
+RECORDING = failover.load(PICTURES / "failover.json")
+
+
+def test_the_picture_is_the_one_of_the_recording() -> None:
+    assert (PICTURES / "failover.svg").read_text() == timeline.drawn(RECORDING)
+
+
+def test_the_recorded_stream_has_every_token_once() -> None:
+    texts = [event.text for event in RECORDING.received if re.fullmatch(r" \d+", event.text)]
+    assert texts == [f" {token}" for token in range(1, TOKENS + 1)]
+    assert set(timeline.gaps(RECORDING)) == {1}
+
+
+def test_a_gateway_and_a_worker_were_killed_under_it() -> None:
+    assert 0 < RECORDING.gateway_killed < RECORDING.worker_killed < RECORDING.received[-1].at
+    assert {event.gateway for event in RECORDING.received} == {0, 1}
+    assert {event.worker for event in RECORDING.received} == {0, 1}
+
+
+@pytest.mark.parametrize("name", ["failover", "send", "chat"])
+def test_a_picture_loads_nothing(name: str) -> None:
+    picture = (PICTURES / f"{name}.svg").read_text()
+    assert picture.startswith("<svg")
+    addresses = set(re.findall(r"https?://[^\"'\s<)]+", re.sub(r"<!--.*?-->", "", picture)))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    assert "<script" not in picture
+    assert "@font-face" not in picture
