@@ -83,7 +83,11 @@ class Ring:
     def after(self, generation: int, most: int) -> list[FeedBlock] | None:
         """Return about `most` bytes of blocks after `generation`, or None if they were dropped."""
         blocks = self._blocks
-        if not blocks or blocks[0].entry.generation > generation + 1:
+        if not blocks:
+            return None
+        if blocks[-1].entry.generation == generation + 1:
+            return blocks[-1:]  # The newest block is all that a client needs who keeps up.
+        if blocks[0].entry.generation > generation + 1:
             return None
         start = end = bisect_left(blocks, generation + 1, key=_last_generation)
         size = 0
@@ -229,6 +233,8 @@ class Feed:
         self.ring = Ring(ring_bytes)
         self.last: Entry | None = None
         """The newest entry; None until generation 1 exists."""
+        self.head = 0
+        """Generation of the newest event."""
         self.loss: LogLost | None = None
         self.users = 0
         self._links = links
@@ -239,11 +245,6 @@ class Feed:
     def name(self) -> str:
         """The task, as it is called in logs."""
         return self.key.task
-
-    @property
-    def head(self) -> int:
-        """Generation of the newest event."""
-        return self.last.last_generation if self.last else 0
 
     @property
     def log(self) -> str:
@@ -281,8 +282,7 @@ class Feed:
         last = await last_entry(self.bus, self.key)
         if last is None:
             raise TaskUnknown
-        self.last = last
-        self.ring.append(self.block(last))
+        self._take(last)
         self._follower.begin(last.sequence)
 
     async def close(self) -> None:
@@ -322,9 +322,12 @@ class Feed:
             # Retention trimmed the log's head. The entries between are gone, so report the gap.
             self._lose(LogLost(f"the log of {self.key.task} is gone after generation {self.head}"))
             return
-        self.last = entry
-        self.ring.append(self.block(entry))
+        self._take(entry)
         self._wake()
+
+    def _take(self, entry: Entry) -> None:
+        self.last, self.head = entry, entry.last_generation
+        self.ring.append(self.block(entry))
 
     def _lose(self, loss: LogLost) -> None:
         self.loss = loss

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from nats.aio.msg import Msg
 
 from headrace.jetstream.api import check_empty, get_message, until_answered
-from headrace.jetstream.client import header_lines
+from headrace.jetstream.client import Received, header_lines
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME
-from headrace.model.entry import OWNER, Entry, parse_entry
+from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME, Republished
+from headrace.model.entry import OWNER, Entry, parse_body, parse_entry, read_stamp
 from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
 from headrace.model.task import TaskKey
 from headrace.wait_for import ELECTION
@@ -73,6 +73,8 @@ def from_message(msg: Msg, event: str = "") -> Stored:
         UndecodableMessage: The message has no sequence, so JetStream did not send it, or it belongs
             to another log.
     """
+    if isinstance(msg, Received) and (live := Republished.read(msg.block)) is not None:
+        return _from_live(msg, live, event)
     headers = msg.headers or {}
     if event and headers.get(SUBJECT) != event:
         raise UndecodableMessage(
@@ -86,6 +88,19 @@ def from_message(msg: Msg, event: str = "") -> Stored:
         ) from None
     entry = _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
     return Stored(sequence, previous, entry, None if msg.data else tombstone_of(headers))
+
+
+def _from_live(msg: Received, live: Republished, event: str) -> Stored:
+    """Read a republished message as `from_message` does, without parsing all headers."""
+    if event and live.subject != event:
+        raise UndecodableMessage(msg.subject, f"the header names {live.subject}, not {event}")
+    entry = None
+    with suppress(UndecodableMessage):
+        stamp = read_stamp(msg.subject, msg.block, lambda: msg.headers)
+        entry = parse_body(msg.subject, stamp, msg.data, live.sequence, live.time)
+    return Stored(
+        live.sequence, live.previous, entry, None if msg.data else tombstone_of(msg.headers)
+    )
 
 
 def from_leader(message: Mapping[str, Any]) -> Stored:

@@ -227,7 +227,16 @@ def parse_entry(
     Raises:
         UndecodableMessage: The headers do not parse, or a line is not a JSON object.
     """
-    entry = Entry(parse_stamp(subject, headers), _lines(subject, data), sequence, time)
+    return parse_body(subject, parse_stamp(subject, headers), data, sequence, time)
+
+
+def parse_body(subject: str, stamp: Stamp, data: bytes, sequence: int, time: str) -> Entry:
+    """Return the entry with `stamp` and the body `data`.
+
+    Raises:
+        UndecodableMessage: A line is not a JSON object.
+    """
+    entry = Entry(stamp, _lines(subject, data), sequence, time)
     # Each is freed before the next is parsed, at half the cost of keeping all.
     for line in entry.lines:
         _parsed(subject, line)

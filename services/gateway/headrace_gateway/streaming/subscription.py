@@ -218,7 +218,9 @@ class Subscription:
         if opening := renderer.opening():
             await self._write(opening)
         while self._why is None and not self._gone:
-            await self._make_room()
+            if self._transport.slow.buffered:
+                await self._wait_for_room()
+            self._grow_reads()
             after = reader.after
             blocks = await reader.read_now()
             if not blocks:
@@ -237,17 +239,18 @@ class Subscription:
                 await self._write(messages)
                 del messages
 
-    async def _make_room(self) -> None:
-        """Wait until the client has received most of its bytes; adapt the size of reads."""
-        slow = self._transport.slow
-        if slow.buffered:
-            # Events read before there is room would only be kept in memory.
-            self._writing = True
-            await slow.room()
-            self._writing = False
-            self._most = _LITTLE
+    async def _wait_for_room(self) -> None:
+        """Wait until the client has received most of its bytes."""
+        # Events read before there is room would only be kept in memory.
+        self._writing = True
+        await self._transport.slow.room()
+        self._writing = False
+        self._most = _LITTLE
+
+    def _grow_reads(self) -> None:
+        """Read more at a time for a client that keeps up."""
         self._reader.most = self._most
-        self._most = min(2 * self._most, MOST if slow.is_visible else _UNSEEN)
+        self._most = min(2 * self._most, MOST if self._transport.slow.is_visible else _UNSEEN)
 
     async def _wait(self) -> None:
         if self._why is not None or self._gone:

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from nats.aio.msg import Msg
 
+from headrace.jetstream.client import Received
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.headers import EXPECTED
+from headrace.jetstream.headers import EXPECTED, Republished
 from headrace.jetstream.streams import apply
 from headrace.log import LogWriter, TailRule, last_entry
 from headrace.log.append import HEADER_ROOM
@@ -47,6 +49,25 @@ async def test_a_refused_append_is_never_seen_live(bus: Bus, log: TaskLog) -> No
         stored.append(appended.sequence)
     await live.until(stored[-1])
     assert live.sequences == stored
+
+
+async def test_the_place_of_a_live_message_is_in_the_last_of_its_headers(
+    bus: Bus, log: TaskLog
+) -> None:
+    arrived = asyncio.Queue[Msg]()
+    subscription = await bus.listen(bus.subjects.live(log.key), arrived.put_nowait)
+    before = log.writer.sequence
+    appended = await log.append("one")
+    live = await asyncio.wait_for(arrived.get(), 60)
+    await bus.unsubscribe(subscription)
+    assert isinstance(live, Received)
+    place = Republished.read(live.block)
+    assert place is not None
+    assert (place.subject, place.sequence, place.previous) == (
+        log.subject,
+        appended.sequence,
+        before,
+    )
 
 
 @pytest.mark.parametrize("writers", [2, 5])
