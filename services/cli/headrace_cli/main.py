@@ -70,6 +70,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.rotate_key:rotate_key",
         "Add a new key for signing agent cards and notifications.",
     ),
+    "doctor": (
+        "headrace_cli.doctor.command:doctor",
+        "Look at settings, NATS, Redis and services, and say what is wrong and what to do.",
+    ),
     "dead": (
         "headrace_cli.dead.command:dead",
         "Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.",

@@ -34,12 +34,17 @@ def settings() -> None:
 
 def table() -> str:
     """Return the Markdown page with one table per service."""
-    return "\n".join([_HEAD, *(_section(who, _load(path)) for who, path in _CLASSES.items())])
+    return "\n".join([_HEAD, *(_section(who, one) for who, one in settings_classes().items())])
+
+
+def settings_classes() -> dict[str, type[BusSettings]]:
+    """Return the class of each service's settings."""
+    return {service: _load(path) for service, path in _CLASSES.items()}
 
 
 def variables() -> set[str]:
     """Return the names of all environment variables that services read."""
-    return {variable(field) for path in _CLASSES.values() for field in _load(path).model_fields}
+    return {variable(field) for one in settings_classes().values() for field in one.model_fields}
 
 
 def _load(path: str) -> type[BusSettings]:

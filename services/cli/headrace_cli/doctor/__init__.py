@@ -1,0 +1,1 @@
+"""``headrace doctor``: what is wrong with a fleet, and what to do about it."""

@@ -1,0 +1,22 @@
+"""The check of a server's clock."""
+
+from headrace_cli.doctor.finding import Finding, ok, problem
+
+LIMIT = 1.0
+"""Seconds by which clocks may differ, as task state reports it."""
+
+
+def check_clock(server: str, before: float, there: float, after: float) -> Finding:
+    """Return what is found about a server whose clock showed `there`.
+
+    `before` and `after` are this machine's clock before and after the request. All are seconds
+    since 1970.
+    """
+    off = there - after if there > after else min(there - before, 0.0)
+    if abs(off) > LIMIT:
+        return problem(
+            server,
+            f"its clock is {off:+.1f} s from this machine's",
+            "synchronize both with NTP: deadlines are wrong by as much",
+        )
+    return ok(server, "its clock is synchronized with this machine's")

@@ -1,0 +1,70 @@
+"""``headrace doctor``: look at the fleet and say what is wrong."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+
+import click
+
+from headrace.jetstream.connection import Bus
+from headrace.secret_settings import SecretUnreadable
+from headrace_cli.doctor.finding import Finding, Level, problem
+from headrace_cli.doctor.fleet import check_fleet
+from headrace_cli.doctor.nats import NATS, STREAMS, check_nats
+from headrace_cli.doctor.redis import REDIS, check_redis
+from headrace_cli.doctor.settings import check_settings
+from headrace_cli.failures import CommandFailed
+from headrace_cli.on_bus import on_bus, with_nats
+from headrace_cli.tables import one_line
+
+_COLORS: dict[Level, str] = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command()
+@with_nats
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def doctor(nats_url: str | None, *, as_json: bool) -> None:
+    """Look at settings, NATS, Redis and services, and say what is wrong and what to do.
+
+    Changes nothing. Exit code 0: no problem; 1: at least one.
+    """
+    found = list(check_settings(os.environ))
+    if all(finding.level != "problem" for finding in found):
+        found += [*_on_nats(nats_url), *_in_redis()]
+    for finding in found:
+        click.echo(json.dumps(asdict(finding)) if as_json else _line(finding))
+    if any(finding.level == "problem" for finding in found):
+        sys.exit(1)
+
+
+def _on_nats(nats_url: str | None) -> list[Finding]:
+    async def look(bus: Bus) -> list[Finding]:
+        found = await _all(check_nats(bus))
+        if all(one.level != "problem" or one.subject != STREAMS for one in found):
+            found += await _all(check_fleet(bus))
+        return found
+
+    try:
+        return on_bus(nats_url, look)
+    except CommandFailed as failed:
+        return [problem(NATS, failed.message, "check HEADRACE_NATS_URL and its login")]
+
+
+def _in_redis() -> list[Finding]:
+    try:
+        return asyncio.run(_all(check_redis()))
+    except SecretUnreadable as error:
+        return [problem(REDIS, str(error), "correct the file")]
+
+
+async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
+    return [finding async for finding in findings]
+
+
+def _line(finding: Finding) -> str:
+    level = click.style(f"{finding.level:<8}", fg=_COLORS[finding.level])
+    remedy = f" ({finding.remedy})" if finding.remedy else ""
+    return level + one_line(f"{finding.subject}: {finding.text}{remedy}")

@@ -1,0 +1,70 @@
+"""Checks of the services: which of them answer, and what they could not process."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import orjson
+
+from headrace.directory import Directory
+from headrace.jetstream.api import stream_state
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.tasks.dead_letters import Letters, Wanted
+from headrace_cli.doctor.finding import Finding, ok, problem, warning
+
+AGENTS, TASK_STATE, DEAD_LETTERS = "agents", "task state", "dead letters"
+
+_TIMEOUT = 2.0
+
+_FAR_BEHIND = 10_000
+"""Log entries that task state applies in some seconds."""
+
+
+async def check_fleet(bus: Bus) -> AsyncIterator[Finding]:
+    """Yield what is found about the services on the connected `bus`, whose streams exist.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    directory = Directory(bus)
+    await directory.read()
+    for finding in _check_agents(directory):
+        yield finding
+    yield await _check_task_state(bus)
+    yield await _check_dead_letters(bus)
+
+
+def _check_agents(directory: Directory) -> Iterator[Finding]:
+    cards = directory.cards()
+    for card in cards:
+        if not directory.available(card.name):
+            text = f"no worker serves {card.name}: its runs wait"
+            yield warning(AGENTS, text, "start a worker that has it")
+    if not cards:
+        yield warning(AGENTS, "there are none", "start a worker: headrace worker MODULE:ATTR")
+    elif workers := directory.workers():
+        yield ok(AGENTS, f"{len(cards)} known, {len(workers)} workers")
+
+
+async def _check_task_state(bus: Bus) -> Finding:
+    try:
+        answer = await bus.request(bus.subjects.state("ready"), b"", _TIMEOUT)
+        positions = orjson.loads(answer.data).get("positions") or {}
+    except (BusUnavailable, ValueError):
+        return problem(
+            TASK_STATE,
+            "no replica answers: lists are refused and webhooks wait",
+            "look at the logs of headrace task-state and at Redis",
+        )
+    lag = 0
+    for number in range(bus.settings.event_streams):
+        head = (await stream_state(bus, bus.streams.events(number))).last
+        lag += max(0, head - int(positions.get(str(number), 0)))
+    if lag > _FAR_BEHIND:
+        return warning(TASK_STATE, f"it is {lag} log entries behind", "start more replicas")
+    return ok(TASK_STATE, f"it is {lag} log entries behind")
+
+
+async def _check_dead_letters(bus: Bus) -> Finding:
+    async for _ in Letters(bus).find(Wanted()):
+        return warning(DEAD_LETTERS, "there are some", "headrace dead list")
+    return ok(DEAD_LETTERS, "there are none")

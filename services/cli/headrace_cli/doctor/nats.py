@@ -1,0 +1,69 @@
+"""Checks of NATS: whether it answers, its streams and its clock."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
+
+from headrace.jetstream.api import stream_info, until_answered
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.durables import consumer_differences
+from headrace.jetstream.errors import translated
+from headrace.jetstream.streams import Difference, Effect, declarations, differences
+from headrace.model.events import Json
+from headrace_cli.doctor.clocks import check_clock
+from headrace_cli.doctor.finding import Finding, ok, problem, warning
+
+NATS, STREAMS = "NATS", "streams"
+
+_NEARLY_FULL, _FULL = 0.8, 0.95
+"""Shares of a stream's limit in bytes."""
+
+
+async def check_nats(bus: Bus) -> AsyncIterator[Finding]:
+    """Yield what is found about the server and the streams of the connected `bus`.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    started = time.monotonic()
+    await bus.connection.flush()
+    milliseconds = (time.monotonic() - started) * 1000
+    version = bus.connection.connected_server_version
+    yield ok(NATS, f"version {version} answered in {milliseconds:.1f} ms")
+    found = await until_answered(bus, lambda: _differences(bus))
+    for difference in found:
+        yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)
+    if not found:
+        yield ok(STREAMS, "they match the settings")
+    missing = {one.stream for one in found if one.effect is Effect.CREATE}
+    for declared in declarations(bus.settings):
+        if (name := declared.name or "") not in missing:
+            for finding in check_stream(await stream_info(bus, name)):
+                yield finding
+    events = bus.streams.events(0)
+    if events not in missing:
+        before = time.time()
+        there = datetime.fromisoformat((await stream_info(bus, events))["ts"]).timestamp()
+        yield check_clock(NATS, before, there, time.time())
+
+
+async def _differences(bus: Bus) -> list[Difference]:
+    with translated():
+        found = await differences(bus.js, bus.settings)
+    return found + await consumer_differences(bus)
+
+
+def check_stream(info: Json) -> Iterator[Finding]:
+    """Yield what a stream's STREAM.INFO says about its fill and its replicas."""
+    name, limit = info["config"]["name"], int(info["config"].get("max_bytes", -1))
+    filled = int(info["state"]["bytes"]) / limit if limit > 0 else 0.0
+    if filled >= _NEARLY_FULL:
+        full = problem if filled >= _FULL else warning
+        remedy = "shorten HEADRACE_RETENTION or raise the stream's limit"
+        yield full(STREAMS, f"{name} has filled {filled:.0%} of its {limit} bytes", remedy)
+    for replica in (info.get("cluster") or {}).get("replicas") or ():
+        if replica.get("offline") or not replica.get("current"):
+            state = "is offline" if replica.get("offline") else "is behind"
+            yield warning(
+                STREAMS, f"{name}: the replica on {replica['name']} {state}", "look at that server"
+            )

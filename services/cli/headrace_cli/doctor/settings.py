@@ -1,0 +1,37 @@
+"""Checks of the environment's settings."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import ValidationError
+
+from headrace.secret_settings import setting_errors
+from headrace.setting_names import misspelt_settings
+from headrace_cli.doctor.finding import Finding, ok, problem, warning
+from headrace_cli.settings_table import settings_classes
+
+SUBJECT = "settings"
+
+
+def check_settings(variables: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what is wrong with the settings of all services in this environment."""
+    wrong = [
+        problem(SUBJECT, error, f"correct it: the {service} does not start")
+        for service, error in _invalid()
+    ]
+    yield from wrong
+    for name, similar in misspelt_settings(variables).items():
+        yield warning(SUBJECT, f"{name} is not a setting", f"did you mean {similar}?")
+    if not wrong:
+        yield ok(SUBJECT, "every service accepts them")
+
+
+def _invalid() -> Iterator[tuple[str, str]]:
+    seen = set[str]()
+    for service, settings_class in settings_classes().items():
+        try:
+            settings_class()
+        except ValidationError as invalid:
+            for error in setting_errors(invalid):
+                if error not in seen:
+                    yield service, error
+                seen.add(error)

@@ -1,0 +1,87 @@
+"""`headrace doctor` on real servers: what is missing is named with its remedy."""
+
+import asyncio
+import json
+import secrets
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.jetstream.connection import Bus
+from headrace.model.messages import DeadLetter
+from headrace.settings import BusSettings
+from headrace.tasks.dead_letters import write_letter
+from headrace_cli.main import main
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
+
+type Seen = dict[str, list[str]]
+
+
+@pytest.fixture(autouse=True)
+def own_names(
+    monkeypatch: pytest.MonkeyPatch,
+    nats_server: NatsProcess,
+    valkey: ValkeyProcess,
+    tmp_path: Path,
+) -> BusSettings:
+    name = f"own{secrets.token_hex(4)}"
+    given = {
+        "nats_url": nats_server.url,
+        "redis_url": valkey.url,
+        "prefix": name,
+        "stream_prefix": name,
+        "data_dir": str(tmp_path),
+    }
+    for setting, value in given.items():
+        monkeypatch.setenv(f"HEADRACE_{setting.upper()}", value)
+    return BusSettings()
+
+
+def doctor() -> tuple[int, Seen]:
+    """Return the exit code, and the levels by subject."""
+    result = CliRunner().invoke(main, ["doctor", "--json"])
+    seen: Seen = {}
+    for line in result.stdout.splitlines():
+        finding = json.loads(line)
+        seen.setdefault(finding["subject"], []).append(finding["level"])
+    return result.exit_code, seen
+
+
+async def test_missing_streams_are_named_before_anything_else() -> None:
+    code, seen = await asyncio.to_thread(doctor)
+    assert code == 1
+    assert set(seen["streams"]) == {"problem"}
+    assert "agents" not in seen
+    assert seen["Redis"] == ["ok", "ok"]
+
+
+async def test_a_fleet_without_services_has_streams_and_nothing_that_answers(
+    own_names: BusSettings,
+) -> None:
+    bus = Bus(own_names)
+    await bus.connect("test")
+    try:
+        letter = DeadLetter(reason="undecodable", subject="x", at="2026-01-01T00:00:00Z")
+        await write_letter(bus, letter)
+        code, seen = await asyncio.to_thread(doctor)
+    finally:
+        await bus.close()
+    assert code == 1
+    assert seen["settings"] == seen["streams"] == ["ok"]
+    assert seen["NATS"] == ["ok", "ok"]
+    assert seen["task state"] == ["problem"]
+    assert seen["agents"] == seen["dead letters"] == ["warning"]
+
+
+def test_servers_that_are_away_are_named_with_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    nats, redis = ports.pick(), ports.pick()
+    monkeypatch.setenv("HEADRACE_NATS_URL", f"nats://127.0.0.1:{nats}")
+    monkeypatch.setenv("HEADRACE_REDIS_URL", f"redis://127.0.0.1:{redis}")
+    monkeypatch.setenv("HEADRACE_STARTUP_TIMEOUT", "1")
+    result = CliRunner().invoke(main, ["doctor"])
+    assert result.exit_code == 1
+    problems = [line for line in result.stdout.splitlines() if line.startswith("problem")]
+    assert [line.split()[1] for line in problems] == ["NATS:", "Redis:"]
+    assert "HEADRACE_NATS_URL" in problems[0]
+    assert "HEADRACE_REDIS_URL" in problems[1]
