@@ -1,12 +1,12 @@
 """The check of a server's clock."""
 
-from headrace_cli.doctor.finding import Finding, ok, problem
+from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem
 
 LIMIT = 1.0
 """Seconds by which clocks may differ, as task state reports it."""
 
 
-def check_clock(server: str, before: float, there: float, after: float) -> Finding:
+def check_clock(server: str, before: float, there: float, after: float) -> Diagnosis:
     """Return what is found about a server whose clock showed `there`.
 
     `before` and `after` are this machine's clock before and after the request. All are seconds

@@ -11,7 +11,7 @@ import click
 
 from headrace.jetstream.connection import Bus
 from headrace.secret_settings import SecretUnreadable
-from headrace_cli.doctor.finding import Finding, Level, problem
+from headrace_cli.doctor.diagnosis import Diagnosis, Level, problem
 from headrace_cli.doctor.fleet import check_fleet
 from headrace_cli.doctor.nats import NATS, STREAMS, check_nats
 from headrace_cli.doctor.redis import REDIS, check_redis
@@ -40,8 +40,8 @@ def doctor(nats_url: str | None, *, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _on_nats(nats_url: str | None) -> list[Finding]:
-    async def look(bus: Bus) -> list[Finding]:
+def _on_nats(nats_url: str | None) -> list[Diagnosis]:
+    async def look(bus: Bus) -> list[Diagnosis]:
         found = await _all(check_nats(bus))
         if all(one.level != "problem" or one.subject != STREAMS for one in found):
             found += await _all(check_fleet(bus))
@@ -53,18 +53,18 @@ def _on_nats(nats_url: str | None) -> list[Finding]:
         return [problem(NATS, failed.message, "check HEADRACE_NATS_URL and its login")]
 
 
-def _in_redis() -> list[Finding]:
+def _in_redis() -> list[Diagnosis]:
     try:
         return asyncio.run(_all(check_redis()))
     except SecretUnreadable as error:
         return [problem(REDIS, str(error), "correct the file")]
 
 
-async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
+async def _all(findings: AsyncIterator[Diagnosis]) -> list[Diagnosis]:
     return [finding async for finding in findings]
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Diagnosis) -> str:
     level = click.style(f"{finding.level:<8}", fg=_COLORS[finding.level])
     remedy = f" ({finding.remedy})" if finding.remedy else ""
     return level + one_line(f"{finding.subject}: {finding.text}{remedy}")

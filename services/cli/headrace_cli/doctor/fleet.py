@@ -9,7 +9,7 @@ from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from headrace.tasks.dead_letters import Letters, Wanted
-from headrace_cli.doctor.finding import Finding, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 
 AGENTS, TASK_STATE, DEAD_LETTERS = "agents", "task state", "dead letters"
 
@@ -19,7 +19,7 @@ _FAR_BEHIND = 10_000
 """Log entries that task state applies in some seconds."""
 
 
-async def check_fleet(bus: Bus) -> AsyncIterator[Finding]:
+async def check_fleet(bus: Bus) -> AsyncIterator[Diagnosis]:
     """Yield what is found about the services on the connected `bus`, whose streams exist.
 
     Raises:
@@ -33,7 +33,7 @@ async def check_fleet(bus: Bus) -> AsyncIterator[Finding]:
     yield await _check_dead_letters(bus)
 
 
-def _check_agents(directory: Directory) -> Iterator[Finding]:
+def _check_agents(directory: Directory) -> Iterator[Diagnosis]:
     cards = directory.cards()
     for card in cards:
         if not directory.available(card.name):
@@ -45,7 +45,7 @@ def _check_agents(directory: Directory) -> Iterator[Finding]:
         yield ok(AGENTS, f"{len(cards)} known, {len(workers)} workers")
 
 
-async def _check_task_state(bus: Bus) -> Finding:
+async def _check_task_state(bus: Bus) -> Diagnosis:
     try:
         answer = await bus.request(bus.subjects.state("ready"), b"", _TIMEOUT)
         positions = orjson.loads(answer.data).get("positions") or {}
@@ -64,7 +64,7 @@ async def _check_task_state(bus: Bus) -> Finding:
     return ok(TASK_STATE, f"it is {lag} log entries behind")
 
 
-async def _check_dead_letters(bus: Bus) -> Finding:
+async def _check_dead_letters(bus: Bus) -> Diagnosis:
     async for _ in Letters(bus).find(Wanted()):
         return warning(DEAD_LETTERS, "there are some", "headrace dead list")
     return ok(DEAD_LETTERS, "there are none")

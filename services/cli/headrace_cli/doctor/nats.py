@@ -11,7 +11,7 @@ from headrace.jetstream.errors import translated
 from headrace.jetstream.streams import Difference, Effect, declarations, differences
 from headrace.model.events import Json
 from headrace_cli.doctor.clocks import check_clock
-from headrace_cli.doctor.finding import Finding, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 
 NATS, STREAMS = "NATS", "streams"
 
@@ -19,7 +19,7 @@ _NEARLY_FULL, _FULL = 0.8, 0.95
 """Shares of a stream's limit in bytes."""
 
 
-async def check_nats(bus: Bus) -> AsyncIterator[Finding]:
+async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
     """Yield what is found about the server and the streams of the connected `bus`.
 
     Raises:
@@ -53,7 +53,7 @@ async def _differences(bus: Bus) -> list[Difference]:
     return found + await consumer_differences(bus)
 
 
-def check_stream(info: Json) -> Iterator[Finding]:
+def check_stream(info: Json) -> Iterator[Diagnosis]:
     """Yield what a stream's STREAM.INFO says about its fill and its replicas."""
     name, limit = info["config"]["name"], int(info["config"].get("max_bytes", -1))
     filled = int(info["state"]["bytes"]) / limit if limit > 0 else 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace_cli.dev import dev_file
 from headrace_cli.doctor.clocks import check_clock
-from headrace_cli.doctor.finding import Finding, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 from headrace_cli.services import module_of
 
 REDIS = "Redis"
@@ -18,7 +18,7 @@ _NEARLY_FULL = 0.8
 """Share of ``maxmemory``."""
 
 
-async def check_redis() -> AsyncIterator[Finding]:
+async def check_redis() -> AsyncIterator[Diagnosis]:
     """Yield what is found about the Redis of the settings, or of the running `headrace dev`.
 
     Raises:
@@ -50,7 +50,7 @@ def _settings() -> Any:  # noqa: ANN401  # task state's settings
     return settings.model_copy(update={"redis_url": stack["redis_url"]})
 
 
-def check_info(info: dict[str, Any]) -> Iterator[Finding]:
+def check_info(info: dict[str, Any]) -> Iterator[Diagnosis]:
     """Yield what the server's INFO, as redis-py returns it, says about its fitness."""
     # Valkey reports the version of Redis that it is compatible with.
     version = str(info["redis_version"])

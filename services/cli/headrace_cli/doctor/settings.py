@@ -6,13 +6,13 @@ from pydantic import ValidationError
 
 from headrace.secret_settings import setting_errors
 from headrace.setting_names import misspelt_settings
-from headrace_cli.doctor.finding import Finding, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 from headrace_cli.settings_table import settings_classes
 
 SUBJECT = "settings"
 
 
-def check_settings(variables: Mapping[str, str]) -> Iterator[Finding]:
+def check_settings(variables: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Yield what is wrong with the settings of all services in this environment."""
     wrong = [
         problem(SUBJECT, error, f"correct it: the {service} does not start")

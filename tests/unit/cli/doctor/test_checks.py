@@ -3,7 +3,7 @@
 import pytest
 
 from headrace_cli.doctor.clocks import check_clock
-from headrace_cli.doctor.finding import Level
+from headrace_cli.doctor.diagnosis import Level
 from headrace_cli.doctor.nats import check_stream
 from headrace_cli.doctor.redis import check_info
 from headrace_cli.doctor.settings import check_settings
