@@ -15,7 +15,7 @@ from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey
 from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter
-from headrace_task_state.projector.delta import LEARNT_FROM, Delta
+from headrace_task_state.projector.delta import Delta
 from headrace_task_state.store import Departure, Progress, TaskChange
 
 _log = logging.getLogger(__name__)
@@ -95,8 +95,7 @@ class Batches:
         delta.begin_entry(stamp, last, arrival.sequence, arrival.time)
         if wrong := _take_events(delta, stamp.generation, lines, events):
             letters.append(letter(arrival, "; ".join(wrong)))
-        if len(lines) >= LEARNT_FROM:
-            delta.learn(lines[-1], last)
+        delta.learn(lines[-1], last, len(lines))
 
     def _let_go(self, arrival: Arrival, touched: list[Delta]) -> Departure:
         """Take a tombstone; the task's earlier changes in this batch need not be written."""

@@ -170,7 +170,7 @@ class Compaction:
 
 
 LEARNT_FROM = 8
-"""Minimum events of an entry for which learning the frame of its chunks pays off."""
+"""Events with an unknown frame after which learning it pays off: in one entry, or in several."""
 
 _EXACT = 2**53
 """Scores are doubles: microseconds are exact below this (the year 2255)."""
@@ -199,6 +199,7 @@ class Delta:
         "_start_by",
         "_status",
         "_stored",
+        "_unframed",
         "key",
         "subject",
         "touched",
@@ -214,6 +215,8 @@ class Delta:
         self._frame: ChunkFrame | None = None
         self._framed: Json | None = None
         """The text part that chunks of that frame continue."""
+        self._unframed = 0
+        """Events since a frame was learned, of entries that end with a chunk of another."""
         self._change = _NONE
         self._status: Json | None = None
         self._stored = self._start_by = 0
@@ -246,10 +249,14 @@ class Delta:
         """The frame of chunks that continue the end of the artifacts, if known."""
         return self._frame if self._artifacts.open is self._framed else None
 
-    def learn(self, line: bytes, generation: int) -> None:
-        """Learn the frame from the line just taken, if it is a chunk."""
+    def learn(self, line: bytes, generation: int, events: int) -> None:
+        """Learn the frame from the last line of an entry of `events`, if it is a chunk."""
         part = self._artifacts.open
-        if part is not self._framed and self._artifacts.went_on == generation:
+        if part is self._framed or self._artifacts.went_on != generation:
+            return
+        self._unframed += events
+        if self._unframed >= LEARNT_FROM:
+            self._unframed = 0
             self._frame, self._framed = ChunkFrame.of(line, generation), part
 
     def take_text(self, generation: int, text: str) -> None:

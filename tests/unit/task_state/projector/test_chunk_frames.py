@@ -116,19 +116,28 @@ def test_known_or_parsed_chunks_make_the_same_batches(
     assert known == built(log, cuts)
 
 
-def test_a_stream_is_known_after_its_first_long_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, frame = LegalLog(new_key()), chunks()
-    log.submit("hello")
-    log.begin_attempt()
-    for _ in range(3):
-        log.append([frame.draft("word ")] * delta.LEARNT_FROM)
-    asked: list[str | None] = []
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Texts that known frames find in lines; None for a line of another frame."""
+    found: list[str | None] = []
     knows = ChunkFrame.text_of
 
     def text_of(self: ChunkFrame, line: bytes, generation: int) -> str | None:
-        asked.append(knows(self, line, generation))
-        return asked[-1]
+        found.append(knows(self, line, generation))
+        return found[-1]
 
     monkeypatch.setattr(ChunkFrame, "text_of", text_of)
+    return found
+
+
+@pytest.mark.parametrize(("size", "learned_from"), [(delta.LEARNT_FROM, 1), (1, 9), (3, 3)])
+def test_a_stream_is_known_after_its_first_events(
+    size: int, learned_from: int, known: list[str | None]
+) -> None:
+    log, frame = LegalLog(new_key()), chunks()
+    log.submit("hello")
+    log.begin_attempt()
+    for _ in range(learned_from + 2):
+        log.append([frame.draft("word ")] * size)
     built(log, [3])
-    assert asked == ["word "] * (2 * delta.LEARNT_FROM)
+    assert known == ["word "] * (2 * size)
