@@ -134,15 +134,12 @@ def test_reasoning_and_tool_calls_are_shown_on_the_way(stack: Stack) -> None:
     assert '< {"words": 3}' in lines
 
 
-@pytest.mark.parametrize(
-    "agents", ["no_such_module:agents", "json:no_such_attribute", "json:loads"]
-)
-def test_agents_that_are_none_are_one_clear_line(tmp_path: Path, agents: str) -> None:
-    stack = Stack(tmp_path, agents=agents)
+def test_agents_that_are_none_are_one_clear_line(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, agents="json:loads")
     try:
         assert stack.launch().wait() != 0
         [line] = [line for line in stack.log().splitlines() if line.startswith("Error: ")]
-        assert agents.split(":")[line.count("no_such_attribute")] in line
+        assert "json:loads is not an agent" in line
         assert living(stack.pids()) == []
     finally:
         stack.close()
