@@ -23,6 +23,8 @@ const OPTIONS = {
   alias: { "@headrace/client": "../../clients/javascript/src" },
   // The client's own imports are resolved here, because its folder has no packages.
   nodePaths: [path.join(HERE, "node_modules")],
+  // The compiler's paths are for types; here they would find packages' CommonJS files.
+  tsconfigRaw: {},
   logLevel: "warning",
 };
 

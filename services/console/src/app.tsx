@@ -1,12 +1,16 @@
 import type { ComponentChildren } from "preact";
 
+import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
-import { route } from "./route";
+import { route, type Place } from "./route";
 import { SignIn } from "./sign_in";
 import { useStore } from "./store";
 import { ThemeButton } from "./theme";
 
-const PAGES: [string, string, RegExp][] = [["#/", "Fleet", /^$/]];
+const PAGES: [string, string, RegExp][] = [
+  ["#/", "Fleet", /^$/],
+  ["#/chat", "Chat", /^chat$/],
+];
 
 /** The console: navigation, and the page that the address names. */
 export function App() {
@@ -29,11 +33,12 @@ export function App() {
         <ThemeButton />
         <SignIn />
       </header>
-      <main>{pageOf()}</main>
+      <main>{pageOf(place)}</main>
     </>
   );
 }
 
-function pageOf(): ComponentChildren {
+function pageOf({ parts: [name = "", first = "", second = ""] }: Place): ComponentChildren {
+  if (name === "chat") return <ChatPage agent={first} thread={second} />;
   return <FleetPage />;
 }

@@ -1,3 +1,5 @@
+import "./no_eval";
+
 import { render } from "preact";
 
 import { App } from "./app";

@@ -1,5 +1,6 @@
 import { fetchJson, type Json } from "../gateway";
 import { useLoaded } from "../loaded";
+import { linkTo } from "../route";
 
 /** The agents of the fleet. */
 export function FleetPage() {
@@ -36,7 +37,7 @@ function AgentRow({ agent }: { agent: Json }) {
   return (
     <tr>
       <th scope="row">
-        {agent["id"]}
+        <a href={linkTo(["chat", agent["id"]])}>{agent["id"]}</a>
         {agent["default"] && <span class="tag">default</span>}
       </th>
       <td>

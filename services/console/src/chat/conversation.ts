@@ -1,0 +1,122 @@
+import type { Message, RunAgentInput } from "@ag-ui/core";
+import { HeadraceAgent } from "@headrace/client/ag_ui.js";
+
+import { authorized, fetchJson, postJson, Refused, urlOf, type Json } from "../gateway";
+import { Store } from "../store";
+import { Transcript, type Run, type UserMessage } from "./transcript";
+
+/** An answer to an interrupt. */
+export interface Answer {
+  interruptId: string;
+  status: "resolved" | "cancelled";
+  payload?: unknown;
+}
+
+/** One thread with an agent: restored from the gateway, and followed live. */
+export class Conversation extends Store {
+  transcript = new Transcript();
+  isLoading = true;
+  error = "";
+  private readonly active = new Map<Run, AbortController>();
+  private readonly path: string;
+
+  constructor(
+    readonly agent: string,
+    readonly thread: string,
+  ) {
+    super();
+    this.path = `v1/agents/${encodeURIComponent(agent)}/ag-ui`;
+  }
+
+  /** Whether a run is going on. */
+  get isRunning(): boolean {
+    return this.transcript.runs.some((run) => run.state === "running");
+  }
+
+  /** Restores the thread as it is, and follows the runs that are going on. */
+  async open(): Promise<void> {
+    const path = `${this.path}/threads/${encodeURIComponent(this.thread)}`;
+    try {
+      const thread = await fetchJson(path);
+      this.transcript.restore(thread);
+      const open: Json[] = thread["runs"].filter((one: Json) => !one["over"]);
+      for (const { runId } of open) this.attach(this.transcript.begin(runId));
+    } catch (error) {
+      // A thread begins with its first message.
+      const isNew = error instanceof Refused && error.status === 404;
+      this.error = isNew ? "" : (error as Error).message;
+    }
+    this.isLoading = false;
+    this.changed();
+  }
+
+  /** Says something, also while a run is going on: the agent's `follow_ups` decide what follows. */
+  send(content: string | Json[]): void {
+    const message = { id: crypto.randomUUID(), content };
+    const run = this.transcript.begin(crypto.randomUUID(), [message]);
+    void this.stream(run, "", [message], {});
+  }
+
+  /** Answers all questions of the last run. */
+  answer(answers: Answer[]): void {
+    const run = this.transcript.begin(crypto.randomUUID());
+    void this.stream(run, "", [], { resume: answers });
+  }
+
+  /** Follows a run that another request started, from its current state. */
+  attach(run: Run): void {
+    run.state = "running";
+    run.error = "";
+    void this.stream(run, "/attach", [], {});
+  }
+
+  /** Cancels a run, for all who follow it. */
+  async stop(run: Run): Promise<void> {
+    try {
+      await postJson(`${this.path}/stop`, { threadId: this.thread, runId: run.id });
+    } catch (error) {
+      this.error = (error as Error).message;
+      this.changed();
+    }
+  }
+
+  /** Stops following; the runs go on. */
+  close(): void {
+    for (const aborting of this.active.values()) aborting.abort();
+    this.active.clear();
+  }
+
+  private async stream(
+    run: Run,
+    place: string,
+    said: UserMessage[],
+    input: Pick<RunAgentInput, "resume"> | Json,
+  ): Promise<void> {
+    const agent = new HeadraceAgent({
+      url: urlOf(this.path + place),
+      threadId: this.thread,
+      initialMessages: said.map(({ id, content }) => ({ id, role: "user", content }) as Message),
+      initialState: this.transcript.state,
+      fetch: authorized,
+    });
+    const abortController = new AbortController();
+    this.active.set(run, abortController);
+    this.changed();
+    const onEvent = ({ event }: { event: Json }) => {
+      if (abortController.signal.aborted) return;
+      this.transcript.take(run, event);
+      this.changed();
+    };
+    try {
+      await agent.runAgent({ runId: run.id, ...input, abortController }, { onEvent });
+    } catch (error) {
+      if (abortController.signal.aborted) return;
+      if (run.state === "running") {
+        run.state = "failed";
+        run.error = (error as Error).message;
+      }
+    }
+    this.active.delete(run);
+    this.changed();
+  }
+}

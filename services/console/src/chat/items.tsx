@@ -1,0 +1,142 @@
+import { JsonTree } from "../json_tree";
+import { Markdown } from "../markdown";
+import { FileView } from "./file_view";
+import { fileIn, type FileContent } from "./files";
+import type { Item, UserMessage } from "./transcript";
+
+type Of<K extends Item["kind"]> = Extract<Item, { kind: K }>;
+
+/** What a user said, with the files that came with it. */
+export function UserView({ message }: { message: UserMessage }) {
+  const { content } = message;
+  const parts = typeof content === "string" ? [{ type: "text", text: content }] : (content ?? []);
+  return (
+    <div class="user">
+      {parts.map((part: any, at) => {
+        const file = fileIn(part);
+        return file ? <FileView key={at} file={file} /> : <Markdown key={at} text={String(part.text ?? "")} />;
+      })}
+    </div>
+  );
+}
+
+/** Items in the order in which they began. */
+export function Items({ items }: { items: Item[] }) {
+  return (
+    <>
+      {items.map((item) => (
+        <ItemView key={`${item.kind} ${item.id}`} item={item} />
+      ))}
+    </>
+  );
+}
+
+function ItemView({ item }: { item: Item }) {
+  switch (item.kind) {
+    case "text":
+      return item.text.trim() ? <Markdown text={item.text} /> : null;
+    case "reasoning":
+      return <Reasoning item={item} />;
+    case "tool":
+      return <ToolCall item={item} />;
+    case "activity":
+      return <Activity item={item} />;
+    case "subagent":
+      return <Subagent item={item} />;
+    case "step":
+      return (
+        <p class="step">
+          <span class={item.isOpen ? "dot busy" : "dot good"} aria-hidden="true" />
+          {item.name}
+          <span class="unseen">{item.isOpen ? ", in progress" : ", done"}</span>
+        </p>
+      );
+    case "notice":
+      return <p class="notice">{item.text}</p>;
+  }
+}
+
+function Reasoning({ item }: { item: Of<"reasoning"> }) {
+  return (
+    <details class="reasoning">
+      <summary>
+        {item.isOpen ? "Thinking" : "Thought"}
+        {item.title && `: ${item.title}`}
+        {item.isOpen && <span class="busy-mark" aria-hidden="true" />}
+      </summary>
+      <Markdown text={item.text} />
+    </details>
+  );
+}
+
+function ToolCall({ item }: { item: Of<"tool"> }) {
+  const state = item.result !== null ? "done" : item.isOpen ? "arguments" : "called";
+  return (
+    <div class="card tool">
+      <div class="card-head">
+        <span class={state === "done" ? "dot good" : "dot busy"} aria-hidden="true" />
+        <span class="mono name">{item.name}</span>
+        <span class="soft">{state === "done" ? "" : state === "called" ? "waits for its result" : "arguments come"}</span>
+      </div>
+      {item.args && <Content label="arguments" text={item.args} />}
+      {item.result !== null && <Content label="result" text={item.result} />}
+    </div>
+  );
+}
+
+function Content({ label, text }: { label: string; text: string }) {
+  const value = jsonOf(text);
+  return (
+    <div class="content">
+      <span class="content-label">{label}</span>
+      {value !== undefined && typeof value === "object" ? (
+        <JsonTree value={value} isOpen={text.length < 2000} />
+      ) : (
+        <pre>{text}</pre>
+      )}
+    </div>
+  );
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function Activity({ item }: { item: Of<"activity"> }) {
+  const files = filesIn(item);
+  if (files.length > 0) return <>{files.map((file, at) => <FileView key={at} file={file} />)}</>;
+  return (
+    <div class="card">
+      <div class="card-head">
+        <span class="name">{item.content?.["title"] ?? item.type}</span>
+        {item.content?.["title"] && <span class="soft">{item.type}</span>}
+      </div>
+      <JsonTree value={item.content} isOpen />
+    </div>
+  );
+}
+
+function filesIn(item: Of<"activity">): FileContent[] {
+  const parts = item.type === "artifact" ? item.content?.["parts"] : null;
+  if (!Array.isArray(parts)) return [];
+  return parts.map((part) => fileIn(part)).filter((file) => file !== null);
+}
+
+function Subagent({ item }: { item: Of<"subagent"> }) {
+  const state = item.outcome === "" ? "busy" : item.outcome === "success" ? "good" : "warn";
+  return (
+    <details class="subagent" open>
+      <summary>
+        <span class={`dot ${state}`} aria-hidden="true" />
+        <span class="name">{item.name}</span> <span class="soft">{item.outcome || "at work"}</span>
+      </summary>
+      <div class="nested">
+        <Items items={item.items} />
+      </div>
+    </details>
+  );
+}

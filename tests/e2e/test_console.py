@@ -1,0 +1,145 @@
+"""The console in a real browser, on the shared stack."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOT
+from tests.support import extra_services, javascript
+from tests.support.credentials import Person
+from tests.support.driven_browser import Page, driven_page
+from tests.support.fleet import Fleet
+
+pytestmark = pytest.mark.timeout(300)
+
+_SOURCE = ROOT / "services" / "console"
+_COUNT = 120
+_HOSTILE = """# Hostile <script>hacked()</script>
+
+<img src=x onerror=hacked()> <svg onload=hacked()><script>hacked()</script></svg>
+
+<iframe srcdoc="<script>parent.hacked()</script>"></iframe> <a href="javascript:hacked()">one</a>
+
+[two](javascript:hacked()) [three](data:text/html,<script>hacked()</script>)
+<style>*{display:none}</style>
+
+![four](https://example.com/seen.png) <form action=/v1/agents><input name=q></form> **end**"""
+_LAST = "[...document.querySelectorAll('.run:last-of-type .answer .markdown')].at(-1)?.innerText"
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Page]:
+    """A tab in which nothing is executed that should not be."""
+    async with driven_page(tmp_path / "browser") as page:
+        await page.resize(1200, 800)
+        yield page
+        assert page.complaints == []
+
+
+async def chat(page: Page, gateway: str, agent: str) -> None:
+    """Begin a chat with `agent`."""
+    await page.open(f"{gateway}/console/#/chat/{agent}")
+    opened = f"document.querySelector('.chat-head select')?.value === '{agent}'"
+    await page.until(opened, f"the chat with {agent} opens")
+
+
+async def say(page: Page, text: str) -> None:
+    await page.type("textarea[name=message]", text)
+    await page.press("Enter", 13, "\r")
+
+
+async def violations(page: Page) -> list[str]:
+    """Return the rules of axe that the page breaks, and where."""
+    await page.evaluate((_SOURCE / "node_modules/axe-core/axe.min.js").read_text() + ";0")
+    found = await page.evaluate("axe.run().then((result) => result.violations)")
+    return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found]
+
+
+async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
+    fleet: Fleet, page: Page
+) -> None:
+    await page.open(f"{fleet.gateways[0]}/")
+    await page.until("location.pathname === '/console/'", "the console opens for browsers")
+    await page.click("a[href='#/chat/counter']")
+    await say(page, f"{_COUNT} 20")
+    await page.until(f"{_LAST}?.includes('10 ')", "the answer streams")
+    await page.reload()
+    await page.until(f"{_LAST}?.includes('20 ')", "the answer goes on after the reload")
+    for index, pid in enumerate(fleet.stack.pids("worker")):
+        fleet.stack.kill("worker", index)
+        await asyncio.to_thread(fleet.stack.until_restarted, "worker", index, pid)
+    await page.until("!document.querySelector('[data-state=running]')", "it ends", timeout=120)
+    whole = " ".join(str(number) for number in range(1, _COUNT + 1))
+    assert (await page.evaluate(_LAST)).strip() == whole
+    await page.reload()
+    await page.until(f"{_LAST}?.trim() === {json.dumps(whole)}", "all of it is there again")
+    assert await page.text(".user") == f"{_COUNT} 20"
+
+
+async def test_nothing_that_a_message_contains_is_executed_or_fetched(
+    fleet: Fleet, page: Page
+) -> None:
+    await chat(page, fleet.gateways[0], "echo")
+    await page.evaluate("globalThis.hacked = () => console.error('hacked')")
+    await say(page, _HOSTILE)
+    await page.until("document.querySelectorAll('.markdown strong').length === 2", "it is echoed")
+    forbidden = "script, img, svg, iframe, style, form, input, [onerror], [onload]"
+    found = f"document.querySelectorAll('.markdown :is({forbidden})').length"
+    assert await page.evaluate(found) == 0
+    links = await page.evaluate("[...document.querySelectorAll('.answer a')].map((a) => a.href)")
+    assert set(links) <= {"", "https://example.com/seen.png"}
+    name = "<img src=x onerror=hacked()>.svg"
+    await chat(page, fleet.gateways[0], "multimodal")
+    await page.evaluate(
+        "{const files = new DataTransfer(); files.items.add(new File(["
+        f"'<svg onload=hacked()>'], {json.dumps(name)}, {{type: 'image/svg+xml'}}));"
+        "const input = document.querySelector('input[type=file]'); input.files = files.files;"
+        "input.dispatchEvent(new Event('change'))}"
+    )
+    await page.until("document.querySelector('.chosen li')", "the file is chosen")
+    await page.click(".composer [type=submit]")
+    await page.until(f"{_LAST}?.includes('image/svg+xml of 21 bytes')", "the agent has the file")
+    assert name in await page.text(".user")
+    assert await page.evaluate("document.querySelectorAll('.user :is(img, svg)').length") == 0
+
+
+async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
+    fleet: Fleet, page: Page
+) -> None:
+    javascript.install(_SOURCE)
+    await page.open(f"{fleet.gateways[0]}/console/")
+    await page.until("document.querySelectorAll('tbody tr').length > 3", "agents are listed")
+    assert await violations(page) == []
+    await chat(page, fleet.gateways[0], "interrupt")
+    await say(page, "a trip")
+    await page.click(".interrupt [name='0.approved']")
+    await page.type(".interrupt [name='0.note']", "gladly")
+    await page.resize(390, 760, dark=True)
+    assert await violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.click(".interrupt [type=submit]")
+    await page.until(f"{_LAST}?.includes('Approved')", "the agent has the answer")
+    await chat(page, fleet.gateways[0], "agentic_generative_ui")
+    await say(page, "a cake")
+    await page.until("document.querySelectorAll('.patches li').length > 4", "the state changes")
+    assert await violations(page) == []
+
+
+async def test_the_token_that_a_gateway_asks_for_is_sent_in_a_header_only(
+    fleet: Fleet, page: Page, tmp_path: Path
+) -> None:
+    ann, credentials = Person("acme", "ann"), tmp_path / "credentials.toml"
+    credentials.write_text(f"required = true\npublic_cards = false\n{ann.entry}")
+    settings = {"HEADRACE_CREDENTIALS": str(credentials)}
+    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    with gateway:
+        await page.open(f"{url}/console/")
+        await page.until("document.querySelector('dialog[open]')", "a token is asked for")
+        await page.type("dialog input", ann.token)
+        await page.press("Enter", 13, "\r")
+        await page.until("document.querySelectorAll('tbody tr').length > 3", "agents are listed")
+        addresses = "performance.getEntries().map((one) => one.name).join() + location.href"
+        assert ann.token not in await page.evaluate(addresses)

@@ -1,0 +1,175 @@
+"""A real browser that a test drives over Chromium's DevTools protocol."""
+
+import asyncio
+import json
+import os
+import signal
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.support.plain_http import NO_TLS
+from tests.support.resuming_browser import FLAGS, find_browser
+from tests.support.starting import start_process
+from tests.support.waiting import eventually
+
+type Json = dict[str, Any]
+
+_END_TIMEOUT = 60.0
+_TIMEOUT = 60.0
+_REPORTS = """addEventListener("securitypolicyviolation", (event) => {
+  console.error(`CSP ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
+});"""
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        """Drive the tab behind that DevTools connection."""
+        self._socket, self._number = socket, 0
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        self.complaints: list[str] = []
+        """Errors, violations of the page's policy and dialogs so far."""
+
+    async def open(self, url: str) -> None:
+        """Go to `url`; the same one is loaded again."""
+        await self.call("Page.navigate", url=url)
+
+    async def reload(self) -> None:
+        """Load the page again."""
+        await self.call("Page.reload")
+
+    async def resize(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Show the page in a window of that size, in light or dark colours."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        await self.call("Emulation.setDeviceMetricsOverride", **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def evaluate(self, expression: str) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the value of a JavaScript expression, awaited if it is a promise."""
+        options = {"returnByValue": True, "awaitPromise": True}
+        answer = await self.call("Runtime.evaluate", expression=expression, **options)
+        if "exceptionDetails" in answer:
+            raise AssertionError(answer["exceptionDetails"]["exception"]["description"])
+        return answer["result"].get("value")
+
+    async def until(self, expression: str, says: str, timeout: float = _TIMEOUT) -> None:
+        """Return once a JavaScript expression is true."""
+
+        async def holds() -> bool:
+            try:
+                return bool(await self.evaluate(f"Boolean({expression})"))
+            except AssertionError:  # the page is still loading
+                return False
+
+        try:
+            await eventually(holds, says, timeout=timeout)
+        except AssertionError as error:
+            text = await self.evaluate("document.body.innerText")
+            raise AssertionError(f"{error}; it shows {text!r}; {self.complaints}") from None
+
+    async def type(self, selector: str, text: str) -> None:
+        """Type `text` into the element, as from a keyboard."""
+        element = f"document.querySelector({json.dumps(selector)})"
+        has_focus = f"{element} && ({element}.focus(), {element} === document.activeElement)"
+        await self.until(has_focus, f"{selector} has the focus")
+        await self.call("Input.insertText", text=text)
+
+    async def press(self, key: str, code: int, text: str = "") -> None:
+        """Press a key of the keyboard."""
+        pressed = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        typed = {"text": text} if text else {}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", **pressed, **typed)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    async def click(self, selector: str) -> None:
+        """Click the element."""
+        await self.until(f"document.querySelector({json.dumps(selector)})", f"{selector} is there")
+        await self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
+    async def text(self, selector: str = "body") -> str:
+        """Return the text that the element shows."""
+        return str(
+            await self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        )
+
+    async def picture(self) -> bytes:
+        """Return what the window shows, as PNG."""
+        shot = await self.call("Page.captureScreenshot", format="png")
+        return b64decode(shot["data"])
+
+    async def call(self, method: str, **params: object) -> Json:
+        """Call a method of the DevTools protocol."""
+        self._number += 1
+        answer = self._waiting[self._number] = asyncio.get_running_loop().create_future()
+        await self._socket.send(
+            json.dumps({"id": self._number, "method": method, "params": params})
+        )
+        return await asyncio.wait_for(answer, _TIMEOUT)
+
+    async def read(self) -> None:
+        """Read what the browser sends, until it ends."""
+        async for line in self._socket:
+            message = json.loads(line)
+            if "id" in message:
+                waiting = self._waiting.pop(message["id"])
+                if not waiting.done():
+                    waiting.set_result(message.get("result") or {"error": message.get("error")})
+            else:
+                await self._note(message["method"], message["params"])
+
+    async def _note(self, method: str, params: Json) -> None:
+        if method == "Runtime.exceptionThrown":
+            details = params["exceptionDetails"]
+            self.complaints.append(details.get("exception", {}).get("description", details["text"]))
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+            values = [str(one.get("value", one.get("description"))) for one in params["args"]]
+            self.complaints.append(" ".join(values))
+        elif method == "Page.javascriptDialogOpening":
+            self.complaints.append(f"dialog {params['message']}")
+            self._number += 1
+            answer = {"id": self._number, "method": "Page.handleJavaScriptDialog"}
+            self._waiting[self._number] = asyncio.get_running_loop().create_future()
+            await self._socket.send(json.dumps({**answer, "params": {"accept": False}}))
+
+
+@asynccontextmanager
+async def driven_page(folder: Path) -> AsyncIterator[Page]:
+    """Yield a tab of a browser that keeps its profile under `folder`."""
+    profile = folder / "profile"
+    profile.mkdir(parents=True)
+    command = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0"]
+    process = start_process([*command, "about:blank"], folder / "browser.log")
+    try:
+        async with connect(await _address(profile), max_size=None, proxy=None) as socket:
+            page = Page(socket)
+            reading = asyncio.create_task(page.read())
+            for domain in ("Page", "Runtime"):
+                await page.call(f"{domain}.enable")
+            await page.call("Page.addScriptToEvaluateOnNewDocument", source=_REPORTS)
+            yield page
+            reading.cancel()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.to_thread(process.wait, _END_TIMEOUT)
+
+
+async def _address(profile: Path) -> str:
+    """Return the DevTools address of the browser's first tab."""
+    file = profile / "DevToolsActivePort"
+
+    async def is_open() -> bool:
+        return file.exists() and len(file.read_text().splitlines()) > 1
+
+    await eventually(is_open, "the browser is there", timeout=_TIMEOUT)
+    port = int(file.read_text().splitlines()[0])
+    async with httpx.AsyncClient(timeout=_TIMEOUT, verify=NO_TLS) as http:
+        tabs = (await http.get(f"http://127.0.0.1:{port}/json/list")).json()
+    return str(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))
