@@ -433,7 +433,9 @@ class Appender:
 
     def _wait_for_tick(self) -> bool:
         """Send at the worker's next tick, unless too few runs append."""
-        self._awake = self._waits = self._ticks.join(self._on_tick)
+        self._waits = self._ticks.join(self._on_tick)
+        # While an append is in flight, `_awake` stays set: another one must not start.
+        self._awake = self._awake or self._waits
         return self._waits
 
     def _on_tick(self) -> None:

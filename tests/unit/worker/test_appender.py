@@ -24,15 +24,19 @@ class FakeWriter:
         self.capacity = capacity
         self.generation, self.sequence = 2, 2
         self.appends: list[tuple[list[bytes], Stamp]] = []
-        self.asked = 0
+        self.asked = self.in_flight = self.most_in_flight = 0
         self.free = asyncio.Event()
         self.free.set()
         self.failures: list[Exception] = []
 
     async def append(self, drafts: Sequence[Draft], stamp: Stamp, _: float) -> None:
         self.asked += 1
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         await self.free.wait()
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.in_flight -= 1
         if self.failures:
             raise self.failures.pop(0)
         self.appends.append(([d.line(stamp.generation + n) for n, d in enumerate(drafts)], stamp))
@@ -377,6 +381,19 @@ async def test_text_of_the_time_of_an_append_waits_for_the_next_tick() -> None:
     ticks.tick()
     await settle()
     assert writer.sizes == [1, 1]
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5])
+async def test_only_one_append_is_in_flight_where_no_tick_takes_the_text(turns: int) -> None:
+    writer = FakeWriter()
+    appender = make(writer)
+    for n in range(60):
+        appender.offer_text(event(n))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    await appender.close([event("end")], COMPLETED)
+    assert sum(writer.sizes) == 61
+    assert writer.most_in_flight == 1
 
 
 async def test_another_event_of_the_time_of_an_append_follows_it_at_once() -> None:
