@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -27,9 +28,16 @@ def steps(key: str) -> list[str]:
     return [step[key] for job in jobs().values() for step in job["steps"] if key in step]
 
 
-def compared(version: str) -> int:
+def compared(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
+    """Run `make release-check` in a copy whose changelog describes the packages' version."""
+    for name in ("Makefile", "pyproject.toml", "clients/javascript/package.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text((ROOT / name).read_text())
+    (folder / "CHANGELOG.md").write_text(
+        f"# Changelog\n\n## [{project()['version']}] - 2026-12-01\n"
+    )
     command = ["make", "release-check", f"VERSION={version}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_its_commands_are_targets_of_the_makefile() -> None:
@@ -63,8 +71,15 @@ def test_the_packages_have_one_version() -> None:
     assert package["version"] == project()["version"]
 
 
-def test_a_version_that_is_not_the_packages_is_refused() -> None:
-    assert compared("99.0.0") != 0
+def test_the_packages_version_with_its_section_in_the_changelog_is_accepted(tmp_path: Path) -> None:
+    done = compared(tmp_path, project()["version"])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    done = compared(tmp_path, "99.0.0")
+    assert done.returncode != 0
+    assert done.stderr.startswith("pyproject.toml has another version\n")
 
 
 def test_the_page_lists_every_extra() -> None:
