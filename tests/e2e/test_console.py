@@ -5,13 +5,17 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.architecture.tree import ROOT
 from tests.support import extra_services, javascript
 from tests.support.credentials import Person
 from tests.support.driven_browser import Page, driven_page
+from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent
+from tests.support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -143,3 +147,28 @@ async def test_the_token_that_a_gateway_asks_for_is_sent_in_a_header_only(
         await page.until("document.querySelectorAll('tbody tr').length > 3", "agents are listed")
         addresses = "performance.getEntries().map((one) => one.name).join() + location.href"
         assert ann.token not in await page.evaluate(addresses)
+
+
+async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
+    fleet: Fleet, page: Page, slow_counters: list[ServiceProcess], http: httpx.AsyncClient
+) -> None:
+    javascript.install(_SOURCE)
+    agent = PlainAgent(http, fleet.gateways[0], "slow-counter")
+    async with agent.stream("count") as response:
+        begun = await anext(frames(response))
+    task = begun.event["task"]["id"]
+    await page.open(f"{fleet.gateways[0]}/console/#/tasks?agent=slow-counter&status=WORKING")
+    await page.click(f"a[href='#/tasks/slow-counter/{task}']")
+    await page.until("document.querySelectorAll('.log tbody button').length > 5", "events come")
+    holder = (await page.text(".log tbody tr:nth-child(4) .writer")).strip().rpartition("-")[0]
+    working = [one for one in slow_counters if f"{holder} serves " in one.log.read_text()]
+    assert len(working) == 1
+    working[0].kill()
+    await page.until("document.querySelector('.span.gap')", "the gap is shown")
+    await page.until("document.body.innerText.includes('completed')", "it ends")
+    log = (await http.get(f"{agent.url}/tasks/{task}/log", params={"limit": 1})).json()
+    assert f"{log['head']} events" in await page.text(".task-head")
+    await page.click(".log tbody button")
+    assert "Event 1" in await page.text(".detail")
+    assert await page.evaluate("document.querySelectorAll('.log tbody tr').length") < 100
+    assert await violations(page) == []

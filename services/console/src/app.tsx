@@ -2,6 +2,8 @@ import type { ComponentChildren } from "preact";
 
 import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
+import { TaskPage } from "./pages/task";
+import { TasksPage } from "./pages/tasks";
 import { route, type Place } from "./route";
 import { SignIn } from "./sign_in";
 import { useStore } from "./store";
@@ -10,6 +12,7 @@ import { ThemeButton } from "./theme";
 const PAGES: [string, string, RegExp][] = [
   ["#/", "Fleet", /^$/],
   ["#/chat", "Chat", /^chat$/],
+  ["#/tasks", "Tasks", /^tasks$/],
 ];
 
 /** The console: navigation, and the page that the address names. */
@@ -38,7 +41,9 @@ export function App() {
   );
 }
 
-function pageOf({ parts: [name = "", first = "", second = ""] }: Place): ComponentChildren {
+function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): ComponentChildren {
   if (name === "chat") return <ChatPage agent={first} thread={second} />;
+  if (name === "tasks" && second) return <TaskPage agent={first} task={second} />;
+  if (name === "tasks") return <TasksPage query={query} />;
   return <FleetPage />;
 }

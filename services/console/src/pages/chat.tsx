@@ -70,7 +70,7 @@ function Thread({ agent, thread, agents }: { agent: string; thread: string; agen
               <p class="hint empty">Say something to {agent}. You can reload this page at any time.</p>
             )}
             {transcript.runs.map((run) => (
-              <RunView key={run.id} run={run} conversation={conversation} />
+              <RunView key={run.id} run={run} agent={agent} conversation={conversation} />
             ))}
             {transcript.open.length > 0 && (
               <InterruptForm
@@ -95,7 +95,7 @@ function lastText(run: Run): string {
   return last?.kind === "text" ? last.text.trim() : "";
 }
 
-function RunView({ run, conversation }: { run: Run; conversation: Conversation }) {
+function RunView({ run, agent, conversation }: { run: Run; agent: string; conversation: Conversation }) {
   return (
     <article class="run" data-state={run.state}>
       {run.user.map((message) => (
@@ -103,6 +103,11 @@ function RunView({ run, conversation }: { run: Run; conversation: Conversation }
       ))}
       <div class="answer">
         <Items items={run.items} />
+        {run.task && run.state !== "running" && (
+          <a class="task-link" href={linkTo(["tasks", agent, run.task])}>
+            Task<span class="unseen"> {run.task}</span>
+          </a>
+        )}
         {run.state === "running" && (
           <p class="working">
             <span class="busy-mark" aria-hidden="true" /> at work

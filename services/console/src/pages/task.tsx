@@ -1,0 +1,70 @@
+import { useEffect, useMemo, useState } from "preact/hooks";
+
+import { JsonTree } from "../json_tree";
+import { linkTo } from "../route";
+import { session } from "../session";
+import { useStore } from "../store";
+import { TaskLog } from "../task/log";
+import { elapsed, LogTable } from "../task/log_table";
+import { Timeline } from "../task/timeline_view";
+import { StateDot } from "../task/state_dot";
+import { stateName } from "../task/timeline";
+
+/** One task: what went on when, and each event of its log. */
+export function TaskPage({ agent, task }: { agent: string; task: string }) {
+  const { token } = useStore(session);
+  const log = useMemo(() => new TaskLog(agent, task), [agent, task, token]);
+  useEffect(() => {
+    void log.open();
+    return () => log.close();
+  }, [log]);
+  const { rows, error } = useStore(log);
+  const [selected, setSelected] = useState(0);
+  const [follows, setFollows] = useState(false);
+  const [first, last] = [rows[0], rows.at(-1)];
+  const context = first?.event["task"]?.contextId;
+  const row = rows.find((one) => one.generation === selected);
+  return (
+    <section class="task">
+      <header class="task-head">
+        <h1 class="mono">{task}</h1>
+        {last && (
+          <span>
+            <StateDot state={last.state} />
+            {stateName(last.state)}
+          </span>
+        )}
+        <span class="soft">{agent}</span>
+        {last && <span class="soft">{rows.length} events in {elapsed(Date.parse(last.time) - Date.parse(first!.time))}</span>}
+        <span class="grow" />
+        <label class="check">
+          <input type="checkbox" checked={follows} onChange={({ currentTarget }) => setFollows(currentTarget.checked)} />
+          Follow
+        </label>
+        {context && (
+          <a class="button plain" href={linkTo(["chat", agent, context])}>
+            Open chat
+          </a>
+        )}
+      </header>
+      {error && <p class="error pad" role="alert">{error}</p>}
+      <Timeline rows={rows} />
+      <div class={row ? "task-body has-detail" : "task-body"}>
+        <LogTable rows={rows} selected={selected} follows={follows} onSelect={setSelected} />
+        {row && (
+          <aside class="detail" aria-label={`Event ${row.generation}`} tabIndex={0}>
+            <h2>Event {row.generation}</h2>
+            <p class="hint">
+              {row.type}, {row.time.replace("T", " ").slice(0, 23)}, {row.writer.kind} <span class="mono">{row.writer.id}</span>
+            </p>
+            <JsonTree key={row.generation} value={Object.values(row.event)[0]} isOpen />
+            <details>
+              <summary class="soft">Raw</summary>
+              <pre>{JSON.stringify(row.event, null, 2)}</pre>
+            </details>
+          </aside>
+        )}
+      </div>
+    </section>
+  );
+}

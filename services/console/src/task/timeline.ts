@@ -1,0 +1,80 @@
+import type { Json } from "../gateway";
+
+/** One event of a task's log, with what its entry says. */
+export interface LogRow {
+  generation: number;
+  time: string;
+  writer: { kind: string; id: string };
+  run: number;
+  attempt: number;
+  state: string;
+  type: string;
+  event: Json;
+}
+
+/** Something that took time: milliseconds since the epoch. */
+export interface Span {
+  kind: "attempt" | "tool" | "child" | "waiting" | "gap";
+  label: string;
+  from: number;
+  to: number;
+}
+
+/** Returns what a log shows over time: attempts, calls, child tasks, waiting, and missing workers. */
+export function spansOf(rows: readonly LogRow[]): Span[] {
+  const spans = new Map<string, Span>();
+  const extend = (key: string, kind: Span["kind"], label: string, at: number) => {
+    const known = spans.get(key);
+    if (known) known.to = Math.max(known.to, at);
+    else spans.set(key, { kind, label, from: at, to: at });
+  };
+  let waiting = "";
+  let last: Span | undefined;
+  for (const row of rows) {
+    const at = Date.parse(row.time);
+    if (waiting) extend(waiting, "waiting", "waits for its user", at);
+    waiting = row.state.endsWith("INPUT_REQUIRED") ? waiting || `waiting ${row.generation}` : "";
+    if (waiting) extend(waiting, "waiting", "waits for its user", at);
+    if (row.attempt === 0) continue;
+    const key = `attempt ${row.run} ${row.attempt}`;
+    if (!spans.has(key) && row.attempt > 1 && last) {
+      spans.set(`gap ${key}`, { kind: "gap", label: "no worker", from: last.to, to: at });
+    }
+    extend(key, "attempt", `run ${row.run}, attempt ${row.attempt}`, at);
+    last = spans.get(key);
+    for (const part of partsOf(row.event)) {
+      const { agui_subagent_run_id: child, agui_tool_call_id: call } = part["metadata"] ?? {};
+      if (child) extend(`child ${child}`, "child", `child task ${child}`, at);
+      if (call) extend(`tool ${call}`, "tool", String(part["data"]?.name ?? "tool call"), at);
+    }
+  }
+  return [...spans.values()];
+}
+
+/** Returns the parts in an A2A StreamResponse. */
+export function partsOf(event: Json): Json[] {
+  const { task, message, statusUpdate, artifactUpdate } = event;
+  return (
+    artifactUpdate?.artifact?.parts ??
+    statusUpdate?.status?.message?.parts ??
+    message?.parts ??
+    task?.status?.message?.parts ??
+    []
+  );
+}
+
+/** Returns a line about an event. */
+export function summaryOf({ event, state }: LogRow): string {
+  const texts = partsOf(event).map((part) => {
+    if (part["text"] !== undefined) return String(part["text"]);
+    if (part["data"] !== undefined) return JSON.stringify(part["data"]);
+    return part["filename"] ?? part["url"] ?? "file";
+  });
+  const text = texts.join(" ").replace(/\s+/g, " ").trim();
+  return text.slice(0, 200) || (event["artifactUpdate"] ? "" : stateName(state));
+}
+
+/** Returns A2A's state as people write it. */
+export function stateName(state: string): string {
+  return state.replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
+}
