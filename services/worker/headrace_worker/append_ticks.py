@@ -9,8 +9,11 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-LEAST = 10.0
+LEAST = 5.0
 """Appends per tick from which waiting for it pays off."""
+
+ENOUGH = 12.0
+"""Appends per half of the longest interval from which ticks come in that interval."""
 
 MEMORY = 0.5
 """Seconds after which an append counts a third (1/e) in the rate."""
@@ -32,12 +35,12 @@ class TickTimers(Protocol):
 class AppendTicks:
     """Starts appends at the next tick, if enough runs append."""
 
-    def __init__(self, interval: float, clock: TickTimers) -> None:
-        """Tick every `interval` seconds of `clock`, an event loop; 0: never."""
-        self._interval, self._clock = interval, clock
+    def __init__(self, linger: float, clock: TickTimers) -> None:
+        """Tick every `linger` seconds of `clock`, an event loop, or every half of it; 0: never."""
+        self._linger, self._clock = linger, clock
         self._waiting: list[Start] = []
-        self._expected = 0.0
-        """Appends per tick, at the rate of the last `MEMORY` seconds."""
+        self._rate = 0.0
+        """Appends per second, in about the last `MEMORY` seconds."""
         self._counted = 0.0
         """When an append was last counted, in loop time."""
         self._last: Start | None = None
@@ -47,25 +50,30 @@ class AppendTicks:
 
         Several appends of one run in a row count as one, so a single run never waits.
         """
-        if not self._interval:
+        if not self._linger:
             return False
         self._count(start)
-        if self._expected < LEAST:
+        if self._rate * self._linger < LEAST:
             return False
         if not self._waiting:
             # Multiples of the interval are the same moments for all workers of a machine.
-            ticks = self._clock.time() // self._interval + 1
-            self._clock.call_at(ticks * self._interval, self._tick)
+            interval = self._interval()
+            ticks = self._clock.time() // interval + 1
+            self._clock.call_at(ticks * interval, self._tick)
         self._waiting.append(start)
         return True
 
+    def _interval(self) -> float:
+        short = self._linger / 2
+        return short if self._rate * short >= ENOUGH else self._linger
+
     def _count(self, start: Start) -> None:
         now = self._clock.time()
-        self._expected *= math.exp((self._counted - now) / MEMORY)
+        self._rate *= math.exp((self._counted - now) / MEMORY)
         self._counted = now
         if start != self._last:
             self._last = start
-            self._expected += self._interval / MEMORY
+            self._rate += 1 / MEMORY
 
     def _tick(self) -> None:
         starting, self._waiting = self._waiting, []

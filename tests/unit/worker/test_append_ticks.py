@@ -60,6 +60,18 @@ def test_ticks_are_at_multiples_of_the_interval() -> None:
     assert round(when, 6) == 100.02
 
 
+def test_ticks_come_twice_as_often_where_that_is_enough_appends_for_each() -> None:
+    clock, runs = FakeClock(), Runs(10)
+    ticks = AppendTicks(0.02, clock)
+    for start in runs.starts * 200:
+        ticks.join(start)
+    clock.go_to_next_tick()
+    clock.now += 0.001
+    ticks.join(runs.starts[0])
+    [(when, _)] = clock.due
+    assert round(when, 6) == 100.03
+
+
 def test_the_appends_of_one_run_never_wait_however_many_they_are() -> None:
     clock, runs = FakeClock(), Runs(1)
     ticks = AppendTicks(0.02, clock)
