@@ -1,12 +1,13 @@
 """Real servers, each started when the first test asks for it."""
 
 import gc
+import os
 import signal
 from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.support import containers
+from tests.support import containers, memory_folder
 from tests.support.cluster import NatsCluster
 from tests.support.draws import draw_by_seed
 from tests.support.resuming_sizes import SEED
@@ -17,7 +18,7 @@ _SERVERS = pytest.StashKey[str]()
 
 @pytest.hookimpl(tryfirst=True)  # Hypothesis' plugin reads the seed.
 def pytest_configure(config: pytest.Config) -> None:
-    """Take signals as from a terminal, draw by the seed; choose the servers."""
+    """Take signals as from a terminal, draw by the seed; choose servers and their folder."""
     for number in (signal.SIGINT, signal.SIGHUP):
         # Ignored in background jobs and under nohup, and by every stack that tests start there.
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -27,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_SERVERS] = containers.choose([NatsProcess.image, ValkeyProcess.image])
     except (ValueError, containers.NoEngine) as problem:
         raise pytest.UsageError(str(problem)) from problem
+    memory_folder.choose(os.environ)
 
 
 @pytest.hookimpl(wrapper=True)
