@@ -30,6 +30,8 @@ _WINDOW = 4_096
 _STALL = float(sized(8, 60))
 """Seconds: far more than that takes, also beside other work; who is slow is watched for longer."""
 _SLOW_FOR = sized(2, 3) * _STALL
+_PAUSE = sized(4, 1) / 2
+"""Seconds between two readings beside a slow client; each costs its reader a third of a second."""
 _MEGABYTE = 1_000_000
 
 
@@ -95,7 +97,7 @@ async def test_a_slow_client_gets_everything_and_slows_nobody(
     while time.monotonic() - begun < _SLOW_FOR:
         beside.append(await fast(gateway, client))
         memory.append(gateway.memory)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(_PAUSE)
     assert not reading.done(), "it is slow, not stalled"
     assert 0 < len(slow.received) < _EVENTS / 10, "it is far behind"
     assert statistics.median(beside) < sized(20, 3) * (alone + 1), "others are held up"
