@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from tests.architecture.tree import ROOT
-from tests.pictures import failover, sessions, timeline
+from tests.pictures import console, failover, sessions, timeline
 from tests.support.stack import Stack
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -32,6 +32,9 @@ def main() -> None:
             sessions.drawn("headrace chat --agent shop", sessions.chat(stack))
         )
         recording = asyncio.run(failover.record(stack))
+        shown = asyncio.run(console.pictures(stack.gateways[1], Path(folder)))
+    for name, picture in shown.items():
+        (PICTURES / f"{name}.png").write_bytes(picture)
     recording.save(PICTURES / "failover.json")
     (PICTURES / "failover.svg").write_text(timeline.drawn(recording))
 
