@@ -280,6 +280,16 @@ async def writes_dead_letters(w: World) -> bool:
     return await w.stores("DEAD", w.bus.subjects.dead("default", OTHERS))
 
 
+@attempt("read and drop dead letters")
+async def drops_dead_letters(w: World) -> bool:
+    subject = w.bus.subjects.dead("default", OTHERS)
+    await w.admin.ask(subject, b"{}")
+    sequence = await w.last("DEAD", subject)
+    reads = await w.answers("STREAM.MSG.GET.DEAD", {"seq": sequence})
+    drops = await w.answers("STREAM.MSG.DELETE.DEAD", {"seq": sequence})
+    return reads and drops
+
+
 @attempt("keep other agents' dead letters out, by their message ids")
 async def suppresses_dead_letters(w: World) -> bool:
     named = {"Nats-Msg-Id": f"{w.others.task}.1"}

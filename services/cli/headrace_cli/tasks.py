@@ -12,7 +12,7 @@ from headrace.model.case import MAX_FILE_BYTES, Case, CaseRecorder
 from headrace.model.events import START
 from headrace.model.task import STATES
 from headrace.model.task_report import RUN_ENDED_NAMES, state_name
-from headrace.tasks.end import fail_task
+from headrace.tasks.end import ENDED_BY_OPERATOR, fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
@@ -59,7 +59,7 @@ def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 
 @with_nats
 @click.option(
     "--reason",
-    default="Ended by an operator",
+    default=ENDED_BY_OPERATOR,
     show_default=True,
     help="Reason that the client is shown.",
 )

@@ -24,6 +24,8 @@ from headrace.model.errors import (
     StateUnavailable,
     TaskUnknown,
 )
+from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
+from headrace.tasks.end import AlreadyOver
 from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -126,6 +128,9 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     PageRefused: _own(-32600, 403, "PERMISSION_DENIED", "PAGE_REFUSED"),
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
+    LetterUnknown: _own(-32602, 404, "NOT_FOUND", "LETTER_NOT_FOUND"),
+    NotRetryable: _own(-32600, 409, "FAILED_PRECONDITION", "NOT_RETRYABLE"),
+    AlreadyOver: _own(-32600, 409, "FAILED_PRECONDITION", "ALREADY_OVER"),
     BodyTooLarge: _TOO_LARGE,
     RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),
     EventTooLarge: _TOO_LARGE,

@@ -132,8 +132,10 @@ class Permissions:
             f"$O.{streams.files}.>",
             *self._making(),
             # Of the work queue it reads the age of the oldest waiting run.
-            *_api("STREAM.MSG.GET", [*self._events, *kept, streams.runs]),
-            *_api("DIRECT.GET", [*self._events, *kept]),
+            *_api("STREAM.MSG.GET", [*self._events, *kept, streams.runs, streams.dead]),
+            *_api("DIRECT.GET", [*self._events, *kept, streams.dead]),
+            # For operators, who drop dead letters over HTTP.
+            *_api("STREAM.MSG.DELETE", [streams.dead]),
             # In a full stream, part of a deleted task's log makes room for its tombstone.
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
             *self._queues(),

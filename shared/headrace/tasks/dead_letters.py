@@ -94,6 +94,28 @@ class Letter:
         """The task. None: the letter names none."""
         return self.content.task
 
+    def summary(self) -> Json:
+        """Return the letter as a row of a list."""
+        return {
+            "id": self.number,
+            "kind": self.kind,
+            "tenant": self.tenant,
+            "agent": self.agent,
+            "task": self.task,
+            "at": self.content.at,
+            "reason": self.content.reason,
+        }
+
+    def details(self) -> Json:
+        """Return the letter with the original message, as text and in Base64."""
+        return self.summary() | {
+            "subject": self.content.subject,
+            "sequence": self.content.sequence,
+            "headers": self.content.headers,
+            "body": self.body.decode(errors="replace"),
+            "bodyBase64": self.content.body,
+        }
+
 
 class Letters:
     """The dead-letter stream."""
@@ -276,6 +298,18 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
             raise NotRetryable("a malformed log entry can't be retried")
         case _:
             raise NotRetryable("unknown kind of dead letter")
+
+
+async def retry_and_drop(bus: Bus, letter: Letter) -> Retried:
+    """Retry the work of `letter`, and drop the letter then.
+
+    Raises:
+        LetterUnknown: The work was retried, and somebody else has dropped the letter.
+        HeadraceError: As `retry`; the letter stays.
+    """
+    retried = await retry(bus, letter)
+    await Letters(bus).drop(letter.number)
+    return retried
 
 
 async def _retry_run(bus: Bus, letter: Letter) -> Retried:

@@ -182,6 +182,10 @@ def _context(last: Entry) -> str:
     return ""
 
 
+ENDED_BY_OPERATOR = "Ended by an operator"
+"""The reason that clients are shown if an operator gives none."""
+
+
 class AlreadyOver(HeadraceError):
     """The task has already ended. The message names its state."""
 

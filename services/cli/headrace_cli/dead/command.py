@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import click
 
 from headrace.jetstream.connection import Bus
-from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
+from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry_and_drop
 from headrace_cli.dead.selection import Choice, with_choice, with_filters
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, printable, table
@@ -38,7 +38,7 @@ def list_(nats_url: str | None, wanted: Wanted, after: int, limit: int, *, as_js
     shown = found[:limit]
     if as_json:
         for letter in shown:
-            click.echo(json.dumps(_facts(letter)))
+            click.echo(json.dumps(letter.summary()))
     else:
         table(_COLUMNS, [_row(letter) for letter in shown])
     if len(found) > limit:
@@ -61,13 +61,7 @@ async def _first(letters: AsyncIterator[Letter], most: int) -> list[Letter]:
 def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
     """Show one dead letter in full."""
     letter = on_bus(nats_url, lambda bus: Letters(bus).get(number))
-    facts = _facts(letter) | {
-        "subject": letter.content.subject,
-        "sequence": letter.content.sequence,
-        "headers": letter.content.headers,
-        "body": letter.body.decode(errors="replace"),
-        "bodyBase64": letter.content.body,
-    }
+    facts = letter.details()
     if as_json:
         click.echo(json.dumps(facts))
         return
@@ -91,9 +85,7 @@ def retry_(nats_url: str | None, choice: Choice) -> None:
     """
 
     async def act(bus: Bus, letter: Letter) -> str:
-        outcome = (await retry(bus, letter)).outcome
-        await Letters(bus).drop(letter.number)
-        return outcome
+        return (await retry_and_drop(bus, letter)).outcome
 
     choice.carry_out(nats_url, "Retry", act)
 
@@ -111,18 +103,6 @@ def drop(nats_url: str | None, choice: Choice) -> None:
     choice.carry_out(nats_url, "Drop", act, is_loss=True)
 
 
-def _facts(letter: Letter) -> dict[str, object]:
-    return {
-        "id": letter.number,
-        "kind": letter.kind,
-        "tenant": letter.tenant,
-        "agent": letter.agent,
-        "task": letter.task,
-        "at": letter.content.at,
-        "reason": letter.content.reason,
-    }
-
-
 def _row(letter: Letter) -> tuple[str, ...]:
-    facts = _facts(letter).values()
+    facts = letter.summary().values()
     return tuple("-" if fact in (None, "") else " ".join(str(fact).split()) for fact in facts)

@@ -6,14 +6,22 @@ from starlette.routing import BaseRoute, Route
 
 from headrace_gateway.call import AGENT
 from headrace_gateway.json_errors import answering_errors
-from headrace_gateway.protocols.fleet import fleet_state, task_log
+from headrace_gateway.protocols.fleet import dead_letters, fail, fleet_state, task_log
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
 
 def routes(services: Services) -> Sequence[BaseRoute]:
     """Return the routes."""
     log, fleet = task_log.TaskLog(services), fleet_state.FleetState(services)
-    return [
-        Route(f"{AGENT}{task_log.PATH}", answering_errors(log.read), methods=["GET"]),
-        Route(fleet_state.PATH, answering_errors(fleet.read), methods=["GET"]),
-    ]
+    letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
+    pages: Sequence[tuple[str, str, Endpoint]] = (
+        ("GET", f"{AGENT}{task_log.PATH}", log.read),
+        ("GET", fleet_state.PATH, fleet.read),
+        ("POST", f"{AGENT}{fail.PATH}", failing.fail),
+        ("GET", dead_letters.PATH, letters.list),
+        ("GET", f"{dead_letters.PATH}/{{number:int}}", letters.show),
+        ("POST", f"{dead_letters.PATH}:retry", letters.retry),
+        ("POST", f"{dead_letters.PATH}:drop", letters.drop),
+    )
+    return [Route(path, answering_errors(page), methods=[method]) for method, path, page in pages]

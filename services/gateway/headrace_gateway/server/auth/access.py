@@ -184,7 +184,7 @@ class Access:
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         self._rates.take(caller)
         if caller.operates(agent, operation):
-            _record(caller, agent, operation, task)
+            self.record(caller, agent, operation, task)
 
     def check_operator(
         self, caller: Caller, operation: str, agent: str = ANY_AGENT, task: str = ""
@@ -201,7 +201,7 @@ class Access:
                 f"{operation} needs a role with operator = true and this operation on {where}"
             )
         self._rates.take(caller)
-        _record(caller, agent, operation, task)
+        self.record(caller, agent, operation, task)
 
     def count(self, caller: Caller) -> None:
         """Count a request that needs no permission.
@@ -211,13 +211,14 @@ class Access:
         """
         self._rates.take(caller)
 
-
-def _record(caller: Caller, agent: str, operation: str, task: str) -> None:
-    _audit.info(
-        "operator tenant=%s owner=%s operation=%s agent=%s task=%s",
-        caller.tenant,
-        caller.owner,
-        operation,
-        agent,
-        task or "-",
-    )
+    @staticmethod
+    def record(caller: Caller, agent: str, operation: str, task: str = "") -> None:
+        """Write the audit log's line about what an operator does."""
+        _audit.info(
+            "operator tenant=%s owner=%s operation=%s agent=%s task=%s",
+            caller.tenant,
+            caller.owner,
+            operation,
+            agent,
+            task or "-",
+        )

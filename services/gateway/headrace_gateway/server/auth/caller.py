@@ -8,7 +8,16 @@ from headrace.model.queues import Priority
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})
 """Operations with which an operator can read and cancel other owners' tasks."""
 
-FLEET = frozenset({"GetFleet"})
+FLEET = frozenset(
+    {
+        "GetFleet",
+        "ListDeadLetters",
+        "GetDeadLetter",
+        "RetryDeadLetter",
+        "DropDeadLetter",
+        "FailTask",
+    }
+)
 """Operations of operators only: they concern the fleet, and not the caller's own tasks."""
 
 ANY_AGENT = "*"

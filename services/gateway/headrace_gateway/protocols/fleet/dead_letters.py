@@ -1,0 +1,152 @@
+"""Dead letters of the operator's tenant: list, show, retry and drop them."""
+
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.model.events import Json
+from headrace.model.names import decode_token
+from headrace.tasks.dead_letters import (
+    KINDS,
+    Kind,
+    Letter,
+    Letters,
+    LetterUnknown,
+    Wanted,
+    retry_and_drop,
+)
+from headrace_gateway.call import caller_of
+from headrace_gateway.json_errors import InputInvalid, check_body_type, error_answer, json_object
+from headrace_gateway.protocols.fleet.parameters import number_in
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.json_response import json_response
+from headrace_gateway.services import Services
+
+PATH = "/v1/dead-letters"
+
+_MOST = 1000
+_USUAL = 50
+_AT_ONCE = 100
+"""Maximum letters of one request to retry or drop."""
+
+_LARGEST_NUMBER = 2**63 - 1
+_NO_STORE = {"Cache-Control": "no-store"}
+
+type Act = Callable[[Letter], Awaitable[Json]]
+"""Processes one letter; returns what it did."""
+
+
+class DeadLetterPages:
+    """The endpoints."""
+
+    def __init__(self, services: Services) -> None:
+        """Use the letters on the bus of `services`."""
+        self._services, self._letters = services, Letters(services.bus)
+
+    async def list(self, request: Request) -> ASGIApp:
+        """Return a page of letters, oldest first.
+
+        Raises:
+            InputInvalid: a query parameter breaks its rule.
+            HeadraceError: as `Access.check_operator` and `Letters.find`.
+        """
+        caller, query = self._operator(request, "ListDeadLetters"), request.query_params
+        kind = query.get("kind")
+        if kind is not None and kind not in KINDS:
+            raise InputInvalid(f"kind: must be one of {', '.join(KINDS)}")
+        wanted = Wanted(
+            decode_token(caller.tenant), query.get("agent"), cast("Kind", kind), query.get("task")
+        )
+        after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
+        limit = number_in(query, "limit", 1, _MOST, _USUAL)
+        found = list[Letter]()
+        async for letter in self._letters.find(wanted, after):
+            found.append(letter)
+            if len(found) > limit:  # One more than the page has: there is another page.
+                break
+        page = found[:limit]
+        more = page[-1].number if len(found) > limit else None
+        content = {"letters": [letter.summary() for letter in page], "next": more}
+        return json_response(content, headers=_NO_STORE)
+
+    async def show(self, request: Request) -> ASGIApp:
+        """Return one letter in full.
+
+        Raises:
+            LetterUnknown: the caller's tenant has no such letter.
+            HeadraceError: as `Access.check_operator` and `Letters.get`.
+        """
+        caller = self._operator(request, "GetDeadLetter")
+        letter = await self._letter(caller, request.path_params["number"])
+        return json_response(letter.details(), headers=_NO_STORE)
+
+    async def retry(self, request: Request) -> ASGIApp:
+        """Retry letters and drop them.
+
+        Raises:
+            CodedError: the body is invalid.
+            HeadraceError: as `Access.check_operator`.
+        """
+
+        async def again(letter: Letter) -> Json:
+            retried = await retry_and_drop(self._services.bus, letter)
+            return {"outcome": retried.outcome, "task": retried.task}
+
+        return await self._each(request, "RetryDeadLetter", again)
+
+    async def drop(self, request: Request) -> ASGIApp:
+        """Drop letters without a retry.
+
+        Raises:
+            CodedError: the body is invalid.
+            HeadraceError: as `Access.check_operator`.
+        """
+
+        async def dropped(letter: Letter) -> Json:
+            await self._letters.drop(letter.number)
+            return {"outcome": "dropped", "task": None}
+
+        return await self._each(request, "DropDeadLetter", dropped)
+
+    async def _each(self, request: Request, operation: str, act: Act) -> ASGIApp:
+        """Answer with the outcome for each letter; the others go on if one fails."""
+        caller = self._operator(request, operation)
+        check_body_type(request)
+        numbers = _numbers(json_object(await read_body(request, self._services.body_limits)))
+        results = [await self._one(caller, operation, number, act) for number in numbers]
+        return json_response({"results": results}, headers=_NO_STORE)
+
+    async def _one(self, caller: Caller, operation: str, number: int, act: Act) -> Json:
+        try:
+            letter = await self._letter(caller, number)
+            self._services.access.record(caller, letter.agent, operation, letter.task or "")
+            return {"id": number, **await act(letter)}
+        except BusUnavailable:
+            raise
+        except HeadraceError as error:
+            return {"id": number, **error_answer(error).content}
+
+    async def _letter(self, caller: Caller, number: int) -> Letter:
+        letter = await self._letters.get(number)
+        if letter.tenant != decode_token(caller.tenant):
+            raise LetterUnknown(f"dead letter {number} does not exist")
+        return letter
+
+    def _operator(self, request: Request, operation: str) -> Caller:
+        caller = caller_of(self._services, request)
+        self._services.access.check_operator(caller, operation)
+        return caller
+
+
+def _numbers(body: Json) -> list[int]:
+    """Return the letters' numbers in a body, each once."""
+    stated = body.get("ids")
+    if not isinstance(stated, list) or not 0 < len(stated) <= _AT_ONCE:
+        raise InputInvalid(f"ids: must be a list of 1 to {_AT_ONCE} numbers of dead letters")
+    if not all(type(one) is int and 0 < one <= _LARGEST_NUMBER for one in stated):
+        raise InputInvalid("ids: must be positive whole numbers")
+    return list(dict.fromkeys(stated))

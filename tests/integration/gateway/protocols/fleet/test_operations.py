@@ -1,0 +1,212 @@
+"""What operators do to tasks and dead letters over HTTP."""
+
+from base64 import b64encode
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace.jetstream.connection import Bus
+from headrace.model import events
+from headrace.model.messages import DeadLetter, RunRequest
+from headrace.model.task import TaskKey, mint_task_id
+from headrace_gateway.settings import GatewaySettings
+from tests.support.clients.bindings import Json
+from tests.support.credentials import ANN, Person, write
+from tests.support.plain_a2a import message
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+
+LETTERS = "/v1/dead-letters"
+ONCALL = Person("acme", "on-call", ("on-call",))
+OPERATOR = Person("acme", "operator", ("operator",))
+ROLES = """
+[[role]]
+name = "on-call"
+operator = true
+
+[[role]]
+name = "operator"
+operator = true
+operations = ["operate"]
+"""
+
+
+async def asked(http: httpx.AsyncClient) -> Json:
+    """Begin a task that waits for its user."""
+    answer = await http.post("/v1/agents/ask/message:send", json={"message": message("hello")})
+    task: Json = answer.raise_for_status().json()["task"]
+    return task
+
+
+def failing(task: str) -> str:
+    return f"/v1/agents/ask/tasks/{task}:fail"
+
+
+async def stored(bus: Bus, key: TaskKey, reason: str = "given up", body: bytes = b"{}") -> int:
+    """Store a letter about the task's first run; return its number."""
+    letter = DeadLetter(
+        reason=reason,
+        subject=bus.subjects.run(key, 1),
+        task=key.task,
+        body=b64encode(body).decode(),
+        at=events.now(),
+    )
+    acknowledged = await bus.js.publish(bus.subjects.dead(key.tenant, key.agent), letter.encode())
+    return acknowledged.seq
+
+
+def some_key(tenant: str = "default", agent: str = "ask") -> TaskKey:
+    return TaskKey(tenant, agent, mint_task_id(0))
+
+
+async def listed(http: httpx.AsyncClient, **query: str | int) -> Json:
+    found: Json = (await http.get(LETTERS, params=query)).raise_for_status().json()
+    return found
+
+
+async def test_a_task_is_failed_with_a_reason_once(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    task = (await asked(http))["id"]
+    answer = await http.post(failing(task), json={"reason": "the shop is closed"})
+    assert answer.raise_for_status().json() == {"task": task, "state": "TASK_STATE_FAILED"}
+    found = (await http.get(f"/v1/agents/ask/tasks/{task}")).json()["status"]
+    assert found["state"] == "TASK_STATE_FAILED"
+    assert [part["text"] for part in found["message"]["parts"]] == ["the shop is closed"]
+    again = await http.post(failing(task))
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "already_over")
+
+
+async def test_letters_are_listed_by_page_and_shown(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    keys = [some_key(), some_key(agent="assistant"), some_key()]
+    numbers = [await stored(bus, key) for key in keys]
+    await stored(bus, some_key(tenant="other"))
+    first = await listed(http, agent="ask", after=numbers[0] - 1, limit=1)
+    [row] = first["letters"]
+    assert (row["id"], row["kind"], row["task"]) == (numbers[0], "run", keys[0].task)
+    assert first["next"] == numbers[0]
+    rest = await listed(http, agent="ask", after=first["next"])
+    assert ([one["id"] for one in rest["letters"]], rest["next"]) == ([numbers[2]], None)
+    shown = (await http.get(f"{LETTERS}/{numbers[0]}")).raise_for_status().json()
+    assert (shown["body"], shown["subject"]) == ("{}", bus.subjects.run(keys[0], 1))
+
+
+async def test_letters_of_another_tenant_are_unknown(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    number = await stored(bus, some_key(tenant="other"))
+    assert number not in [one["id"] for one in (await listed(http, limit=1000))["letters"]]
+    shown = await http.get(f"{LETTERS}/{number}")
+    assert (shown.status_code, shown.json()["error"]["code"]) == (404, "letter_unknown")
+    dropped = await http.post(f"{LETTERS}:drop", json={"ids": [number]})
+    [result] = dropped.raise_for_status().json()["results"]
+    assert result["error"]["code"] == "letter_unknown"
+    assert await bus.js.get_msg(bus.streams.dead, number)
+
+
+async def test_a_failed_run_is_retried_and_its_letter_dropped(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    task = await asked(http)
+    (await http.post(failing(task["id"]))).raise_for_status()
+    key = TaskKey("default", "ask", task["id"])
+    log = (await http.get(f"/v1/agents/ask/tasks/{key.task}/log")).json()["log"]
+    request = RunRequest(log=log, context=task["contextId"], owner="anonymous")
+    number = await stored(bus, key, body=request.encode())
+    body = {"ids": [number, number, number + 1000]}
+    answer = await http.post(f"{LETTERS}:retry", json=body)
+    retried, unknown = answer.raise_for_status().json()["results"]
+    assert retried["outcome"] == f"retried as task {retried['task']}"
+    assert unknown["error"]["code"] == "letter_unknown"
+    new = (await http.get(f"/v1/agents/ask/tasks/{retried['task']}")).raise_for_status().json()
+    assert new["contextId"] == task["contextId"]
+    assert (await http.get(f"{LETTERS}/{number}")).status_code == 404
+
+
+async def test_what_cannot_be_retried_stays_until_it_is_dropped(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    number = await stored(bus, some_key())
+    refused = await http.post(f"{LETTERS}:retry", json={"ids": [number]})
+    assert refused.json()["results"][0]["error"]["code"] == "not_retryable"
+    assert (await http.get(f"{LETTERS}/{number}")).status_code == 200
+    dropped = await http.post(f"{LETTERS}:drop", json={"ids": [number]})
+    assert dropped.json() == {"results": [{"id": number, "outcome": "dropped", "task": None}]}
+    assert (await http.get(f"{LETTERS}/{number}")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "said"),
+    [
+        ("GET", f"{LETTERS}?kind=x", None, "kind: must be one of run, "),
+        ("GET", f"{LETTERS}?limit=0", None, "limit: must be a whole number from 1 to 1000"),
+        ("POST", f"{LETTERS}:drop", {"ids": []}, "ids: must be a list of 1 to 100 numbers"),
+        ("POST", f"{LETTERS}:retry", {"ids": [True]}, "ids: must be positive whole numbers"),
+        ("POST", failing("x"), {"reason": ""}, "reason: must be a text of 1 to 1000 characters"),
+    ],
+)
+async def test_a_refusal_names_the_field_and_its_rule(  # noqa: PLR0917 - the cases
+    http: httpx.AsyncClient,
+    fleet: ScriptedFleet,
+    method: str,
+    path: str,
+    body: Json | None,
+    said: str,
+) -> None:
+    assert fleet.working
+    answer = await http.request(method, path, json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_input")
+    assert error["message"].startswith(said)
+
+
+async def test_only_operators_may_and_what_they_do_is_audited(
+    settings: GatewaySettings,
+    fleet: ScriptedFleet,
+    bus: Bus,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert fleet.working
+    key = some_key(tenant="acme")
+    number = await stored(bus, key)
+    requests = [
+        ("GET", LETTERS, None),
+        ("GET", f"{LETTERS}/{number}", None),
+        ("POST", f"{LETTERS}:retry", {"ids": [number]}),
+        ("POST", failing(key.task), {"reason": "no"}),
+        ("POST", f"{LETTERS}:drop", {"ids": [number]}),
+    ]
+    file = write(tmp_path / "credentials.toml", ANN, ONCALL, OPERATOR, head=ROLES)
+    changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
+    async with (
+        running(settings.model_copy(update=changed)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+    ):
+
+        async def statuses(headers: dict[str, str]) -> list[int]:
+            answers = [
+                await http.request(method, path, json=body, headers=headers)
+                for method, path, body in requests
+            ]
+            return [one.status_code for one in answers]
+
+        assert await statuses({}) == [401] * 5
+        assert await statuses(ANN.bearer) == [403] * 5
+        assert await statuses(ONCALL.bearer) == [403] * 5
+        with caplog.at_level("INFO", "headrace.audit"):
+            assert await statuses(OPERATOR.bearer) == [200, 200, 200, 404, 200]
+    said = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
+    who = "operator tenant=acme owner=operator operation"
+    assert f"{who}=DropDeadLetter agent=ask task={key.task}" in said
+    assert f"{who}=FailTask agent=ask task={key.task}" in said
