@@ -59,9 +59,10 @@ def test_its_code_passes_strict_type_checks(project: Path) -> None:
 
 
 def test_it_is_served_without_a_flag_and_answers_what_is_suggested(served: Stack) -> None:
-    until(lambda: len(served.said) == 3, "the agents and a command are printed")
-    ready, listed, suggested = served.said
+    until(lambda: len(served.said) == 4, "the agents and a command are printed")
+    ready, console, listed, suggested = served.said
     assert ready == f"ready {served.url}"
+    assert console == f"console {served.url}/console/"
     assert listed == f"  shop {served.url}/v1/agents/shop (default)"
     assert suggested == f"try: headrace send --url {served.url} nails"
 
