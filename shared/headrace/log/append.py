@@ -93,7 +93,8 @@ class LogWriter:
     """Appends a process's events to a task's log.
 
     It knows the last sequence and generation of the log and advances them with each append. Not for
-    concurrent use: with one append in flight per task, appends stay in order.
+    concurrent use: with one append in flight per task, appends stay in order. A second one would
+    expect the sequence of the first with generations of its own, and be stored.
     """
 
     def __init__(self, bus: Bus, key: TaskKey, *, sequence: int = 0, generation: int = 0) -> None:
@@ -103,6 +104,7 @@ class LogWriter:
         self._subject = bus.subjects.event(key)
         self.sequence = sequence
         self.generation = generation
+        self._is_appending = False
 
     @classmethod
     def after(cls, bus: Bus, key: TaskKey, last: Entry) -> "LogWriter":
@@ -155,7 +157,20 @@ class LogWriter:
             EventTooLarge: The drafts exceed `capacity`, or the headers exceed `HEADER_ROOM`.
             OutcomeUnknown: Still unknown after `timeout` seconds. It may be stored or not.
             BusUnavailable: NATS accepted nothing within `timeout` seconds. It is not stored.
+            RuntimeError: An append is in flight, or `stamp` has another generation. Nothing was
+                sent.
         """
+        if self._is_appending:
+            raise RuntimeError(f"two appends at a time to {self._subject}")
+        if stamp.generation != self.generation + 1:
+            raise RuntimeError(f"{self._subject}: {stamp.generation} after {self.generation}")
+        self._is_appending = True
+        try:
+            return await self._append(drafts, stamp, timeout)
+        finally:
+            self._is_appending = False
+
+    async def _append(self, drafts: Sequence[Draft], stamp: Stamp, timeout: float) -> Appended:
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)

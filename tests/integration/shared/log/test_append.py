@@ -9,7 +9,7 @@ from headrace.jetstream.client import Received
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import EXPECTED, Republished
 from headrace.jetstream.streams import apply
-from headrace.log import LogWriter, TailRule, last_entry
+from headrace.log import Appended, LogWriter, TailRule, last_entry
 from headrace.log.append import HEADER_ROOM
 from headrace.model.entry import Stamp
 from headrace.model.errors import EventTooLarge, Fenced, LogFull, LogLost
@@ -99,6 +99,21 @@ async def test_who_lost_the_hold_cannot_append_again(log: TaskLog) -> None:
         with pytest.raises(Fenced, match="newcomer appended first"):
             await log.append("zombie")
     assert texts(await log.read()) == ["mine now"]
+
+
+async def test_a_writer_that_appends_twice_at_a_time_is_refused_the_second(log: TaskLog) -> None:
+    both = await asyncio.gather(log.append("one"), log.append("two"), return_exceptions=True)
+    assert [type(result) for result in both] == [Appended, RuntimeError]
+    await log.append("three")
+    entries = await log.read()
+    assert texts(entries) == ["one", "three"]
+    assert generations(entries) == [1, 2, 3]
+
+
+async def test_a_writer_cannot_append_another_generation_than_the_next(log: TaskLog) -> None:
+    with pytest.raises(RuntimeError, match="5 after 1"):
+        await log.writer.append([], Stamp(log.id, 5, "writer", WORKING, 1))
+    assert generations(await log.read()) == [1]
 
 
 async def test_two_that_start_the_same_log_do_not_both_succeed(bus: Bus) -> None:
