@@ -115,7 +115,8 @@ async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
 ) -> None:
     javascript.install(_SOURCE)
     await page.open(f"{fleet.gateways[0]}/console/")
-    await page.until("document.querySelectorAll('tbody tr').length > 3", "agents are listed")
+    await page.until(r"/per second\s+\d/.test(document.body.innerText)", "a change brings rates")
+    assert await page.evaluate("document.querySelectorAll('tbody tr').length > 3")
     assert await violations(page) == []
     await chat(page, fleet.gateways[0], "interrupt")
     await say(page, "a trip")
