@@ -33,9 +33,14 @@ DEAD_LETTERS = Counter(
 
 REQUEST_SECONDS = Histogram(
     "headrace_request_seconds",
-    "Duration of A2A operations in seconds, over all bindings; for streams, until they open.",
-    ["operation"],
+    "Duration of requests in seconds, of all protocols; for streams, until they open.",
+    ["protocol", "binding", "operation"],
     buckets=_SECONDS,
+)
+REQUESTS = Counter(
+    "headrace_requests",
+    "Requests, by outcome: ok, refused, unavailable, failed, disconnected.",
+    ["protocol", "binding", "operation", "outcome"],
 )
 REFUSALS = Counter(
     "headrace_refusals",

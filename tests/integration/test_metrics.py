@@ -75,15 +75,27 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
                 talk = Rest(http, "patient")
                 await Rest(http).call("SendMessage", message("hello"))
                 await talk.refused("GetTask", {"id": "nonsense"})
+                await http.post("/v1/agents/nobody-7/message:send", json=message("hello"))
+                await http.get("/nowhere-7")
+                await http.post("/", json={"jsonrpc": "2.0", "id": 1, "method": "Method7"})
+                await http.post("/v1/agents/patient/ag-ui", json={"nonsense": 7})
                 async with talk.stream("SendStreamingMessage", message("hello")) as stream:
                     async for _ in stream.frames():
                         break
                     during = await scraped(f"{url}/metrics")
         await fleet.stop()
-    operation = ("headrace_request_seconds_count", (("operation", "SendMessage"),))
+    rest = {"protocol": "a2a", "binding": "http", "operation": "SendMessage"}
+    operation = ("headrace_request_seconds_count", tuple(sorted(rest.items())))
+    answered = ("headrace_requests_total", tuple(sorted((rest | {"outcome": "ok"}).items())))
+    refused = ("headrace_requests_total", tuple(sorted((rest | {"outcome": "refused"}).items())))
     refusal = ("headrace_refusals_total", (("reason", "TASK_NOT_FOUND"),))
     stored = ("headrace_appends_total", (("outcome", "stored"),))
-    assert during[operation] == before.get(operation, 0) + 1
+    assert during[operation] == before.get(operation, 0) + 2
+    assert during[answered] == before[answered] + 1
+    assert during[refused] == before[refused] + 1
+    requests = [dict(labels) for name, labels in during if name == "headrace_requests_total"]
+    assert {"a2a", "ag-ui"} <= {labels["protocol"] for labels in requests}
+    assert [labels for labels in requests if "7" in "".join(labels.values())] == []
     assert during[refusal] == before.get(refusal, 0) + 1
     assert during[stored] > before.get(stored, 0)
     assert during["headrace_open_streams", ()] == 1

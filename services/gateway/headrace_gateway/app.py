@@ -1,6 +1,6 @@
 """The gateway's routes and middleware."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -25,6 +25,7 @@ from headrace_gateway.file_download import FileDownload
 from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.refusals import Starting
 from headrace_gateway.server.health import Health, healthy
+from headrace_gateway.server.open_requests import ProtocolApp
 from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
 from headrace_gateway.server.websocket_closing import close_at_once, try_later
 from headrace_gateway.services import Services
@@ -84,9 +85,9 @@ def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
     return Starlette(
         routes=[
             *(ConsolePages().routes() if services.settings.console else ()),
-            *(route for protocol in protocols for route in protocol.routes(services)),
+            *(route for one in protocols for route in _named(one.name, one.routes(services))),
             *_routes(services),
-            *(route for protocol in protocols for route in protocol.other_routes(services)),
+            *(route for one in protocols for route in _named(one.name, one.other_routes(services))),
         ],
         middleware=_middleware(services.settings),
         exception_handlers={HTTPException: ERRORS.no_such_route},
@@ -99,6 +100,14 @@ def build_starting_app() -> Starlette:
         routes=[Route("/healthz", healthy), WebSocketRoute("/{path:path}", _starting_socket)],
         exception_handlers={HTTPException: ERRORS.starting},
     )
+
+
+def _named(protocol: str, routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
+    """Yield the routes, which record the protocol's name for its metrics."""
+    for route in routes:
+        if isinstance(route, Route | WebSocketRoute):
+            route.app = ProtocolApp(protocol, route.app)
+        yield route
 
 
 async def _starting_socket(socket: WebSocket) -> None:

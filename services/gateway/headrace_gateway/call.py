@@ -16,6 +16,7 @@ from headrace_gateway.extensions import activated, asked_for
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER
+from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 
@@ -115,6 +116,7 @@ def call_of(
         NotPermitted: the caller's roles do not include the operation.
         RateLimited: the caller or its tenant has reached its rate limit.
     """
+    name_operation(operation)
     caller = caller_of(services, request)
     call = _call(services, request, caller, operation, tenant=tenant, version=version)
     return _checked(services, call, task)
@@ -154,6 +156,7 @@ class SocketCalls:
             CredentialsMissing, CredentialsRefused: the credentials no longer identify the caller.
             NotPermitted, RateLimited: as `call_of`.
         """
+        name_operation(operation)
         services, first = self._services, self._first
         anyone = services.callers.of(self._socket.headers, of_any_agent=True)
         caller = _asking(services, self._socket, first.card, anyone)

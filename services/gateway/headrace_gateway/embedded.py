@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headrace_gateway.app import build_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS
+from headrace_gateway.request_metrics import RequestMetrics
 from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.listeners import Unprotected
 from headrace_gateway.server.open_requests import OpenRequests
@@ -51,7 +52,7 @@ class EmbeddedGateway:
             BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
             CredentialsUnreadable, KeyUnreadable: a file named in a setting is missing or invalid.
         """
-        requests = OpenRequests()
+        requests = OpenRequests(RequestMetrics().ended)
         async with composed(self._settings, requests) as services:
             self._running = DeferringApp(requests, build_app(services, PROTOCOLS))
             try:

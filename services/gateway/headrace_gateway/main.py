@@ -12,6 +12,7 @@ from headrace_gateway.app import build_app, build_starting_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
+from headrace_gateway.request_metrics import RequestMetrics
 from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.http_protocol import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
@@ -45,7 +46,7 @@ async def serving(
         CredentialsUnreadable, KeyUnreadable: a file named in a setting is missing or invalid.
     """
     check_exposure(settings)
-    requests = OpenRequests()
+    requests = OpenRequests(RequestMetrics().ended)
     front = DeferringApp(requests, build_starting_app())
     async with AsyncExitStack() as stack:
         listeners = [listen(settings.http_host, settings.http_port)]

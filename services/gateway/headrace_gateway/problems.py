@@ -175,6 +175,12 @@ def problem_of(error: Exception) -> Problem:
     return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
 
 
+def status_of(error: Exception) -> int:
+    """Return the HTTP status of the problem for `error`, without logging or counting it."""
+    kinds = type(error).__mro__
+    return next((_PROBLEMS[kind].http_status for kind in kinds if kind in _PROBLEMS), 500)
+
+
 def headers(problem: Problem) -> dict[str, str]:
     """Return the problem's response headers."""
     found = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}

@@ -7,6 +7,7 @@ routes do so with `answering`.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import Any, Self
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.model.errors import HeadraceError
 from headrace_gateway.refusals import Restarting
@@ -38,12 +39,30 @@ class OpenRequest:
             `storing`.
     """
 
-    __slots__ = ("_limit", "_open", "_unsettled", "at_end", "is_given_up")
+    __slots__ = (
+        "_ended",
+        "_limit",
+        "_open",
+        "_unsettled",
+        "at_end",
+        "began",
+        "binding",
+        "is_given_up",
+        "operation",
+        "protocol",
+    )
 
-    def __init__(self, among: set["OpenRequest"]) -> None:
-        """Count as one of `among` in the block."""
+    def __init__(
+        self, among: set["OpenRequest"], ended: "Ended", protocol: str, binding: str
+    ) -> None:
+        """Count as one of `among` in the block, and call `ended` at its end."""
         self.is_given_up = False
-        self._open = among
+        self.protocol, self.binding = protocol, binding
+        self.operation = ""
+        """A2A's name of the operation, once known (`name_operation`)."""
+        self.began = 0.0
+        """When the block began, in seconds of `time.perf_counter`."""
+        self._open, self._ended = among, ended
         self._limit = asyncio.timeout(None)
         self._unsettled: HeadraceError | None = None
         self.at_end: Callable[[], None] | None = None
@@ -51,6 +70,7 @@ class OpenRequest:
 
     async def __aenter__(self) -> Self:
         """Begin the request; nothing of it is stored yet."""
+        self.began = time.perf_counter()
         self._open.add(self)
         _current.set(self)
         await self._limit.__aenter__()
@@ -70,7 +90,10 @@ class OpenRequest:
         try:
             await self._limit.__aexit__(kind, error, traceback)
         except TimeoutError:
-            raise self._unsettled or _restarting() from error
+            abandoned = self._unsettled or _restarting()
+            self._ended(self, abandoned)
+            raise abandoned from error
+        self._ended(self, error)
 
     def give_up(self) -> None:
         """Make the block raise `Restarting`, or the error given to `storing`."""
@@ -103,17 +126,31 @@ def open_request() -> OpenRequest | None:
     return _current.get()
 
 
+def name_operation(operation: str) -> None:
+    """Record A2A's name of the operation that the current task's request asks for."""
+    if (request := _current.get()) is not None:
+        request.operation = operation
+
+
 def may_be_repeated() -> None:
     """Detach the current task from its request, because repeating the request is safe."""
     _current.set(None)
 
 
+type Ended = Callable[[OpenRequest, BaseException | None], None]
+"""Called at the end of each request, with the error that ended it."""
+
+
+def _ignore(_request: OpenRequest, _error: BaseException | None) -> None:
+    """Measure nothing."""
+
+
 class OpenRequests:
     """The requests of one gateway."""
 
-    def __init__(self) -> None:
-        """Begin without requests."""
-        self._open = set[OpenRequest]()
+    def __init__(self, ended: Ended = _ignore) -> None:
+        """Begin without requests; call `ended` at the end of each."""
+        self._open, self._ended = set[OpenRequest](), ended
         self._is_stopping = False
 
     def __len__(self) -> int:
@@ -126,15 +163,15 @@ class OpenRequests:
         for request in list(self._open):
             request.give_up()
 
-    def one(self) -> OpenRequest:
-        """Return the block in which to run a request.
+    def one(self, protocol: str, binding: str) -> OpenRequest:
+        """Return the block in which to run a request of `protocol` over `binding`.
 
         Raises:
             Restarting: the gateway stops.
         """
         if self._is_stopping:
             raise _restarting()
-        return OpenRequest(self._open)
+        return OpenRequest(self._open, self._ended, protocol, binding)
 
 
 def _restarting() -> Restarting:
@@ -152,6 +189,31 @@ def with_requests(scope: Scope, requests: OpenRequests) -> Scope:
     return {**scope, "extensions": _extensions(scope) | {EXTENSION: requests}}
 
 
+_PROTOCOL = "headrace.protocol"
+"""Key in a request's scope: the name of the protocol whose route serves it."""
+
+
+class ProtocolApp:
+    """A route's application that records its protocol's name in the scope."""
+
+    __slots__ = ("_app", "_protocol")
+
+    def __init__(self, protocol: str, app: ASGIApp) -> None:
+        """Pass requests to `app`, as requests of `protocol`."""
+        self._protocol, self._app = protocol, app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request or WebSocket."""
+        scope[_PROTOCOL] = self._protocol
+        await self._app(scope, receive, send)
+
+
+def protocol_of(scope: Scope) -> str:
+    """Return the name of the protocol whose route serves the request; ``other`` if none does."""
+    found: str = scope.get(_PROTOCOL, "other")
+    return found
+
+
 def _extensions(scope: Scope) -> dict[str, Any]:
     extensions: dict[str, Any] = scope.get("extensions", {})
     return extensions
@@ -167,7 +229,7 @@ def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Respons
 
     async def answer(request: Request) -> ASGIApp:
         try:
-            async with requests_of(request.scope).one():
+            async with requests_of(request.scope).one(protocol_of(request.scope), "http"):
                 return await endpoint(request)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_WENT_AWAY)

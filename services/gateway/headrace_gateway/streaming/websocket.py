@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace_gateway.feeds import Feed
-from headrace_gateway.server.open_requests import OpenRequest
+from headrace_gateway.server.open_requests import OpenRequest, protocol_of
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.server.websocket_closing import TEXT_ONLY, Closing, restarting, try_later
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
@@ -46,6 +46,7 @@ class SocketConnection:
     def __init__(self, shared: Subscriptions, socket: WebSocket) -> None:
         """Serve `socket`, which must be accepted before `serve`."""
         self._shared, self._socket = shared, socket
+        self._protocol = protocol_of(socket.scope)
         self._jobs = set[asyncio.Task[None]]()
         self._subscriptions = set[Subscription]()
         self._turn = asyncio.Lock()
@@ -93,7 +94,7 @@ class SocketConnection:
         Raises:
             HeadraceError: as `OpenRequests.one`.
         """
-        async with self._shared.requests.one() as request:
+        async with self._shared.requests.one(self._protocol, "websocket") as request:
             self._requests.add(request)
             try:
                 yield

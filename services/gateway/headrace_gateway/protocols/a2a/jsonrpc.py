@@ -40,7 +40,7 @@ from headrace_gateway.protocols.a2a.versions import (
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse, read_body
 from headrace_gateway.server.json_response import JSON, json_response
-from headrace_gateway.server.open_requests import Endpoint, requests_of
+from headrace_gateway.server.open_requests import Endpoint, protocol_of, requests_of
 from headrace_gateway.server.request import EndpointApp
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
@@ -97,7 +97,7 @@ class JsonRpcBinding:
         request_id: _Id = None
         wording, is_stream = self._wording(request, RPC), False
         try:
-            async with requests_of(request.scope).one():
+            async with requests_of(request.scope).one(protocol_of(request.scope), "jsonrpc"):
                 # Authenticate the caller before the body is read.
                 caller_of(self._services, request)
                 check_content_type(request, form=adapt is not None)

@@ -7,7 +7,6 @@ from typing import Any
 
 from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
 
-from headrace.metrics import REQUEST_SECONDS
 from headrace.model import messages
 from headrace.model.events import Json
 from headrace.model.task import TERMINAL, TaskKey
@@ -193,18 +192,17 @@ _STREAMING: Mapping[str, ServerStreaming] = {
 }
 
 
-def _timed[Result](
+def _checked[Result](
     name: str, operation: Callable[[Services, Call, object], Coroutine[Any, Any, Result]]
 ) -> Callable[[Services, Call, object], Coroutine[Any, Any, Result]]:
-    seconds = REQUEST_SECONDS.labels(name)
+    """Return `operation` with a check that the call is one of it."""
 
-    async def timed(services: Services, call: Call, params: object) -> Result:
+    async def checked(services: Services, call: Call, params: object) -> Result:
         if call.operation != name:
             raise LookupError(f"a call of {call.operation} can't run {name}")
-        with seconds.time():
-            return await operation(services, call, params)
+        return await operation(services, call, params)
 
-    return timed
+    return checked
 
 
 def _offered(operation: ServerStreaming) -> ServerStreaming:
@@ -218,7 +216,7 @@ def _offered(operation: ServerStreaming) -> ServerStreaming:
     return streaming
 
 
-UNARY: Mapping[str, Unary] = {name: _timed(name, one) for name, one in _UNARY.items()}
+UNARY: Mapping[str, Unary] = {name: _checked(name, one) for name, one in _UNARY.items()}
 STREAMING: Mapping[str, ServerStreaming] = {
-    name: _timed(name, _offered(one)) for name, one in _STREAMING.items()
+    name: _checked(name, _offered(one)) for name, one in _STREAMING.items()
 }

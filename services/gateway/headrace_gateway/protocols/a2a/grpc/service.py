@@ -129,7 +129,7 @@ class Service:
         async def answer(requests: _Requests, context: Context) -> bytes:
             asking = RpcRequest(context, self._services.settings)
             try:
-                async with self._services.requests.one():
+                async with self._services.requests.one("a2a", "grpc"):
                     call, params = await self._read(asking, method, requests)
                     work = operation(self._services, call, params)
                     result = await self._carried_out(asking, work)
@@ -147,7 +147,7 @@ class Service:
         async def answer(requests: _Requests, context: Context) -> None:
             asking = RpcRequest(context, self._services.settings)
             try:
-                async with self._services.requests.one():
+                async with self._services.requests.one("a2a", "grpc"):
                     opened = await self._opened(asking, method, requests)
                 await self._serve(context, opened)
             except CutOff as cut:

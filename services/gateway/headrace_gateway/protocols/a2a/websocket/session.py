@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
@@ -169,35 +170,39 @@ class A2ASession:
         check_version(self._socket, looks_like=shape_of_call(operation))
         if operation not in UNARY and operation not in STREAMING:
             raise MethodNotFoundError(f"unknown method {operation!r}")
-        call = self._calls.call(
-            operation,
+        if operation in STREAMING:
+            await self._stream(envelope, asked)
+            return
+        async with self._connection.answering():
+            result = await UNARY[operation](self._services, self._call(asked), asked.params)
+        await self._connection.write([envelope.result(asked.operation, result)])
+
+    def _call(self, asked: Asked) -> Call:
+        return self._calls.call(
+            asked.operation,
             task=asked.params.get("id"),
             cursor=asked.after.strip(),
             key=asked.idempotency_key,
         )
-        if operation in STREAMING:
-            await self._stream(call, envelope, asked)
-            return
-        unary = UNARY[operation]
-        async with self._connection.answering():
-            result = await unary(self._services, call, asked.params)
-        await self._connection.write([envelope.result(asked.operation, result)])
 
-    async def _stream(self, call: Call, envelope: SocketEnvelope, asked: Asked) -> None:
-        permit = self._services.stream_limits.acquire(call.caller)
-        try:
-            if (self._folds or self._shapes is not None) and asked.operation in SENDS:
-                asked.params = self._variant.complete(asked.params)
+    def _permitted(self, asked: Asked, permits: ExitStack) -> Call:
+        """Return the call of a stream, with a permit for it in `permits`."""
+        call = self._call(asked)
+        permits.callback(self._services.stream_limits.acquire(call.caller).release)
+        if (self._folds or self._shapes is not None) and asked.operation in SENDS:
+            asked.params = self._variant.complete(asked.params)
+        return call
+
+    async def _stream(self, envelope: SocketEnvelope, asked: Asked) -> None:
+        with ExitStack() as permits:
             if self._folds:
-                await self._stream_folded(call, envelope, asked)
-            else:
-                async with self._connection.answering():
-                    opening = STREAMING[asked.operation](self._services, call, asked.params)
-                    streaming = await opening
-                asked.release()
-                await self._stream_events(call, envelope, streaming)
-        finally:
-            permit.release()
+                await self._stream_folded(permits, envelope, asked)
+                return
+            async with self._connection.answering():
+                call = self._permitted(asked, permits)
+                streaming = await STREAMING[asked.operation](self._services, call, asked.params)
+            asked.release()
+            await self._stream_events(call, envelope, streaming)
 
     async def _stream_events(
         self, call: Call, envelope: SocketEnvelope, streaming: OpenedStream
@@ -215,8 +220,11 @@ class A2ASession:
             start = run_begins(call, streaming)
         await self._connection.stream(feed, start, renderer)
 
-    async def _stream_folded(self, call: Call, envelope: SocketEnvelope, asked: Asked) -> None:
+    async def _stream_folded(
+        self, permits: ExitStack, envelope: SocketEnvelope, asked: Asked
+    ) -> None:
         async with self._connection.answering():
+            call = self._permitted(asked, permits)
             folding = await open_folding(
                 self._services, self._variant, call, asked.operation, asked.params
             )

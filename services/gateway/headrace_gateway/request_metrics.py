@@ -1,0 +1,67 @@
+"""Metrics of requests by protocol, binding, operation and outcome.
+
+All bindings run their requests in `OpenRequests.one`, so that one place measures them. No label
+comes from a client: protocols and bindings are named by their routes, and operations by the calls
+that they become.
+"""
+
+import time
+from asyncio import CancelledError
+from itertools import product
+
+import grpc.aio
+from starlette.requests import ClientDisconnect
+
+from headrace.metrics import REQUEST_SECONDS, REQUESTS
+from headrace_gateway.problems import status_of
+from headrace_gateway.server.auth.credentials_file import OPERATIONS
+from headrace_gateway.server.open_requests import OpenRequest
+from headrace_gateway.tasks.subscribe import NothingFollows
+
+OUTCOMES = ("ok", "refused", "unavailable", "failed", "disconnected")
+
+_BINDINGS = ("jsonrpc", "http", "grpc", "websocket")
+
+_UNKNOWN = "none"
+"""Operation of a request that was refused before its operation was known."""
+
+_SERVER_ERROR, _UNAVAILABLE = 500, 503
+
+_DISCONNECTS = (CancelledError, ClientDisconnect, grpc.aio.BaseError)
+
+
+class RequestMetrics:
+    """Counts and times the requests of one gateway."""
+
+    def __init__(self) -> None:
+        """Begin with A2A's operations at zero, so that their first failure is an increase."""
+        self._seen = set[tuple[str, str, str]]()
+        groups = [names for group, names in OPERATIONS.items() if group != "operate"]
+        for binding, names in product(_BINDINGS, groups):
+            for name in names:
+                self._begin(("a2a", binding, name))
+
+    def ended(self, request: OpenRequest, error: BaseException | None) -> None:
+        """Count a request, which ended with `error`."""
+        key = (request.protocol, request.binding, request.operation or _UNKNOWN)
+        if key not in self._seen:
+            self._begin(key)
+        REQUESTS.labels(*key, outcome_of(error)).inc()
+        REQUEST_SECONDS.labels(*key).observe(time.perf_counter() - request.began)
+
+    def _begin(self, key: tuple[str, str, str]) -> None:
+        self._seen.add(key)
+        for outcome in OUTCOMES:
+            REQUESTS.labels(*key, outcome)
+
+
+def outcome_of(error: BaseException | None) -> str:
+    """Return the outcome of a request that ended with `error`."""
+    if error is None or isinstance(error, NothingFollows):
+        return "ok"
+    if isinstance(error, _DISCONNECTS) or not isinstance(error, Exception):
+        return "disconnected"
+    status = status_of(error)
+    if status < _SERVER_ERROR:
+        return "refused"
+    return "unavailable" if status == _UNAVAILABLE else "failed"
