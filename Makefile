@@ -116,9 +116,10 @@ SITE = README.md CHANGELOG.md CONTRIBUTING.md LICENSE docs examples deploy clien
 
 .PHONY: lock
 lock: $(DEVELOPMENT) ## Resolve the requirements files again (ARGS="--upgrade")
-	$(LOCK) pyproject.toml --extra all --group build --output-file requirements.txt $(ARGS)
-	$(LOCK) pyproject.toml --extra all --extra frameworks --group build --group test --group lock \
-		--constraint requirements.txt --output-file requirements-dev.txt $(ARGS)
+	$(LOCK) pyproject.toml --extra all --extra opentelemetry --group build \
+		--output-file requirements.txt $(ARGS)
+	$(LOCK) pyproject.toml --extra all --extra frameworks --extra opentelemetry --group build \
+		--group test --group lock --constraint requirements.txt --output-file requirements-dev.txt $(ARGS)
 	$(LOCK) --group docs --constraint requirements-dev.txt --output-file requirements-docs.txt $(ARGS)
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.12 \

@@ -20,7 +20,7 @@ import uvloop
 from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
-from headrace import log_lines
+from headrace import log_lines, tracing
 from headrace.model.errors import HeadraceError, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.setting_names import misspelt_settings
@@ -51,6 +51,8 @@ class Prepared:
 
     log_level: str
     serving: Serving
+    name: str = "headrace"
+    """The service's name in traces, unless ``OTEL_SERVICE_NAME`` states another."""
 
 
 def run(
@@ -81,7 +83,10 @@ def run(
         return os.EX_CONFIG
     log_lines.configure(prepared.log_level)
     _warn_of_misspelt_settings(variables)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        tracing.exporting(variables, prepared.name),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         try:
             runner.run(_until_signal(prepared, variables.get("NOTIFY_SOCKET", "")))
         except fatal as error:

@@ -16,7 +16,17 @@ _IMPORT = re.compile(r"^import time: +\d+ \| +\d+ \| +([\w.]+)$", re.MULTILINE)
 PROFILED = {"PYTHONPROFILEIMPORTTIME": "1"}
 """Makes Python write each import to stderr, which is the process's log."""
 
-NEVER = ("google.adk", "httpx", "langgraph", "mcp", "openai", "pydantic_ai", "pytest", "rich")
+NEVER = (
+    "google.adk",
+    "httpx",
+    "langgraph",
+    "mcp",
+    "openai",
+    "opentelemetry.exporter",
+    "pydantic_ai",
+    "pytest",
+    "rich",
+)
 
 NOT_AT_START = {
     "gateway": (
@@ -25,7 +35,7 @@ NOT_AT_START = {
         "ag_ui",  # with the first AG-UI request
         "faststream",
         "jwt",  # with the first signed card, or for an issuer of tokens
-        "opentelemetry",
+        "opentelemetry.sdk",
         "redis",
         "yaml",
     ),
@@ -38,6 +48,7 @@ NOT_AT_START = {
         "headrace_worker.adapters",  # with the agents that use them
         "headrace_worker.config",  # for `--config` alone
         "jwt",
+        "opentelemetry.sdk",
         "redis",
         "starlette",
         "uvicorn",

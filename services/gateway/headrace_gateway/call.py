@@ -10,10 +10,12 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import Message, Receive
 from starlette.websockets import WebSocket
 
+from headrace import tracing
 from headrace.directory import AgentCard
 from headrace.model.events import TRACEPARENT, Json
 from headrace_gateway.extensions import activated, asked_for
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused
+from headrace_gateway.request_span import begin_span
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER
 from headrace_gateway.server.open_requests import name_operation
@@ -55,7 +57,8 @@ class Call:
     receive: Receive
     """Reports when the client disconnects (ASGI)."""
     traceparent: str = ""
-    """W3C trace context of the call; empty if missing or invalid."""
+    """W3C trace context of the call: its span's if traces are exported, else the client's; empty if
+    that is missing or invalid."""
     base: str = ""
     """Scheme and host that the client used; empty if unknown."""
     grpc: str | None = None
@@ -107,7 +110,7 @@ def call_of(
     The agent is the one in the path (or the metadata), else the one that `tenant` names, else the
     default one. The tenant comes from an agent card: it only routes, and grants no permission.
 
-    `task` is the task id for the audit log; `version` is the client's A2A version.
+    `task` is the task id for the audit log and traces; `version` is the client's A2A version.
 
     Raises:
         CredentialsMissing, CredentialsRefused: the request does not identify a caller.
@@ -119,7 +122,7 @@ def call_of(
     name_operation(operation)
     caller = caller_of(services, request)
     call = _call(services, request, caller, operation, tenant=tenant, version=version)
-    return _checked(services, call, task)
+    return _checked(services, request, call, task)
 
 
 class SocketCalls:
@@ -170,13 +173,19 @@ class SocketCalls:
             idempotency_key=key,
             receive=_never,
         )
-        return _checked(self._services, call, task)
+        return _checked(self._services, self._socket, call, task)
 
 
-def _checked(services: Services, call: Call, task: object) -> Call:
+def _checked(services: Services, connection: HTTPConnection, call: Call, task: object) -> Call:
     named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
     services.access.check(call.caller, call.agent, call.operation, named)
-    return call
+    if not tracing.is_enabled():
+        return call
+    attributes = {"rpc.method": call.operation, "gen_ai.agent.name": call.agent}
+    if named:
+        attributes["headrace.task.id"] = named
+    traceparent = begin_span(connection, call.operation, call.traceparent, attributes)
+    return replace(call, traceparent=traceparent)
 
 
 def _call(

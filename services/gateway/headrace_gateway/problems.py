@@ -49,6 +49,7 @@ from headrace_gateway.refusals import (
     TooManyWaiting,
     Violation,
 )
+from headrace_gateway.request_span import note_refusal
 from headrace_gateway.server.auth.schemes import CHALLENGE, REFUSED
 from headrace_gateway.server.body import BodyTooLarge, RequestNotWhole
 from headrace_gateway.server.origin import PageRefused
@@ -56,6 +57,9 @@ from headrace_gateway.streaming.renderer import Cause, Interruption
 from headrace_gateway.tasks.settle import Unanswered
 
 _log = logging.getLogger(__name__)
+
+_FAULT = HTTPStatus.INTERNAL_SERVER_ERROR
+"""Lowest status of errors that are not the client's."""
 
 A2A_DOMAIN = "a2a-protocol.org"
 OWN_DOMAIN = "headrace"
@@ -162,6 +166,7 @@ def problem_of(error: Exception) -> Problem:
     for kind in type(error).__mro__:
         if (found := _PROBLEMS.get(kind)) is not None:
             REFUSALS.labels(found.reason).inc()
+            note_refusal(found.reason, is_fault=found.http_status >= _FAULT)
             return replace(
                 found,
                 message=_public(error),
@@ -172,6 +177,7 @@ def problem_of(error: Exception) -> Problem:
     incident = secrets.token_hex(6)
     _log.error("incident %s", incident, exc_info=error)
     REFUSALS.labels("INTERNAL_ERROR").inc()
+    note_refusal("INTERNAL_ERROR", is_fault=True)
     return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
 
 

@@ -197,7 +197,7 @@ def run() -> int:
 
 def _prepare() -> service.Prepared:
     settings = TaskStateSettings()
-    return service.Prepared(settings.log_level, lambda _: serving(settings))
+    return service.Prepared(settings.log_level, lambda _: serving(settings), "headrace-task-state")
 
 
 @asynccontextmanager

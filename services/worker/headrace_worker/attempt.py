@@ -94,7 +94,8 @@ class Attempt:
         taken = await claim(resources.bus, resources.worker, assignment, self._agent.policy)
         match taken:
             case Taken():
-                with metrics.RUNS_WORKING.labels(assignment.key.agent).track_inprogress():
+                in_progress = metrics.RUNS_WORKING.labels(assignment.key.agent).track_inprogress()
+                with in_progress, taken.span.lasting():
                     await self._execute(hold, taken)
             case Held():
                 _log.debug("task %s is held by %s", assignment.key.task, taken.by)
@@ -230,6 +231,7 @@ class Attempt:
     async def _end(self, hold: Hold, execution: Execution) -> None:
         match self.interrupted:
             case Interrupt.LOST:
+                execution.span.note_error("taken_over")
                 await execution.children.let_go()
                 _log.info("task %s: another worker has taken over", self._assignment.key.task)
             case Interrupt.HANDED_BACK:
@@ -243,6 +245,7 @@ class Attempt:
         await execution.children.let_go()
         why, pause, timeout = events.LEAVING, 0.0, self._resources.timing.hand_back
         if again is not None:
+            execution.span.note_error(again)
             why, timeout = events.TRYING_AGAIN, _LAST_APPEND
             own = execution.policy.pause(execution.failures)
             pause = own if again.after is None else again.after

@@ -44,6 +44,7 @@ from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unstarted
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.appender import Authorship
+from headrace_worker.attempt_span import AttemptSpan
 from headrace_worker.blocks import RunIds
 from headrace_worker.recovery import Recovered, recover, why_handed_back
 
@@ -418,6 +419,7 @@ class Taken:
     recovered: Recovered
     authorship: Authorship
     writer: LogWriter
+    span: AttemptSpan
     deadline: datetime | None = None
     """Deadline of the run."""
 
@@ -471,15 +473,20 @@ async def _begin(
         return Void(reason)
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
-    await writer.append([_working(worker, assignment, free, recovered)], stamp, _TIMEOUT)
+    span = AttemptSpan.start(assignment.key, asked, assignment.run, free.attempt, recovered)
+    await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
     metrics.ATTEMPTS.labels(assignment.key.agent).inc()
     if free.attempt > 1:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
-    return Taken(recovered, authorship, writer, deadline_of(policy, recovered))
+    return Taken(recovered, authorship, writer, span, deadline_of(policy, recovered))
 
 
-def _working(worker: str, assignment: Assignment, free: Free, recovered: Recovered) -> Draft:
+def _working(
+    worker: str, assignment: Assignment, free: Free, recovered: Recovered, span: AttemptSpan
+) -> Draft:
     metadata: Json = {events.ATTEMPT: free.attempt, events.WORKER: worker}
+    if span.own_traceparent is not None:
+        metadata[events.ATTEMPT_TRACEPARENT] = span.own_traceparent
     if free.attempt > 1:
         metadata[events.DISCARDED_AFTER] = recovered.kept
     return events.status_update(

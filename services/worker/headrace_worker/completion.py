@@ -73,6 +73,7 @@ async def _append(execution: Execution, end: End) -> int | None:
         with suppress(GivesWay):
             await appender.close([*retractions, end.draft], end.state, gives_way=gives_way)
             metrics.RUNS_ENDED.labels(execution.key.agent, end.state).inc()
+            execution.span.note_end(end.state, end.fault.error if end.fault else None)
             return None
     # The run does not end here: append the last message, then the next input.
     last = [execution.working(message=end.message)] if end.message else []

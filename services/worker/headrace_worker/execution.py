@@ -84,6 +84,7 @@ class Execution:
         self.authorship = taken.authorship
         self.key = key
         self.recovered = recovered
+        self.span = taken.span
         self.timing = resources.timing
         self.appender = Appender(
             taken.writer,
@@ -163,7 +164,7 @@ class Execution:
             deadline=taken.deadline,
             budget=lineage.budget if lineage is not None else None,
             priority=resources.bus.subjects.priority_of_run(assignment.message.subject),
-            traceparent=taken.recovered.metadata.get(events.TRACEPARENT) or request.traceparent,
+            traceparent=taken.span.traceparent,
         )
 
     @property

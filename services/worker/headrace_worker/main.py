@@ -80,6 +80,7 @@ def _prepare(source: AgentSource, *, reload: bool) -> service.Prepared:
     return service.Prepared(
         settings.log_level,
         lambda stop: serving(settings, agents, source, stop, reload=reload),
+        "headrace-worker",
     )
 
 

@@ -73,6 +73,8 @@ class Recovered:
     replaced."""
     holder: str = ""
     """Worker of the last attempt; empty if that attempt recorded its end."""
+    traceparent: str | None = None
+    """W3C trace context of the last attempt's span, or None."""
     survived: int = 0
     """Number of `replaced` attempts whose workers are alive: they were frozen or cut off, and their
     agents did not fail."""
@@ -198,6 +200,7 @@ def _note_attempt(recovered: Recovered, event: Json, time: str) -> None:
         if why_handed_back(event) is not None:
             recovered.holder = ""
         return
+    recovered.traceparent = metadata.get(events.ATTEMPT_TRACEPARENT)
     if recovered.holder:
         recovered.replaced.append((recovered.holder, time))
     recovered.holder = str(worker)

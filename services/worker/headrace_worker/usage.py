@@ -42,6 +42,10 @@ class UsageTotals:
         """Start measuring time."""
         self._began = time.monotonic()
         self._tokens = 0
+        self.input_tokens = 0
+        """Input tokens reported so far, without those of child tasks."""
+        self.output_tokens = 0
+        """Output tokens reported so far, without those of child tasks."""
         self._model = ""
         self._reported = False
 
@@ -49,12 +53,19 @@ class UsageTotals:
         """Add one report."""
         self._reported = True
         self._tokens += used.total_tokens or used.input_tokens + used.output_tokens
+        self.input_tokens += used.input_tokens
+        self.output_tokens += used.output_tokens
         self._model = used.model or self._model
 
     @property
     def tokens(self) -> int:
         """Tokens reported so far."""
         return self._tokens
+
+    @property
+    def model(self) -> str:
+        """The model reported last; empty if none was."""
+        return self._model
 
     def add_tokens(self, tokens: int) -> None:
         """Add tokens that a child task has used."""

@@ -94,7 +94,8 @@ class RunContext:
     checkpoint_data: Any
     """The data that an earlier attempt saved with `checkpoint`. None: no checkpoint."""
     traceparent: str | None
-    """W3C trace context of the request. None: the request had none."""
+    """W3C trace context: of the attempt's span if traces are exported, else of the request. None:
+    the request had none."""
     _runtime: Runtime
 
     @property

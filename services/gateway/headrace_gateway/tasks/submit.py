@@ -36,6 +36,7 @@ from headrace_gateway.refusals import (
     TaskBusy,
     TaskEnded,
 )
+from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.inputs import Accepted, FollowUp, InputWriter
 
@@ -113,6 +114,7 @@ class Submissions:
             Fenced: the log has already begun.
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
+        note_task(key.task, context)
 
         def build(message: Json, metadata: Json | None) -> Input:
             writer = f"gateway-{secrets.token_hex(6)}"
@@ -184,6 +186,7 @@ class Submissions:
             TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `follow_up`.
         """
         key = TaskKey(caller.tenant, found.agent, found.task["id"])
+        note_task(key.task, found.task["contextId"])
         if found.state == INPUT_REQUIRED:
             return await self._next_run(caller, key, found, asked, name)
         card = self._directory.card(found.agent)

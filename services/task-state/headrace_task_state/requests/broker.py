@@ -5,7 +5,6 @@ JetStream is not declared here: `headrace.jetstream.streams` declares the stream
 
 import asyncio
 import logging
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, override
@@ -17,6 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from prometheus_client import REGISTRY, CollectorRegistry
 
+from headrace import tracing
 from headrace.jetstream.client import NatsClient
 from headrace.jetstream.connection import connect_options
 from headrace.jetstream.credentials import NatsCredentials
@@ -113,16 +113,12 @@ def telemetry(registry: CollectorRegistry = REGISTRY) -> tuple[Any, ...]:
 
 
 def _spans() -> tuple[Any, ...]:
-    """Return the middleware that creates spans, if OpenTelemetry tracing has been set up.
-
-    Whatever set it up (such as ``opentelemetry-instrument``) has imported OpenTelemetry, so nothing
-    is imported for processes without it.
-    """
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    """Return the middleware that creates spans, if traces are exported."""
+    if not tracing.is_enabled():
         return ()
-    from faststream.nats.opentelemetry import NatsTelemetryMiddleware  # noqa: PLC0415 - see above
-    from opentelemetry.metrics import NoOpMeterProvider  # noqa: PLC0415 - see above
+    # Imported here, because it needs OpenTelemetry's SDK.
+    from faststream.nats.opentelemetry import NatsTelemetryMiddleware  # noqa: PLC0415
+    from opentelemetry.metrics import NoOpMeterProvider  # noqa: PLC0415
 
     # Its metrics are labelled with inboxes, whose number is unbounded; Prometheus has the metrics.
     return (NatsTelemetryMiddleware(meter_provider=NoOpMeterProvider()),)

@@ -1,0 +1,88 @@
+"""The span of one attempt: what it descends from, and what it records at its end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Span, SpanKind
+
+from headrace import tracing
+from headrace.model.events import TRACEPARENT
+from headrace.model.messages import RunRequest
+from headrace.model.task import FAILED, TaskKey
+from headrace_worker.recovery import Recovered
+from headrace_worker.usage import UsageTotals
+
+OTHER = "_OTHER"
+"""``error.type`` of failures without an exception, in the semantic conventions."""
+
+
+class AttemptSpan:
+    """The span of an attempt. It is invalid, and costs nothing, where traces are not exported."""
+
+    def __init__(self, span: Span, request_traceparent: str | None, usage: UsageTotals) -> None:
+        """Record at the end the `usage` that is added from now on."""
+        self._span, self._usage = span, usage
+        self._input_tokens, self._output_tokens = usage.input_tokens, usage.output_tokens
+        self.own_traceparent = tracing.traceparent_of(span)
+        """W3C trace context of the span; None if traces are not exported."""
+        self.traceparent = self.own_traceparent or request_traceparent
+        """W3C trace context for what the agent does: the span's, or else the request's."""
+
+    @classmethod
+    def start(
+        cls, key: TaskKey, request: RunRequest, run: int, attempt: int, recovered: Recovered
+    ) -> "AttemptSpan":
+        """Start the span as a child of the request's, linked to the last attempt's."""
+        parent = recovered.metadata.get(TRACEPARENT) or request.traceparent
+        if not tracing.is_enabled():
+            return cls(trace.INVALID_SPAN, parent, recovered.usage)
+        attributes: dict[str, int | str] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": key.agent,
+            "gen_ai.conversation.id": request.context,
+            "headrace.task.id": key.task,
+            "headrace.run": run,
+            "headrace.attempt": attempt,
+        }
+        links = [recovered.traceparent] if recovered.traceparent else []
+        name = f"invoke_agent {key.agent}"
+        span = tracing.start_span(name, SpanKind.INTERNAL, parent, attributes, links)
+        return cls(span, parent, recovered.usage)
+
+    @contextmanager
+    def lasting(self) -> Iterator[None]:
+        """Make the span the current one in the block, and end it with the block."""
+        if self.own_traceparent is None:
+            yield
+            return
+        token = context.attach(trace.set_span_in_context(self._span))
+        try:
+            yield
+        except BaseException as error:
+            self.note_error(error)
+            raise
+        finally:
+            context.detach(token)
+            self._span.set_attributes(self._usage_attributes())
+            self._span.end()
+
+    def note_end(self, state: str, error: BaseException | None) -> None:
+        """Record the state in which the run ends, and for a failed one the agent's `error`."""
+        self._span.set_attribute("headrace.task.state", state)
+        if state == FAILED:
+            self.note_error(error)
+
+    def note_error(self, error: BaseException | str | None) -> None:
+        """Record that the attempt failed: the class of `error`, or the reason."""
+        kind = error if isinstance(error, str) else type(error).__name__
+        tracing.note_error(self._span, OTHER if error is None else kind)
+
+    def _usage_attributes(self) -> dict[str, int | str]:
+        usage = self._usage
+        found: dict[str, int | str] = {
+            "gen_ai.usage.input_tokens": usage.input_tokens - self._input_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens - self._output_tokens,
+            "gen_ai.response.model": usage.model,
+        }
+        return {name: value for name, value in found.items() if value}

@@ -1,0 +1,164 @@
+"""Traces: OpenTelemetry spans, and where the standard ``OTEL_*`` variables say to export them.
+
+Only requests, attempts and other things with a beginning and an end are spans; tokens are not.
+Spans hold no content. Names and attributes are those of OpenTelemetry's semantic conventions
+1.41.0, whose GenAI part is still in development; Headrace's own begin with ``headrace.``.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from opentelemetry import trace
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_log = logging.getLogger(__name__)
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
+"""Version of the semantic conventions."""
+
+_TRACEPARENT = "traceparent"
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+_EXPORTERS = "opentelemetry_traces_exporter"
+"""Entry point group of exporters, which the exporters' packages define."""
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+
+def is_enabled() -> bool:
+    """Return whether this process has a tracer provider, set up here or by a launcher."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def start_span(
+    name: str,
+    kind: SpanKind,
+    parent: str | None,
+    attributes: Attributes = None,
+    links: Sequence[str] = (),
+) -> Span:
+    """Start a span, which the caller ends. Without a tracer provider it is an invalid one.
+
+    Args:
+        name: The span's name.
+        kind: The span's kind.
+        parent: The traceparent of the parent. None: the current span, if there is one.
+        attributes: The span's attributes.
+        links: The traceparents of the spans to link to.
+    """
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider):
+        return trace.INVALID_SPAN
+    return provider.get_tracer("headrace", schema_url=SCHEMA_URL).start_span(
+        name,
+        _PROPAGATOR.extract({_TRACEPARENT: parent}) if parent else None,
+        kind,
+        attributes,
+        [_link(each) for each in links],
+    )
+
+
+def traceparent_of(span: Span) -> str | None:
+    """Return the span's W3C trace context; None for an invalid span."""
+    if not span.get_span_context().is_valid:
+        return None
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
+    return carrier[_TRACEPARENT]
+
+
+def note_error(span: Span, error_type: str) -> None:
+    """Record that what the span stands for has failed. The error's text is not recorded."""
+    span.set_attribute("error.type", error_type)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _link(traceparent: str) -> Link:
+    context = _PROPAGATOR.extract({_TRACEPARENT: traceparent})
+    return Link(trace.get_current_span(context).get_span_context())
+
+
+@contextmanager
+def exporting(variables: Mapping[str, str], service_name: str) -> Iterator[None]:
+    """Export the process's spans in the block, if the environment `variables` ask for it.
+
+    They do if ``OTEL_TRACES_EXPORTER`` or an OTLP endpoint is set. The SDK reads the other
+    ``OTEL_*`` variables itself. `service_name` is used if the variables have none. A tracer
+    provider that a launcher has set up is left alone. Spans are flushed at the end of the block.
+    """
+    exporters = _exporter_names(variables)
+    provider = _provider(exporters, variables, service_name) if exporters else None
+    if provider is None or is_enabled():
+        yield
+        return
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        provider.shutdown()
+
+
+def _exporter_names(variables: Mapping[str, str]) -> list[str]:
+    """Return the entry points of the exporters that `variables` name."""
+    if variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return []
+    stated = variables.get("OTEL_TRACES_EXPORTER", "").strip()
+    if not stated and any(variables.get(name) for name in _ENDPOINTS):
+        stated = "otlp"
+    names = [name.strip() for name in stated.split(",")]
+    return [
+        _otlp(variables) if name == "otlp" else name for name in names if name not in ("", "none")
+    ]
+
+
+def _otlp(variables: Mapping[str, str]) -> str:
+    stated = next((variables[name] for name in _PROTOCOLS if variables.get(name)), "")
+    return "otlp_proto_grpc" if stated == "grpc" else "otlp_proto_http"
+
+
+def _provider(
+    exporters: Sequence[str], variables: Mapping[str, str], service_name: str
+) -> "TracerProvider | None":
+    try:
+        # Imported here, because they come with an extra.
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+        made = [_exporter(name) for name in exporters]
+    except (ImportError, LookupError) as missing:
+        _log.warning(
+            "no traces are exported: %s; install 'headrace[opentelemetry]', or the package of the"
+            " exporter in OTEL_TRACES_EXPORTER",
+            missing,
+        )
+        return None
+    stated = variables.get("OTEL_SERVICE_NAME") or "service.name=" in variables.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
+    provider = TracerProvider(
+        resource=Resource.create({} if stated else {SERVICE_NAME: service_name}),
+        shutdown_on_exit=False,  # The end of the block shuts it down.
+    )
+    for exporter in made:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+def _exporter(name: str) -> "SpanExporter":
+    found = entry_points(group=_EXPORTERS, name=name)
+    if not found:
+        raise LookupError(f"there is no exporter {name!r}")
+    exporter: SpanExporter = next(iter(found)).load()()
+    return exporter

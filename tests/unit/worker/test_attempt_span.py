@@ -1,0 +1,90 @@
+"""What the spans of attempts descend from, link to and record."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from opentelemetry import trace
+
+from headrace import Emission, Retryable, RunContext, Usage, agent, tracing
+from headrace.testing import TestFleet
+from tests.support.spans import RecordedSpans, links, parent, traceparent
+
+INVOKE = "invoke_agent "
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> RecordedSpans:
+    """The spans of the test."""
+    return RecordedSpans(monkeypatch)
+
+
+@agent()
+async def leaf(_: RunContext) -> str:
+    """Says its trace context, as an instrumented library finds it."""
+    return f"{tracing.traceparent_of(trace.get_current_span())}"
+
+
+@agent()
+async def root(ctx: RunContext) -> str:
+    """Says its trace context and its child's."""
+    return f"{ctx.traceparent} {(await ctx.delegate('leaf', 'x')).text}"
+
+
+async def test_an_attempt_is_a_span_of_the_genai_conventions(spans: RecordedSpans) -> None:
+    @agent()
+    async def thrifty(_: RunContext) -> AsyncIterator[Emission]:
+        yield "secret"
+        yield Usage(model="small", input_tokens=3, output_tokens=4)
+        yield Usage(model="small", input_tokens=10, output_tokens=20)
+
+    async with TestFleet([thrifty]) as fleet:
+        result = await fleet.send("thrifty", "whisper")
+    [span] = spans.named(INVOKE + "thrifty")
+    attributes = dict(span.attributes or {})
+    conversation = attributes.pop("gen_ai.conversation.id")
+    assert conversation
+    assert attributes == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "thrifty",
+        "gen_ai.usage.input_tokens": 13,
+        "gen_ai.usage.output_tokens": 24,
+        "gen_ai.response.model": "small",
+        "headrace.task.id": result.task["id"],
+        "headrace.run": 1,
+        "headrace.attempt": 1,
+        "headrace.task.state": "TASK_STATE_COMPLETED",
+    }
+    assert span.instrumentation_scope is not None
+    assert span.instrumentation_scope.schema_url == "https://opentelemetry.io/schemas/1.41.0"
+
+
+async def test_a_childs_attempt_is_below_its_parents_attempt(spans: RecordedSpans) -> None:
+    async with TestFleet([root, leaf]) as fleet:
+        result = await fleet.send("root", "x")
+    [above], [below] = spans.named(INVOKE + "root"), spans.named(INVOKE + "leaf")
+    assert result.text == f"{traceparent(above)} {traceparent(below)}"
+    assert (parent(above), parent(below)) == (None, traceparent(above))
+
+
+async def test_an_attempt_links_to_the_one_before_and_tells_why_that_failed(
+    spans: RecordedSpans,
+) -> None:
+    @agent(backoff=0.01)
+    async def moody(ctx: RunContext) -> str:
+        if ctx.attempt == 1:
+            raise Retryable("not now")
+        raise ValueError("secret")
+
+    async with TestFleet([moody]) as fleet:
+        await fleet.send("moody", "x")
+    first, second = spans.named(INVOKE + "moody")
+    assert (links(first), links(second)) == ([], [traceparent(first)])
+    kinds = [(span.attributes or {}).get("error.type") for span in (first, second)]
+    assert kinds == ["Retryable", "ValueError"]
+    assert "secret" not in first.to_json() + second.to_json()
+
+
+async def test_without_traces_agents_get_the_trace_context_of_the_request() -> None:
+    async with TestFleet([root, leaf]) as fleet:
+        result = await fleet.send("root", "x")
+    assert result.text == "None None"
