@@ -16,6 +16,8 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
+_LONG_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400)
+
 APPENDS = Counter(
     "headrace_appends",
     "Appends to task logs, by outcome: stored, fenced, lost, full, unknown.",
@@ -30,6 +32,8 @@ DEAD_LETTERS = Counter(
     "Dead letters written, by kind: run, run-request, entry, push.",
     ["kind"],
 )
+for _kind in ("run", "run-request", "entry", "push"):
+    DEAD_LETTERS.labels(_kind)
 
 REQUEST_SECONDS = Histogram(
     "headrace_request_seconds",
@@ -56,6 +60,29 @@ RUNS_ENDED = Counter(
     "headrace_runs_ended",
     "Runs that this worker ended, by task state.",
     ["agent", "state"],
+)
+QUEUE_WAIT_SECONDS = Histogram(
+    "headrace_queue_wait_seconds",
+    "Seconds from the request of a run to the begin of its first attempt.",
+    ["agent"],
+    buckets=_LONG_SECONDS,
+)
+FIRST_EVENT_SECONDS = Histogram(
+    "headrace_first_event_seconds",
+    "Seconds from the begin of a run's last attempt to its first stored event.",
+    ["agent"],
+    buckets=_SECONDS,
+)
+RUN_SECONDS = Histogram(
+    "headrace_run_seconds",
+    "Seconds from a run's input to its end, with the queue and all attempts.",
+    ["agent"],
+    buckets=_LONG_SECONDS,
+)
+TOKENS = Counter(
+    "headrace_tokens",
+    "Tokens that agents reported for runs that this worker completed, by kind: input, output.",
+    ["agent", "kind"],
 )
 RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working on.", ["agent"])
 RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")
@@ -88,3 +115,5 @@ PUSH_SECONDS = Histogram(
     ["outcome"],
     buckets=_SECONDS,
 )
+for _outcome in ("delivered", "failed"):
+    PUSH_SECONDS.labels(_outcome)

@@ -11,7 +11,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import metrics
-from headrace.model.task import COMPLETED
+from headrace.model.task import COMPLETED, FAILED
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
@@ -159,6 +159,7 @@ async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Pa
     with worker:
         settings = BusSettings.model_validate({"nats_url": nats_server.url, **names})
         async with open_desk(settings) as desk:
+            before = await scraped(f"http://127.0.0.1:{port}/metrics")
             task = await desk.start("echo", "hello")
             await task.ended()
         ended = ("headrace_runs_ended_total", (("agent", "echo"), ("state", COMPLETED)))
@@ -170,6 +171,14 @@ async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Pa
         samples = await scraped(f"http://127.0.0.1:{port}/metrics")
     assert samples["headrace_attempts_total", (("agent", "echo"),)] == 1
     assert samples["headrace_runs_working", (("agent", "echo"),)] == 0
+    assert samples["headrace_queue_wait_seconds_count", (("agent", "echo"),)] == 1
+    assert samples["headrace_first_event_seconds_count", (("agent", "echo"),)] == 1
+    assert samples["headrace_run_seconds_count", (("agent", "echo"),)] == 1
+    # Prometheus sees an increase only if it has seen a value before.
+    assert before["headrace_runs_taken_over_total", (("agent", "echo"),)] == 0
+    assert before["headrace_runs_ended_total", (("agent", "echo"), ("state", FAILED))] == 0
+    assert before["headrace_dead_letters_total", (("kind", "run"),)] == 0
+    assert before["headrace_tokens_total", (("agent", "echo"), ("kind", "input"))] == 0
 
 
 async def test_a_worker_is_ready_while_it_has_nats_and_alive_without(tmp_path: Path) -> None:

@@ -249,8 +249,10 @@ class Appender:
         self._sender: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.last_append = self._loop.time()
-        """When the last append ended; loop time in seconds."""
+        self.began = self.last_append = self._loop.time()
+        """When it began, and when the last append ended; loop time in seconds."""
+        self.first_append: float | None = None
+        """When the first append ended; None until then."""
 
     @property
     def key(self) -> TaskKey:
@@ -567,6 +569,8 @@ class Appender:
                 drafts, stamp = made()
             else:
                 self.last_append = self._loop.time()
+                if self.first_append is None:
+                    self.first_append = self.last_append
                 break
         return stamp.generation
 

@@ -38,6 +38,7 @@ from headrace_worker.delegation.children import CONFIRMATION
 from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
+from headrace_worker.run_metrics import observe_wait
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +95,8 @@ class Attempt:
         taken = await claim(resources.bus, resources.worker, assignment, self._agent.policy)
         match taken:
             case Taken():
+                if taken.authorship.attempt == 1:
+                    observe_wait(assignment)
                 in_progress = metrics.RUNS_WORKING.labels(assignment.key.agent).track_inprogress()
                 with in_progress, taken.span.lasting():
                     await self._execute(hold, taken)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from headrace import metrics
 from headrace.model import events
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import Fenced, LogLost
@@ -19,6 +18,7 @@ from headrace_worker.appender import GivesWay, Queued
 from headrace_worker.claim import why_overdue
 from headrace_worker.endings import End, Fault
 from headrace_worker.execution import Execution
+from headrace_worker.run_metrics import count_tokens, observe_end
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
         _log_fault(execution, end.fault)
         raise
     _log_fault(execution, end.fault)
+    count_tokens(execution)
     return next_run
 
 
@@ -72,7 +73,7 @@ async def _append(execution: Execution, end: End) -> int | None:
     if not gives_way():
         with suppress(GivesWay):
             await appender.close([*retractions, end.draft], end.state, gives_way=gives_way)
-            metrics.RUNS_ENDED.labels(execution.key.agent, end.state).inc()
+            observe_end(execution, end.state)
             execution.span.note_end(end.state, end.fault.error if end.fault else None)
             return None
     # The run does not end here: append the last message, then the next input.

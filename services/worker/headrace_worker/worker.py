@@ -27,6 +27,7 @@ from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Perm
 from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
 from headrace_worker.poll import Mending, Puller, QueueWatch
+from headrace_worker.run_metrics import begin_at_zero
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
 from headrace_worker.watch import Watch
@@ -160,6 +161,7 @@ class Worker:
         Raises:
             BusUnavailable: NATS was not available within the start-up timeout.
         """
+        begin_at_zero(agent.name for agent in self._agents)
         await self._bus.connect(self.id)
         await self._heartbeat_thread.start()
         self._leases.start()
@@ -181,6 +183,7 @@ class Worker:
         Raises:
             BusUnavailable: NATS does not answer; call it again.
         """
+        begin_at_zero(agent.name for agent in agents)
         kept = {agent.name for agent in agents if self._is_served_alike(agent)}
         await self._queues.serve_others(sorted(kept))
         for agent in agents:

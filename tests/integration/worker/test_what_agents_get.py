@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from nats.aio.msg import Msg
+from prometheus_client import REGISTRY
 
 from headrace import Emission, InputRequired, RunContext, Usage, agent
 from headrace.model.events import Json
@@ -36,6 +37,11 @@ async def test_reported_usage_stands_in_the_last_status_and_in_the_task(
         fold.apply_entry(entry)
     assert fold.task()["metadata"]["tokens_used"] == 122
     assert fold.task()["status"]["state"] == COMPLETED
+    assert (_tokens("costly", "input"), _tokens("costly", "output")) == (110, 12)
+
+
+def _tokens(of: str, kind: str) -> float | None:
+    return REGISTRY.get_sample_value("headrace_tokens_total", {"agent": of, "kind": kind})
 
 
 async def test_an_agent_that_reports_nothing_tells_nothing(desk: Desk, working: Working) -> None:
