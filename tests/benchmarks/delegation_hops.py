@@ -16,8 +16,8 @@ from headrace_task_state.main import TaskState
 from headrace_task_state.settings import TaskStateSettings
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
-from tests.support.desk import Desk, fresh_names, open_desk
 from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter
 
 ROUNDS = 150
 WARM_UP = 20
@@ -51,18 +51,18 @@ async def medians(nats_url: str, redis_url: str) -> dict[str, float]:
     for worker in workers:
         await worker.start()
     try:
-        async with open_desk(settings) as desk:
-            return {name: await _median(desk, name) for name in ("leaf", "hop", "hops")}
+        async with open_submitter(settings) as submitter:
+            return {name: await _median(submitter, name) for name in ("leaf", "hop", "hops")}
     finally:
         for worker in workers:
             await worker.stop()
         await task_state.stop()
 
 
-async def _median(desk: Desk, name: str) -> float:
+async def _median(submitter: TaskSubmitter, name: str) -> float:
     took = []
     for _ in range(WARM_UP + ROUNDS):
-        entries = await (await desk.start(name, "x")).ended()
+        entries = await (await submitter.start(name, "x")).ended()
         first, last = (datetime.fromisoformat(entries[at].time) for at in (0, -1))
         took.append((last - first).total_seconds() * 1e3)
     return statistics.median(took[WARM_UP:])

@@ -1,8 +1,8 @@
 """What a worker costs by itself: ``python -m tests.benchmarks.worker_costs [KILLS]``.
 
-A desk plays the gateway, so that nothing but nats-server and the worker is measured: processor time
-per token that an agent says, per short run, and the time from a worker's kill to what the next one
-does first.
+`TaskSubmitter` takes the gateway's place, so that only nats-server and the worker are measured:
+processor time per token that an agent says and per short run, and the time from a worker's kill to
+what the next one does first.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.endings import Endings
 from headrace_worker.usage import UsageTotals
-from tests.support.desk import Desk, fresh_names, open_desk
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -109,13 +109,13 @@ async def per_token() -> float:
     return (time.process_time() - before) / TOKENS * 1e6
 
 
-async def per_run(desk: Desk, worker: WorkerProcess) -> tuple[float, float]:
+async def per_run(submitter: TaskSubmitter, worker: WorkerProcess) -> tuple[float, float]:
     """Return short runs per second and milliseconds of the worker's processor time for each."""
 
     async def client() -> None:
         for _ in range(RUNS // AT_A_TIME):
-            task = await desk.start("echo", "x")
-            await eventually(partial(_has_ended, desk, task.key))
+            task = await submitter.start("echo", "x")
+            await eventually(partial(_has_ended, submitter, task.key))
 
     before, began = _processor_time(worker.pid), time.perf_counter()
     await asyncio.gather(*(client() for _ in range(AT_A_TIME)))
@@ -123,18 +123,18 @@ async def per_run(desk: Desk, worker: WorkerProcess) -> tuple[float, float]:
     return RUNS / took, (_processor_time(worker.pid) - before) / RUNS * 1e3
 
 
-async def one_stream(desk: Desk, worker: WorkerProcess) -> tuple[float, float]:
+async def one_stream(submitter: TaskSubmitter, worker: WorkerProcess) -> tuple[float, float]:
     """Return events per second and microseconds of the worker's processor time for each."""
     before, began = _processor_time(worker.pid), time.perf_counter()
-    task = await desk.start("counter", f"{STREAM}")
+    task = await submitter.start("counter", f"{STREAM}")
     await task.reaches(STREAM)
     took = time.perf_counter() - began
     return STREAM / took, (_processor_time(worker.pid) - before) / STREAM * 1e6
 
 
-async def after_a_kill(desk: Desk, workers: list[WorkerProcess]) -> float:
+async def after_a_kill(submitter: TaskSubmitter, workers: list[WorkerProcess]) -> float:
     """Kill the holder of a task; return the seconds until the next attempt's first output."""
-    task = await desk.start("counter", "2000 10")
+    task = await submitter.start("counter", "2000 10")
     held = await task.held()
     holder = next(worker for worker in workers if worker.id == held.worker)
     # Anywhere between two heartbeats.
@@ -155,9 +155,9 @@ async def after_a_kill(desk: Desk, workers: list[WorkerProcess]) -> float:
     return took
 
 
-async def _has_ended(desk: Desk, key: TaskKey) -> bool:
-    msg = await desk.bus.js.get_last_msg(
-        desk.bus.streams.of_shard(key.shard), desk.bus.subjects.event(key), direct=True
+async def _has_ended(submitter: TaskSubmitter, key: TaskKey) -> bool:
+    msg = await submitter.bus.js.get_last_msg(
+        submitter.bus.streams.of_shard(key.shard), submitter.bus.subjects.event(key), direct=True
     )
     return b'"TASK_STATE_COMPLETED"' in (msg.data or b"")
 
@@ -178,14 +178,14 @@ async def measure(folder: Path, kills: int) -> None:
     names = fresh_names()
     with NatsProcess(folder / "nats") as server:
         settings = BusSettings.model_validate({"nats_url": server.url, **names})
-        async with open_desk(settings) as desk:
+        async with open_submitter(settings) as submitter:
             with WorkerProcess(folder / "0", DEMO, server.url, names) as first:
-                rate, cost = await per_run(desk, first)
+                rate, cost = await per_run(submitter, first)
                 _say(f"short runs, {AT_A_TIME} at a time: {rate:.0f}/s, {cost:.2f} ms each")
-                rate, cost = await one_stream(desk, first)
+                rate, cost = await one_stream(submitter, first)
                 _say(f"one stream: {rate:.0f} events/s, {cost:.2f} µs each")
                 with WorkerProcess(folder / "1", DEMO, server.url, names) as second:
-                    times = [await after_a_kill(desk, [first, second]) for _ in range(kills)]
+                    times = [await after_a_kill(submitter, [first, second]) for _ in range(kills)]
     least, most = min(times), max(times)
     _say(f"{kills} kills: {least:.1f} / {statistics.median(times):.1f} / {most:.1f} s")
 

@@ -17,13 +17,13 @@ from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Rest, message
-from tests.support.desk import fresh_names, open_desk
 from tests.support.legal_logs import LegalLog
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.task_states import new_key, open_task_states
+from tests.support.task_submitter import fresh_names, open_submitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -65,8 +65,8 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
         http_port=ports.pick(),
         grpc_port=ports.pick(),
     )
-    async with open_desk(BusSettings.model_validate(settings.model_dump())) as desk:
-        fleet = await ScriptedFleet(desk.bus, AGENTS).start()
+    async with open_submitter(BusSettings.model_validate(settings.model_dump())) as submitter:
+        fleet = await ScriptedFleet(submitter.bus, AGENTS).start()
         async with running(settings) as url:
             before = await scraped(f"{url}/metrics")
             async with httpx.AsyncClient(
@@ -158,9 +158,9 @@ async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Pa
     )
     with worker:
         settings = BusSettings.model_validate({"nats_url": nats_server.url, **names})
-        async with open_desk(settings) as desk:
+        async with open_submitter(settings) as submitter:
             before = await scraped(f"http://127.0.0.1:{port}/metrics")
-            task = await desk.start("echo", "hello")
+            task = await submitter.start("echo", "hello")
             await task.ended()
         ended = ("headrace_runs_ended_total", (("agent", "echo"), ("state", COMPLETED)))
 

@@ -6,7 +6,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import ATTEMPT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TaskKey
-from tests.support.desk import TIMEOUT, Desk, Task
+from tests.support.task_submitter import TIMEOUT, Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -30,24 +30,24 @@ def relayed(entries: list[Entry], child: str) -> list[int]:
     return [one["generation"] for one in told(entries) if one["task"] == child]
 
 
-async def log_of(desk: Desk, key: TaskKey) -> list[Entry]:
+async def log_of(submitter: TaskSubmitter, key: TaskKey) -> list[Entry]:
     """Return a whole log."""
-    last = await last_entry(desk.bus, key)
+    last = await last_entry(submitter.bus, key)
     head = 0 if last is None else last.sequence
-    return [e async for batch in replay(desk.bus, key, 0, head) for e in batch]
+    return [e async for batch in replay(submitter.bus, key, 0, head) for e in batch]
 
 
-async def state_of(desk: Desk, key: TaskKey) -> str:
+async def state_of(submitter: TaskSubmitter, key: TaskKey) -> str:
     """Return the state of a task; empty: there is none."""
-    last = await last_entry(desk.bus, key)
+    last = await last_entry(submitter.bus, key)
     return "" if last is None else last.stamp.state
 
 
-async def ends(desk: Desk, key: TaskKey, timeout: float = TIMEOUT) -> str:
+async def ends(submitter: TaskSubmitter, key: TaskKey, timeout: float = TIMEOUT) -> str:
     """Return the task's state once it is over."""
 
     async def over() -> str | None:
-        last = await last_entry(desk.bus, key)
+        last = await last_entry(submitter.bus, key)
         return last.stamp.state if last is not None and last.ends_task else None
 
     return await eventually(over, timeout=timeout)

@@ -5,7 +5,7 @@ import orjson
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from tests.support.desk import Task
+from tests.support.task_submitter import Task
 
 
 async def folded(task: Task) -> Json:

@@ -20,7 +20,7 @@ class WorkerProcess(ServiceProcess):
         names: Mapping[str, str],
         **settings: object,
     ) -> None:
-        """Make a worker on the streams and subjects of `names` (`desk.fresh_names`)."""
+        """Make a worker on the streams and subjects of `names` (`task_submitter.fresh_names`)."""
         environment = {"nats_url": nats_url, **names, **settings}
         super().__init__(
             "worker",

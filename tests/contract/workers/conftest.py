@@ -10,9 +10,9 @@ import pytest
 
 from headrace.settings import BusSettings
 from tests.support import javascript
-from tests.support.desk import Desk, fresh_names, open_desk
 from tests.support.servers import NatsProcess
 from tests.support.service_process import ServiceProcess
+from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter
 from tests.support.worker_process import WorkerProcess
 
 _HERE = Path(__file__).parent
@@ -50,9 +50,13 @@ def names() -> dict[str, str]:
 
 
 @pytest.fixture
-async def desk(nats_server: NatsProcess, names: dict[str, str]) -> AsyncIterator[Desk]:
-    """A gateway without HTTP."""
-    async with open_desk(BusSettings.model_validate({"nats_url": nats_server.url, **names})) as it:
+async def submitter(
+    nats_server: NatsProcess, names: dict[str, str]
+) -> AsyncIterator[TaskSubmitter]:
+    """Submits tasks as the gateway does, without HTTP."""
+    async with open_submitter(
+        BusSettings.model_validate({"nats_url": nats_server.url, **names})
+    ) as it:
         yield it
 
 
@@ -88,6 +92,6 @@ def other(language: str) -> str:
 
 
 @pytest.fixture
-def repeater(desk: Desk, spawn: Spawn, language: str) -> Worker:  # noqa: ARG001  # has made the streams
+def repeater(submitter: TaskSubmitter, spawn: Spawn, language: str) -> Worker:  # noqa: ARG001  # has made the streams
     """One worker that serves the repeater and the loner."""
     return spawn(language)

@@ -6,7 +6,7 @@ from typing import Any
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from tests.support.desk import Task
+from tests.support.task_submitter import Task
 
 
 def script(*begin: Json, resume: list[Json] | None = None) -> Json:

@@ -24,8 +24,8 @@ from tests.contract.workers.scripts import (
     statuses,
     texts,
 )
-from tests.support.desk import Desk, Task, user_message
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
 SLOW: list[Json] = [step for n in range(60) for step in ({"text": f"{n} "}, {"sleep": 50})]
@@ -44,9 +44,9 @@ async def pair(spawn: Spawn, task: Task, language: str, other: str) -> tuple[Wor
 
 
 async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
-    desk: Desk, spawn: Spawn, language: str, other: str
+    submitter: TaskSubmitter, spawn: Spawn, language: str, other: str
 ) -> None:
-    task = await desk.start("repeater", message=script(*DAWDLING))
+    task = await submitter.start("repeater", message=script(*DAWDLING))
     holder, successor = await pair(spawn, task, language, other)
     await task.reaches(4)
     holder.kill()
@@ -61,9 +61,9 @@ async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
 
 
 async def test_a_frozen_worker_comes_back_fenced_and_mute(
-    desk: Desk, spawn: Spawn, language: str, other: str
+    submitter: TaskSubmitter, spawn: Spawn, language: str, other: str
 ) -> None:
-    task = await desk.start("repeater", message=script(*DAWDLING))
+    task = await submitter.start("repeater", message=script(*DAWDLING))
     holder, _ = await pair(spawn, task, language, other)
     await task.reaches(4)
     await asyncio.to_thread(holder.freeze)
@@ -79,10 +79,10 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(
 
 
 async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
-    desk: Desk, spawn: Spawn, language: str, other: str
+    submitter: TaskSubmitter, spawn: Spawn, language: str, other: str
 ) -> None:
     """As after a consumer leader's crash: the other worker gets the run, asks, and steps back."""
-    task = await desk.start("repeater", message=script(*ENDLESS))
+    task = await submitter.start("repeater", message=script(*ENDLESS))
     await pair(spawn, task, language, other)
     for _ in range(8):
         await redeliver(task)
@@ -94,8 +94,8 @@ async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_a_request_for_a_run_that_has_ended_is_dropped(desk: Desk) -> None:
-    task = await desk.start("repeater", message=script({"text": "once"}))
+async def test_a_request_for_a_run_that_has_ended_is_dropped(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("repeater", message=script({"text": "once"}))
     before = await task.ended()
     await eventually(lambda: off_the_queue(task))
     # The second is what asks agents to clean up that say they do.
@@ -106,21 +106,21 @@ async def test_a_request_for_a_run_that_has_ended_is_dropped(desk: Desk) -> None
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_a_run_that_does_not_parse_becomes_a_dead_letter(desk: Desk) -> None:
-    task = await desk.start("repeater", publish=False)
+async def test_a_run_that_does_not_parse_becomes_a_dead_letter(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("repeater", publish=False)
     await task.publish(1, b'{"log": 5}')
     assert await eventually(lambda: off_the_queue(task))
-    stored = await desk.bus.js.get_last_msg(
-        desk.bus.streams.dead, desk.bus.subjects.dead("default", "repeater")
+    stored = await submitter.bus.js.get_last_msg(
+        submitter.bus.streams.dead, submitter.bus.subjects.dead("default", "repeater")
     )
     letter = orjson.loads(stored.data or b"")
     assert letter["reason"].startswith("log: ")
-    assert letter["subject"] == desk.bus.subjects.run(task.key, 1)
+    assert letter["subject"] == submitter.bus.subjects.run(task.key, 1)
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_a_canceled_run_ends_in_the_log(desk: Desk) -> None:
-    task = await desk.start("repeater", message=script(*ENDLESS))
+async def test_a_canceled_run_ends_in_the_log(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("repeater", message=script(*ENDLESS))
     await task.held()
     assert await task.ask("cancel") is not None
     entries = await task.ended()
@@ -129,9 +129,9 @@ async def test_a_canceled_run_ends_in_the_log(desk: Desk) -> None:
 
 
 async def test_a_leaving_worker_hands_its_run_back_at_once(
-    desk: Desk, spawn: Spawn, language: str, other: str
+    submitter: TaskSubmitter, spawn: Spawn, language: str, other: str
 ) -> None:
-    task = await desk.start("repeater", message=script(*DAWDLING))
+    task = await submitter.start("repeater", message=script(*DAWDLING))
     holder = await asyncio.to_thread(spawn, language, drain_seconds=0.1)
     await task.held()
     successor = await asyncio.to_thread(spawn, other)
@@ -144,15 +144,15 @@ async def test_a_leaving_worker_hands_its_run_back_at_once(
 
 
 async def test_a_leaving_worker_ends_what_it_can(
-    desk: Desk, spawn: Spawn, language: str, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, language: str, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     steps: list[Json] = [{"text": "a"}, {"await": str(gate)}, {"text": "b"}]
-    task = await desk.start("repeater", message=script(*steps))
+    task = await submitter.start("repeater", message=script(*steps))
     holder = await asyncio.to_thread(spawn, language, drain_seconds=60)
     await task.held()
     leaving = asyncio.create_task(asyncio.to_thread(holder.stop))
-    await eventually(lambda: nobody_serves(desk, "repeater"))
+    await eventually(lambda: nobody_serves(submitter, "repeater"))
     gate.touch()
     await leaving
     assert attempts(await task.entries()) == [1]
@@ -162,10 +162,12 @@ async def test_a_leaving_worker_ends_what_it_can(
 
 @pytest.mark.usefixtures("repeater")
 async def test_a_message_to_a_task_at_work_is_the_next_runs_input(
-    desk: Desk, tmp_path: Path
+    submitter: TaskSubmitter, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    task = await desk.start("repeater", message=script({"text": "first"}, {"await": str(gate)}))
+    task = await submitter.start(
+        "repeater", message=script({"text": "first"}, {"await": str(gate)})
+    )
     await task.held()
     handed_in = await hand_in(task, "second")
     assert handed_in.accepted
@@ -182,10 +184,10 @@ async def test_a_message_to_a_task_at_work_is_the_next_runs_input(
 
 @pytest.mark.usefixtures("repeater")
 async def test_an_agent_that_takes_no_messages_meanwhile_refuses_them(
-    desk: Desk, tmp_path: Path
+    submitter: TaskSubmitter, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    task = await desk.start("loner", message=script({"text": "first"}, {"await": str(gate)}))
+    task = await submitter.start("loner", message=script({"text": "first"}, {"await": str(gate)}))
     await task.held()
     refused = await hand_in(task, "second")
     assert (refused.accepted, refused.refused) == (False, "policy")
@@ -195,7 +197,7 @@ async def test_an_agent_that_takes_no_messages_meanwhile_refuses_them(
 
 
 async def test_another_attempt_goes_on_behind_the_checkpoint(
-    desk: Desk, spawn: Spawn, language: str, other: str
+    submitter: TaskSubmitter, spawn: Spawn, language: str, other: str
 ) -> None:
     saved = {"page": 7, "wörter": ["ß"]}
     begin: list[Json] = [
@@ -205,7 +207,7 @@ async def test_another_attempt_goes_on_behind_the_checkpoint(
         {"sleep": 600_000},
     ]
     resume: list[Json] = [{"text": "resumed with "}, {"echo": "checkpoint"}]
-    task = await desk.start("repeater", message=script(*begin, resume=resume))
+    task = await submitter.start("repeater", message=script(*begin, resume=resume))
     holder, _ = await pair(spawn, task, language, other)
     await eventually(lambda: has_said(task, "lost"))
     holder.kill()
@@ -216,22 +218,22 @@ async def test_another_attempt_goes_on_behind_the_checkpoint(
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_an_agent_that_wants_another_attempt_gets_three(desk: Desk) -> None:
-    task = await desk.start("repeater", message=script({"text": "no "}, {"retry": "flaky"}))
+async def test_an_agent_that_wants_another_attempt_gets_three(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("repeater", message=script({"text": "no "}, {"retry": "flaky"}))
     entries = await task.ended()
     assert attempts(entries) == [1, 2, 3]
     assert entries[-1].stamp.state == FAILED
     assert "flaky" in statuses(entries)[-1]["message"]["parts"][0]["text"]
-    stored = await desk.bus.js.get_last_msg(
-        desk.bus.streams.dead, desk.bus.subjects.dead("default", "repeater")
+    stored = await submitter.bus.js.get_last_msg(
+        submitter.bus.streams.dead, submitter.bus.subjects.dead("default", "repeater")
     )
     assert orjson.loads(stored.data or b"")["task"] == task.key.task
 
 
 async def test_a_restart_of_nats_restarts_no_run(
-    desk: Desk, spawn: Spawn, language: str, nats_server: NatsProcess
+    submitter: TaskSubmitter, spawn: Spawn, language: str, nats_server: NatsProcess
 ) -> None:
-    task = await desk.start("repeater", message=script(*SLOW))
+    task = await submitter.start("repeater", message=script(*SLOW))
     await asyncio.to_thread(spawn, language)
     await task.reaches(10)
     await asyncio.to_thread(nats_server.restart)
@@ -241,7 +243,7 @@ async def test_a_restart_of_nats_restarts_no_run(
 
 
 async def test_queues_of_other_tenants_and_priorities_get_their_turn(
-    desk: Desk, spawn: Spawn, language: str
+    submitter: TaskSubmitter, spawn: Spawn, language: str
 ) -> None:
     queues = [
         RunQueue("repeater", "acme"),
@@ -250,9 +252,9 @@ async def test_queues_of_other_tenants_and_priorities_get_their_turn(
     ]
     await asyncio.to_thread(spawn, language, concurrency=1)
     for queue in queues:
-        await ensure_queue(desk.bus, queue)
-    tasks = [await desk.start_in(queue, f"{n}") for n in range(3) for queue in queues]
-    await desk.bus.publish(desk.bus.subjects.queue("repeater"), b"")
+        await ensure_queue(submitter.bus, queue)
+    tasks = [await submitter.start_in(queue, f"{n}") for n in range(3) for queue in queues]
+    await submitter.bus.publish(submitter.bus.subjects.queue("repeater"), b"")
     for number, task in enumerate(tasks):
         await task.ended()
         assert texts((await task.found()).task) == [str(number // len(queues))]
@@ -276,11 +278,11 @@ async def redeliver(task: Task) -> None:
     await task.bus.connection.publish(subject, b"-NAK")
 
 
-async def nobody_serves(desk: Desk, agent: str) -> bool:
+async def nobody_serves(submitter: TaskSubmitter, agent: str) -> bool:
     """Tell whether every worker of `agent` has withdrawn."""
-    bucket = desk.bus.streams.agents
+    bucket = submitter.bus.streams.agents
     live = f"$KV.{bucket}.live.{agent}.*"
-    info = await desk.bus.js.stream_info(f"KV_{bucket}", subjects_filter=live)
+    info = await submitter.bus.js.stream_info(f"KV_{bucket}", subjects_filter=live)
     return not info.state.subjects
 
 

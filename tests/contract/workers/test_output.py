@@ -18,7 +18,7 @@ from tests.contract.workers.scripts import (
     statuses,
     texts,
 )
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 
 EVERYTHING: list[dict[str, Json]] = orjson.loads(
@@ -29,8 +29,10 @@ EVERYTHING: list[dict[str, Json]] = orjson.loads(
 STEPS = [each["says"] for each in EVERYTHING]
 
 
-async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, repeater: Worker) -> None:
-    task = await desk.start("repeater", message=script({"text": "hi"}))
+async def test_a_task_is_worked_on_and_leaves_the_queue(
+    submitter: TaskSubmitter, repeater: Worker
+) -> None:
+    task = await submitter.start("repeater", message=script({"text": "hi"}))
     entries = await task.ended()
     assert [entry.stamp.writer for entry in entries[1:]] == [entries[-1].stamp.writer] * (
         len(entries) - 1
@@ -52,9 +54,9 @@ async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, repeater: Wo
 
 @pytest.mark.usefixtures("repeater")
 async def test_everything_that_can_be_said_becomes_the_parts_that_the_contract_names(
-    desk: Desk,
+    submitter: TaskSubmitter,
 ) -> None:
-    task = await desk.start("repeater", message=script(*STEPS))
+    task = await submitter.start("repeater", message=script(*STEPS))
     entries = await task.ended()
     expected = [part for each in EVERYTHING for part in each["parts"]]
     assert shape(said_parts(entries)) == expected
@@ -64,8 +66,8 @@ async def test_everything_that_can_be_said_becomes_the_parts_that_the_contract_n
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_the_first_chunk_of_an_artifact_never_says_append(desk: Desk) -> None:
-    task = await desk.start("repeater", message=script(*STEPS))
+async def test_the_first_chunk_of_an_artifact_never_says_append(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("repeater", message=script(*STEPS))
     seen: set[str] = set()
     for event in await task.events():
         if (update := event.get("artifactUpdate")) is not None:
@@ -76,18 +78,22 @@ async def test_the_first_chunk_of_an_artifact_never_says_append(desk: Desk) -> N
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_thousands_of_pieces_arrive_in_order(desk: Desk) -> None:
-    task = await desk.start("repeater", message=script(*({"text": f"{n} "} for n in range(3000))))
+async def test_thousands_of_pieces_arrive_in_order(submitter: TaskSubmitter) -> None:
+    task = await submitter.start(
+        "repeater", message=script(*({"text": f"{n} "} for n in range(3000)))
+    )
     entries = await task.ended()
     assert texts((await task.found()).task) == ["".join(f"{n} " for n in range(3000))]
     assert entries[-1].last_generation >= 3002
 
 
-async def test_a_run_that_needs_input_goes_on_with_the_answer(desk: Desk, repeater: Worker) -> None:
+async def test_a_run_that_needs_input_goes_on_with_the_answer(
+    submitter: TaskSubmitter, repeater: Worker
+) -> None:
     assert repeater.is_running
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     asks = {"inputRequired": {"prompt": "Where?", "schema": schema}}
-    task = await desk.start("repeater", message=script(asks))
+    task = await submitter.start("repeater", message=script(asks))
     entries = await task.ended()
     assert entries[-1].stamp.state == INPUT_REQUIRED
     asked = statuses(entries)[-1]["message"]
@@ -100,8 +106,8 @@ async def test_a_run_that_needs_input_goes_on_with_the_answer(desk: Desk, repeat
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_a_rejected_task_says_why(desk: Desk) -> None:
-    task = await desk.start("repeater", message=script({"reject": "not today"}))
+async def test_a_rejected_task_says_why(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("repeater", message=script({"reject": "not today"}))
     entries = await task.ended()
     assert entries[-1].stamp.state == REJECTED
     assert statuses(entries)[-1]["message"]["parts"] == [
@@ -110,9 +116,9 @@ async def test_a_rejected_task_says_why(desk: Desk) -> None:
 
 
 async def test_an_agent_that_breaks_shows_an_id_and_nothing_else(
-    desk: Desk, repeater: Worker
+    submitter: TaskSubmitter, repeater: Worker
 ) -> None:
-    task = await desk.start("repeater", message=script({"text": "so far"}, {"fail": "s3cret"}))
+    task = await submitter.start("repeater", message=script({"text": "so far"}, {"fail": "s3cret"}))
     entries = await task.ended()
     assert entries[-1].stamp.state == FAILED
     [part] = statuses(entries)[-1]["message"]["parts"]
@@ -125,8 +131,8 @@ async def test_an_agent_that_breaks_shows_an_id_and_nothing_else(
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_output_that_is_none_fails_the_task_with_a_reason(desk: Desk) -> None:
-    task = await desk.start("repeater", message=script({"nonsense": True}))
+async def test_output_that_is_none_fails_the_task_with_a_reason(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("repeater", message=script({"nonsense": True}))
     entries = await task.ended()
     assert entries[-1].stamp.state == FAILED
     assert "malformed" in statuses(entries)[-1]["message"]["parts"][0]["text"]

@@ -8,7 +8,7 @@ from headrace.model.events import BEHIND
 from headrace.model.task import CANCELED, COMPLETED, WORKING
 from tests.contract.workers.conftest import Spawn
 from tests.contract.workers.scripts import off_the_queue, script, texts
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 WAITS = script({"text": "on "}, {"sleep": 600_000})
@@ -25,18 +25,18 @@ async def given_back(task: Task) -> bool:
     return bool(info.num_redelivered)
 
 
-async def started_behind(desk: Desk, named: object, text: str = "at last") -> Task:
+async def started_behind(submitter: TaskSubmitter, named: object, text: str = "at last") -> Task:
     """Begin a task that is to wait for those `named`."""
     said = script({"text": text})
-    return await desk.start("repeater", message=said, metadata={BEHIND: named})
+    return await submitter.start("repeater", message=said, metadata={BEHIND: named})
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_a_task_begins_when_those_that_it_names_are_over(desk: Desk) -> None:
-    first = await desk.start("repeater", message=WAITS)
+async def test_a_task_begins_when_those_that_it_names_are_over(submitter: TaskSubmitter) -> None:
+    first = await submitter.start("repeater", message=WAITS)
     await first.held()
-    second = await started_behind(desk, [first.key.task], "second")
-    third = await started_behind(desk, [first.key.task, second.key.task], "third")
+    second = await started_behind(submitter, [first.key.task], "second")
+    third = await started_behind(submitter, [first.key.task, second.key.task], "third")
     assert await eventually(lambda: given_back(third))
     assert [len(await task.entries()) for task in (second, third)] == [1, 1]
     assert await first.ask("cancel") is not None
@@ -49,28 +49,28 @@ async def test_a_task_begins_when_those_that_it_names_are_over(desk: Desk) -> No
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_a_task_that_waits_for_its_user_is_in_nobodys_way(desk: Desk) -> None:
+async def test_a_task_that_waits_for_its_user_is_in_nobodys_way(submitter: TaskSubmitter) -> None:
     asks = script({"inputRequired": {"prompt": "which?", "schema": None}})
-    first = await desk.start("repeater", message=asks)
+    first = await submitter.start("repeater", message=asks)
     await first.ended()
-    second = await started_behind(desk, [first.key.task])
+    second = await started_behind(submitter, [first.key.task])
     assert (await second.ended())[-1].stamp.state == COMPLETED
 
 
 @pytest.mark.usefixtures("repeater")
 @pytest.mark.parametrize("named", [7, "x", [None, 7, {}, "no id"], ["0-" + "0" * 32]])
-async def test_what_names_no_task_holds_nothing_up(desk: Desk, named: object) -> None:
-    task = await started_behind(desk, named)
+async def test_what_names_no_task_holds_nothing_up(submitter: TaskSubmitter, named: object) -> None:
+    task = await started_behind(submitter, named)
     assert (await task.ended())[-1].stamp.state == COMPLETED
 
 
 async def test_the_order_outlives_the_worker(
-    desk: Desk, spawn: Spawn, language: str, other: str
+    submitter: TaskSubmitter, spawn: Spawn, language: str, other: str
 ) -> None:
-    first = await desk.start("repeater", message=script({"text": "on "}, {"dawdle": 600_000}))
+    first = await submitter.start("repeater", message=script({"text": "on "}, {"dawdle": 600_000}))
     holder = await asyncio.to_thread(spawn, language)
     await first.held()
-    second = await started_behind(desk, [first.key.task])
+    second = await started_behind(submitter, [first.key.task])
     assert await eventually(lambda: given_back(second))
     holder.kill()
     await asyncio.to_thread(spawn, other)

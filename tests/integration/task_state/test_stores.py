@@ -46,7 +46,7 @@ SUBJECTS = Subjects()
 type Making = Callable[[], Store]
 
 
-class Desk:
+class StoredRange:
     """One range of a new store, written without NATS."""
 
     def __init__(self, store: Store) -> None:
@@ -82,8 +82,8 @@ def making_redis(url: str) -> Making:
 
 
 @pytest.fixture
-async def desk(making: Making) -> AsyncIterator[Desk]:
-    opened = Desk(making())
+async def stored_range(making: Making) -> AsyncIterator[StoredRange]:
+    opened = StoredRange(making())
     yield opened
     await opened.store.close()
 
@@ -115,37 +115,37 @@ def arrivals(logs: list[LegalLog], shuffle: random.Random) -> list[Arrival]:
 async def test_any_mix_of_logs_in_any_batches_is_stored_as_it_folds(
     making: Making, data: st.DataObject
 ) -> None:
-    desk = Desk(making())
+    stored_range = StoredRange(making())
     try:
         logs = [
             data.draw(legal_logs(new_key(shard, agent=f"agent{shard % 2}"))) for shard in range(3)
         ]
-        writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
+        writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
         left = arrivals(logs, data.draw(st.randoms(use_true_random=False)))
         while left:
             size = data.draw(st.integers(1, 12))
-            await desk.apply(writer, batches, left[:size])
+            await stored_range.apply(writer, batches, left[:size])
             left = left[size:]
             if data.draw(st.integers(0, 3)) == 0:
                 # Another replica takes over: it knows nothing of what the lists end with.
-                await desk.leases.release([writer.lease])
-                writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
+                await stored_range.leases.release([writer.lease])
+                writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
         for log in logs:
-            stored = await desk.reader.task(log.key.tenant, log.key.task)
+            stored = await stored_range.reader.task(log.key.tenant, log.key.task)
             assert stored is not None
             found = read_found(stored)
             assert found.fold.task() == folded(log)
             assert (found.fold.state, found.log) == (log.state, log.log)
             assert (found.owner, found.agent) == (log.owner, log.key.agent)
     finally:
-        await desk.store.close()
+        await stored_range.store.close()
 
 
-async def begun(desk: Desk, log: LegalLog) -> tuple[Writer, Batches, list[Arrival]]:
+async def begun(stored_range: StoredRange, log: LegalLog) -> tuple[Writer, Batches, list[Arrival]]:
     """Apply all of a log but its last entry; return what is needed to apply that one too."""
-    writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
     all_arrivals = arrivals([log], random.Random(0))
-    await desk.apply(writer, batches, all_arrivals[:-1])
+    await stored_range.apply(writer, batches, all_arrivals[:-1])
     return writer, batches, all_arrivals[-1:]
 
 
@@ -157,111 +157,115 @@ def some_log(key: TaskKey | None = None) -> LegalLog:
     return log
 
 
-async def text_of(desk: Desk, log: LegalLog) -> str:
-    stored = await desk.reader.task(log.key.tenant, log.key.task)
+async def text_of(stored_range: StoredRange, log: LegalLog) -> str:
+    stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
     artifacts = read_found(stored).fold.task().get("artifacts", [])
     return "".join(part["text"] for artifact in artifacts for part in artifact["parts"])
 
 
-async def test_who_has_lost_the_lease_writes_nothing(desk: Desk) -> None:
+async def test_who_has_lost_the_lease_writes_nothing(stored_range: StoredRange) -> None:
     log = some_log()
-    zombie, batches, last = await begun(desk, log)
-    await desk.leases.release([zombie.lease])
-    await desk.writer()
+    zombie, batches, last = await begun(stored_range, log)
+    await stored_range.leases.release([zombie.lease])
+    await stored_range.writer()
     with pytest.raises(LeaseLost):
-        await desk.apply(zombie, batches, last)
-    assert await text_of(desk, log) == ""
-    assert await zombie.progress() == desk.progress
+        await stored_range.apply(zombie, batches, last)
+    assert await text_of(stored_range, log) == ""
+    assert await zombie.progress() == stored_range.progress
 
 
-async def test_a_lapsed_lease_that_nobody_took_does_not_write_either(desk: Desk) -> None:
+async def test_a_lapsed_lease_that_nobody_took_does_not_write_either(
+    stored_range: StoredRange,
+) -> None:
     log = some_log()
-    writer, batches, last = await begun(desk, log)
-    await desk.leases.release([writer.lease])
+    writer, batches, last = await begun(stored_range, log)
+    await stored_range.leases.release([writer.lease])
     for step in (
-        desk.apply(writer, batches, last),
+        stored_range.apply(writer, batches, last),
         writer.defer(DueList.AT_WORK, "t:x", 1),
     ):
         with pytest.raises(LeaseLost):
             await step
-    assert await text_of(desk, log) == ""
+    assert await text_of(stored_range, log) == ""
 
 
-async def test_a_batch_is_written_once_only(desk: Desk) -> None:
+async def test_a_batch_is_written_once_only(stored_range: StoredRange) -> None:
     log = some_log()
-    writer, batches, last = await begun(desk, log)
-    batch = batches.build(last, desk.progress)
-    await writer.apply(desk.progress, batch.then, batch.changes)
+    writer, batches, last = await begun(stored_range, log)
+    batch = batches.build(last, stored_range.progress)
+    await writer.apply(stored_range.progress, batch.then, batch.changes)
     with pytest.raises(PositionMoved):
-        await writer.apply(desk.progress, batch.then, batch.changes)
-    assert await text_of(desk, log) == "one "
+        await writer.apply(stored_range.progress, batch.then, batch.changes)
+    assert await text_of(stored_range, log) == "one "
 
 
-async def test_a_lease_is_held_by_one_at_a_time(desk: Desk) -> None:
-    lease = await desk.leases.take(RANGES[0])
+async def test_a_lease_is_held_by_one_at_a_time(stored_range: StoredRange) -> None:
+    lease = await stored_range.leases.take(RANGES[0])
     assert lease is not None
-    assert await desk.leases.take(RANGES[0]) is None
-    await desk.leases.release([lease])
-    again = await desk.leases.take(RANGES[0])
+    assert await stored_range.leases.take(RANGES[0]) is None
+    await stored_range.leases.release([lease])
+    again = await stored_range.leases.take(RANGES[0])
     assert again is not None
     assert again.token != lease.token
 
 
-async def test_streamed_text_costs_little_more_than_itself(desk: Desk) -> None:
+async def test_streamed_text_costs_little_more_than_itself(stored_range: StoredRange) -> None:
     log = some_log()
     block = {"agui_block_type": "text", "agui_block_id": "block-1", "agui_block_index": 0}
     log.append([log.chunk("a", "first ", block)])
     for _ in range(50):
         log.append([log.chunk("a", "word ", block) for _ in range(20)])
-    writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
-    await desk.apply(writer, batches, arrivals([log], random.Random(0)))
-    stored = await desk.reader.task(log.key.tenant, log.key.task)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    await stored_range.apply(writer, batches, arrivals([log], random.Random(0)))
+    stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
     assert len(orjson.dumps(stored.artifacts)) < 1000 * len("word ") * 2
     assert read_found(stored).fold.task() == folded(log)
 
 
-async def test_a_task_in_many_pieces_takes_one_write(desk: Desk) -> None:
+async def test_a_task_in_many_pieces_takes_one_write(stored_range: StoredRange) -> None:
     log = some_log()
     for number in range(5000):
         log.append([log.chunk(f"artifact-{number}", "x")])
-    writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
-    await desk.apply(writer, batches, arrivals([log], random.Random(0)))
-    stored = await desk.reader.task(log.key.tenant, log.key.task)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    await stored_range.apply(writer, batches, arrivals([log], random.Random(0)))
+    stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
     assert len(stored.artifacts) == 5001
 
 
-async def test_a_log_begun_again_on_the_same_subject_replaces_the_task(desk: Desk) -> None:
+async def test_a_log_begun_again_on_the_same_subject_replaces_the_task(
+    stored_range: StoredRange,
+) -> None:
     log = some_log()
     again = LegalLog(log.key, log="otherlog")
     again.submit("again")
-    writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
     for one in (log, again):
-        offset = desk.progress.position
-        await desk.apply(
+        offset = stored_range.progress.position
+        await stored_range.apply(
             writer,
             batches,
             [a._replace(sequence=a.sequence + offset) for a in arrivals([one], random.Random(0))],
         )
-    stored = await desk.reader.task(log.key.tenant, log.key.task)
+    stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
     found = read_found(stored)
     assert found.log == "otherlog"
     assert found.fold.task() == folded(again)
 
 
-async def test_without_its_beginning_a_log_makes_no_task(desk: Desk) -> None:
+async def test_without_its_beginning_a_log_makes_no_task(stored_range: StoredRange) -> None:
     log = some_log()
-    writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
-    await desk.apply(writer, batches, arrivals([log], random.Random(0))[-1:])
-    assert await desk.reader.task(log.key.tenant, log.key.task) is None
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    await stored_range.apply(writer, batches, arrivals([log], random.Random(0))[-1:])
+    assert await stored_range.reader.task(log.key.tenant, log.key.task) is None
 
 
 async def test_without_redis_everything_is_unavailable() -> None:
     store = making_redis("redis://127.0.0.1:1/0")()
-    nobody = Desk(store)
+    nobody = StoredRange(store)
     with pytest.raises(StateUnavailable):
         await nobody.reader.task("default", "x")
     with pytest.raises(StateUnavailable):
@@ -275,7 +279,7 @@ LATE = 10**15
 """Milliseconds by which everything is due."""
 
 
-async def seen(desk: Desk, writer: Writer) -> dict[str, object]:
+async def seen(stored_range: StoredRange, writer: Writer) -> dict[str, object]:
     """Return all that can be read of a store: lists, and what falls due in which order."""
     found: dict[str, object] = {"progress": await writer.progress()}
     for due_list in DueList:
@@ -297,17 +301,17 @@ async def seen(desk: Desk, writer: Writer) -> dict[str, object]:
         query = ListTasks.model_validate(
             {"tenant": "default", "page_size": 2, "include_artifacts": True, **owner, **chosen}
         )
-        found[repr(query)] = await whole_list(desk, query)
+        found[repr(query)] = await whole_list(stored_range, query)
     return found
 
 
-async def whole_list(desk: Desk, query: ListTasks) -> bytes:
+async def whole_list(stored_range: StoredRange, query: ListTasks) -> bytes:
     """Return every page of a list, rendered."""
     pages: list[Json] = []
     after = After()
     while True:
-        heads = {RANGES[0]: desk.progress.position}
-        page: StoredPage = await desk.reader.page(query, "-inf", after, heads)
+        heads = {RANGES[0]: stored_range.progress.position}
+        page: StoredPage = await stored_range.reader.page(query, "-inf", after, heads)
         folds = [read_found(stored).fold for stored in page.tasks]
         tasks = [fold.task(include_artifacts=query.include_artifacts) for fold in folds]
         pages.append({"tasks": tasks, "total": page.total, "more": page.more})
@@ -345,19 +349,22 @@ async def test_built_anew_in_either_store_everything_reads_the_same_to_the_byte(
     for log in logs:
         if log.state in TERMINAL and data.draw(st.integers(0, 3)) == 0:
             history.append(tombstone(log, len(history) + 1))
-    desks = [Desk(making_redis(valkey.url)()), Desk(making_redis(valkey.url)())]
-    desks.append(Desk(MemoryStore(RANGES)))
+    stored_ranges = [
+        StoredRange(making_redis(valkey.url)()),
+        StoredRange(making_redis(valkey.url)()),
+    ]
+    stored_ranges.append(StoredRange(MemoryStore(RANGES)))
     try:
         sizes = (data.draw(st.integers(1, 5)), 1000, 1000)
         found = []
-        for desk, size in zip(desks, sizes, strict=True):
-            writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
+        for stored_range, size in zip(stored_ranges, sizes, strict=True):
+            writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
             for some in batched(history, size):
-                await desk.apply(writer, batches, list(some))
-            found.append(await seen(desk, writer))
+                await stored_range.apply(writer, batches, list(some))
+            found.append(await seen(stored_range, writer))
         by_and_by, anew, in_memory = found
         assert anew == by_and_by
         assert in_memory == by_and_by
     finally:
-        for desk in desks:
-            await desk.store.close()
+        for stored_range in stored_ranges:
+            await stored_range.store.close()

@@ -1,1 +1,1 @@
-"""The worker on a real nats-server; a desk plays the gateway."""
+"""The worker on a real nats-server; `TaskSubmitter` takes the place of the gateway."""

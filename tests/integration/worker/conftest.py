@@ -1,4 +1,4 @@
-"""A desk, and workers in this process or in others, on streams of each test's own."""
+"""`TaskSubmitter`, and workers in this process or in others, on streams of each test's own."""
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,8 +13,8 @@ from headrace.tasks import cancel
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
 from headrace_worker.worker import Worker
-from tests.support.desk import Desk, fresh_names, open_desk
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter
 from tests.support.worker_process import WorkerProcess
 
 type Working = Callable[..., AbstractAsyncContextManager[Worker]]
@@ -35,9 +35,13 @@ def names() -> dict[str, str]:
 
 
 @pytest.fixture
-async def desk(nats_server: NatsProcess, names: dict[str, str]) -> AsyncIterator[Desk]:
-    """A gateway without HTTP."""
-    async with open_desk(BusSettings.model_validate({"nats_url": nats_server.url, **names})) as it:
+async def submitter(
+    nats_server: NatsProcess, names: dict[str, str]
+) -> AsyncIterator[TaskSubmitter]:
+    """Submits tasks as the gateway does, without HTTP."""
+    async with open_submitter(
+        BusSettings.model_validate({"nats_url": nats_server.url, **names})
+    ) as it:
         yield it
 
 

@@ -31,7 +31,7 @@ from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJ
 from headrace.sdk.agent import AgentFunction
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -42,9 +42,11 @@ def end_of(events: list[Json]) -> tuple[str, str]:
     return status["state"], said
 
 
-async def ended(desk: Desk, working: Working, served: Agent, text: str = "x") -> list[Json]:
+async def ended(
+    submitter: TaskSubmitter, working: Working, served: Agent, text: str = "x"
+) -> list[Json]:
     async with working(served):
-        task = await desk.start(served.name, text)
+        task = await submitter.start(served.name, text)
         return await task.events()
 
 
@@ -54,28 +56,34 @@ def texts(events: list[Json]) -> list[str]:
     ]
 
 
-async def test_a_coroutine_that_returns_text_has_answered(desk: Desk, working: Working) -> None:
+async def test_a_coroutine_that_returns_text_has_answered(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def returning(ctx: RunContext) -> str:
         await ctx.text("one, ")
         return f"{ctx.prompt}, three"
 
-    events = await ended(desk, working, returning, "two")
+    events = await ended(submitter, working, returning, "two")
     assert texts(events) == ["one, ", "two, three"]
     assert end_of(events)[0] == COMPLETED
 
 
-async def test_an_agent_that_says_nothing_completes(desk: Desk, working: Working) -> None:
+async def test_an_agent_that_says_nothing_completes(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def silent(_: RunContext) -> None:
         pass
 
-    events = await ended(desk, working, silent)
+    events = await ended(submitter, working, silent)
     assert len(events) == 3
     assert end_of(events) == (COMPLETED, "")
 
 
-async def test_an_agent_that_yields_nothing_completes(desk: Desk, working: Working) -> None:
+async def test_an_agent_that_yields_nothing_completes(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent(name="speechless")
     async def speechless(_: RunContext) -> AsyncIterator[Emission]:
         never: tuple[str, ...] = ()
@@ -83,19 +91,19 @@ async def test_an_agent_that_yields_nothing_completes(desk: Desk, working: Worki
             yield said
 
     async with working(speechless):
-        task = await desk.start("speechless")
+        task = await submitter.start("speechless")
         assert [entry.stamp.state for entry in await task.ended()][-1] == COMPLETED
 
 
 async def test_an_exception_fails_the_task_with_an_id_that_the_log_explains(
-    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+    submitter: TaskSubmitter, working: Working, caplog: pytest.LogCaptureFixture
 ) -> None:
     @agent()
     async def broken(_: RunContext) -> AsyncIterator[Emission]:
         yield "so far "
         raise ValueError("the database password is hunter2")
 
-    events = await ended(desk, working, broken)
+    events = await ended(submitter, working, broken)
     state, said = end_of(events)
     assert texts(events) == ["so far "]
     assert state == FAILED
@@ -126,12 +134,12 @@ async def _cancels_itself(_: RunContext) -> AsyncIterator[Emission]:
 
 @pytest.mark.parametrize("function", [_raises_in_clean_up, _exits, _cancels_itself])
 async def test_whatever_an_agent_raises_ends_its_own_task_only(
-    function: AgentFunction, desk: Desk, working: Working
+    function: AgentFunction, submitter: TaskSubmitter, working: Working
 ) -> None:
     served = agent(name="bad")(function)
     async with working(served):
         for _ in range(2):
-            task = await desk.start("bad")
+            task = await submitter.start("bad")
             assert end_of(await task.events())[0] == FAILED
 
 
@@ -207,9 +215,9 @@ async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
     ],
 )
 async def test_malformed_output_fails_the_task_with_the_reason(
-    function: AgentFunction, reason: str, desk: Desk, working: Working
+    function: AgentFunction, reason: str, submitter: TaskSubmitter, working: Working
 ) -> None:
-    events = await ended(desk, working, agent(name="odd")(function))
+    events = await ended(submitter, working, agent(name="odd")(function))
     state, said = end_of(events)
     assert state == FAILED
     assert "malformed" in said
@@ -217,7 +225,7 @@ async def test_malformed_output_fails_the_task_with_the_reason(
 
 
 async def test_an_agent_may_mend_what_it_was_told_is_malformed(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def careful(ctx: RunContext) -> None:
@@ -226,19 +234,19 @@ async def test_an_agent_may_mend_what_it_was_told_is_malformed(
         except MalformedOutput:
             await ctx.text("it was too big")
 
-    events = await ended(desk, working, careful)
+    events = await ended(submitter, working, careful)
     assert texts(events) == ["it was too big"]
     assert end_of(events)[0] == COMPLETED
 
 
-async def test_long_text_becomes_several_events(desk: Desk, working: Working) -> None:
+async def test_long_text_becomes_several_events(submitter: TaskSubmitter, working: Working) -> None:
     long = "".join(f"{n:07} " for n in range(40_000))
 
     @agent()
     async def verbose(_: RunContext) -> AsyncIterator[Emission]:
         yield long
 
-    events = await ended(desk, working, verbose)
+    events = await ended(submitter, working, verbose)
     assert "".join(texts(events)) == long
     assert len(texts(events)) == 5
 
@@ -252,13 +260,13 @@ async def test_long_text_becomes_several_events(desk: Desk, working: Working) ->
     ],
 )
 async def test_an_agent_says_how_it_ends(
-    said: Emission, state: str, text: str, desk: Desk, working: Working
+    said: Emission, state: str, text: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def ending(_: RunContext) -> AsyncIterator[Emission]:
         yield said
 
-    events = await ended(desk, working, ending)
+    events = await ended(submitter, working, ending)
     assert end_of(events) == (state, text)
     message = events[-1]["statusUpdate"]["status"]["message"]
     schema = {"headrace.inputSchema": {"type": "string"}} if state == INPUT_REQUIRED else None
@@ -272,9 +280,9 @@ async def terse(ctx: RunContext) -> Message:
     return Message("hi")
 
 
-async def test_a_bare_message_ends_the_log(desk: Desk, working: Working) -> None:
+async def test_a_bare_message_ends_the_log(submitter: TaskSubmitter, working: Working) -> None:
     async with working(terse, timing=Timing(bare_message=60.0)):
-        task = await desk.start("terse", "0")
+        task = await submitter.start("terse", "0")
         *_, last = await task.ended()
     assert last.stamp.state == ANSWERED
     assert last.events[-1]["message"]["parts"] == [{"text": "hi"}]
@@ -282,17 +290,17 @@ async def test_a_bare_message_ends_the_log(desk: Desk, working: Working) -> None
 
 
 async def test_a_message_that_comes_after_the_task_was_shown_completes_it(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(terse):
-        slow = await desk.start("terse", "1.6")
-        shown = await desk.start("terse", "0", metadata={"headrace.shown": True})
+        slow = await submitter.start("terse", "1.6")
+        shown = await submitter.start("terse", "0", metadata={"headrace.shown": True})
         for task in (shown, slow):
             assert end_of(await task.events()) == (COMPLETED, "hi")
 
 
 async def test_a_cancelled_agent_cleans_up_and_the_log_confirms(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def tidy(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -305,7 +313,7 @@ async def test_a_cancelled_agent_cleans_up_and_the_log_confirms(
             raise
 
     async with working(tidy):
-        task = await desk.start("tidy")
+        task = await submitter.start("tidy")
         events = await _cancelled(task)
     assert texts(events) == ["begun ", "cleaned up"]
     assert end_of(events)[0] == CANCELED
@@ -313,7 +321,7 @@ async def test_a_cancelled_agent_cleans_up_and_the_log_confirms(
 
 
 async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
-    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+    submitter: TaskSubmitter, working: Working, caplog: pytest.LogCaptureFixture
 ) -> None:
     over = asyncio.Event()
 
@@ -326,7 +334,7 @@ async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
                 await ctx.text("never ")
 
     async with working(stubborn, cleanup_seconds=0.2):
-        task = await desk.start("stubborn")
+        task = await submitter.start("stubborn")
         events = await _cancelled(task)
         assert end_of(events)[0] == CANCELED
         assert "did not stop after it was canceled" in caplog.text
@@ -334,7 +342,7 @@ async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
 
 
 async def test_an_agent_that_raises_when_it_is_cancelled_is_canceled_all_the_same(
-    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+    submitter: TaskSubmitter, working: Working, caplog: pytest.LogCaptureFixture
 ) -> None:
     @agent()
     async def clumsy(ctx: RunContext) -> None:
@@ -345,7 +353,7 @@ async def test_an_agent_that_raises_when_it_is_cancelled_is_canceled_all_the_sam
             raise ValueError("dropped a plate")
 
     async with working(clumsy):
-        task = await desk.start("clumsy")
+        task = await submitter.start("clumsy")
         events = await _cancelled(task)
     assert end_of(events)[0] == CANCELED
     [record] = [each for each in caplog.records if "clean-up" in each.getMessage()]
@@ -354,14 +362,16 @@ async def test_an_agent_that_raises_when_it_is_cancelled_is_canceled_all_the_sam
     assert "plate" not in str(events)
 
 
-async def test_a_cancel_that_comes_too_late_changes_nothing(desk: Desk, working: Working) -> None:
+async def test_a_cancel_that_comes_too_late_changes_nothing(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def quick(_: RunContext) -> str:
         await asyncio.sleep(0.3)
         return "done"
 
     async with working(quick):
-        task = await desk.start("quick")
+        task = await submitter.start("quick")
         entries = await task.ended()
         # Who has just let go may have the question and say nothing: that is waited for no longer.
         await task.ask("cancel", 0.5)
@@ -370,7 +380,7 @@ async def test_a_cancel_that_comes_too_late_changes_nothing(desk: Desk, working:
 
 
 async def test_what_agents_log_names_their_task(
-    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+    submitter: TaskSubmitter, working: Working, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headrace.agent")
 
@@ -378,7 +388,7 @@ async def test_what_agents_log_names_their_task(
     async def logging_agent(ctx: RunContext) -> None:
         ctx.log.info("looking into it")
 
-    events = await ended(desk, working, logging_agent)
+    events = await ended(submitter, working, logging_agent)
     assert f"task {events[0]['task']['id']}: looking into it" in caplog.text
 
 

@@ -8,7 +8,7 @@ from headrace.model import events, parts
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 
 AGUI: Json = {"headrace.agui": {"state": {"n": 1}}}
 
@@ -22,7 +22,9 @@ def signals(entries: list[Entry]) -> list[tuple[str, Any]]:
     return told
 
 
-async def test_the_clients_state_is_the_runs_to_begin_with(desk: Desk, working: Working) -> None:
+async def test_the_clients_state_is_the_runs_to_begin_with(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     seen: list[Any] = []
     fits = [{"op": "replace", "path": "/n", "value": 2}]
 
@@ -34,14 +36,14 @@ async def test_the_clients_state_is_the_runs_to_begin_with(desk: Desk, working: 
         seen.append(ctx.state)
 
     async with working(patching):
-        task = await desk.start("patching", "x", metadata=AGUI)
+        task = await submitter.start("patching", "x", metadata=AGUI)
         told = signals(await task.ended())
     assert seen == [{"n": 1}, {"n": 2}]
     assert told == [("state_delta", fits), ("state_snapshot", {"n": 2})]
 
 
 async def test_an_attempt_begins_with_the_state_that_was_saved(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     seen: list[Any] = []
 
@@ -58,13 +60,13 @@ async def test_an_attempt_begins_with_the_state_that_was_saved(
             raise Retryable
 
     async with working(saving):
-        task = await desk.start("saving", "x", metadata=AGUI)
+        task = await submitter.start("saving", "x", metadata=AGUI)
         await task.ended()
     assert seen == [{"n": 1}, {"n": 1, "saved": True}, {"n": 1, "saved": True}]
 
 
 async def test_a_question_keeps_its_interrupts_beside_what_was_used(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     asked = [{"id": "i-1", "reason": "confirmation"}]
 
@@ -74,7 +76,7 @@ async def test_a_question_keeps_its_interrupts_beside_what_was_used(
         yield InputRequired("Sure?", interrupts=asked)
 
     async with working(asking):
-        task = await desk.start("asking", "x")
+        task = await submitter.start("asking", "x")
         last = (await task.ended())[-1].events[-1]["statusUpdate"]
     assert last["metadata"]["headrace.interrupts"] == asked
     assert last["metadata"]["tokens_used"] == 3

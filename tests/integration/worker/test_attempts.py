@@ -23,7 +23,7 @@ from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace.sdk.policy import Policy
 from headrace_worker.claim import MOST_SURVIVED, Assignment, Held, Void, claim
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 DYING = "tests.support.dying_agents:agents"
@@ -52,10 +52,10 @@ def end_of(entries: list[Entry]) -> tuple[str, str]:
     return status["state"], status.get("message", {}).get("parts", [{}])[0].get("text", "")
 
 
-async def dead_letters(desk: Desk, agent_name: str) -> list[Json]:
-    stream, subject = desk.bus.streams.dead, desk.bus.subjects.dead("default", agent_name)
-    info = await desk.bus.js.stream_info(stream)
-    found = [await desk.bus.js.get_msg(stream, n) for n in range(1, info.state.last_seq + 1)]
+async def dead_letters(submitter: TaskSubmitter, agent_name: str) -> list[Json]:
+    stream, subject = submitter.bus.streams.dead, submitter.bus.subjects.dead("default", agent_name)
+    info = await submitter.bus.js.stream_info(stream)
+    found = [await submitter.bus.js.get_msg(stream, n) for n in range(1, info.state.last_seq + 1)]
     return [orjson.loads(msg.data or b"") for msg in found if msg.subject == subject]
 
 
@@ -70,7 +70,7 @@ async def forge_attempts(task: Task, count: int, worker: str = "dead") -> None:
 
 
 async def test_a_retryable_error_is_followed_by_another_attempt(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(backoff=0.2)
     async def moody(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -79,15 +79,15 @@ async def test_a_retryable_error_is_followed_by_another_attempt(
             raise Retryable("not now")
 
     async with working(moody):
-        task = await desk.start("moody")
+        task = await submitter.start("moody")
         entries = await task.ended()
     assert attempts(entries) == [1, 2, 3]
     assert end_of(entries) == (COMPLETED, "")
-    assert await dead_letters(desk, "moody") == []
+    assert await dead_letters(submitter, "moody") == []
 
 
 async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_says(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     times: list[float] = []
 
@@ -98,59 +98,61 @@ async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_says(
             raise Retryable("busy", after=0.7)
 
     async with working(moody):
-        task = await desk.start("moody")
+        task = await submitter.start("moody")
         await task.ended()
     assert times[1] - times[0] >= 0.7
 
 
 async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_says_so(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(max_attempts=2, backoff=0.1)
     async def hopeless(_: RunContext) -> None:
         raise Retryable("the model is overloaded")
 
     async with working(hopeless):
-        task = await desk.start("hopeless")
+        task = await submitter.start("hopeless")
         entries = await task.ended()
         assert attempts(entries) == [1, 2]
         assert end_of(entries) == (FAILED, "Given up after 2 attempts: the model is overloaded")
-        [letter] = await dead_letters(desk, "hopeless")
+        [letter] = await dead_letters(submitter, "hopeless")
         assert letter["task"] == task.key.task
-        assert letter["subject"] == desk.bus.subjects.run(task.key, 1)
+        assert letter["subject"] == submitter.bus.subjects.run(task.key, 1)
         assert DeadLetter.model_validate(letter).body
         assert await eventually(lambda: _is_off_the_queue(task))
 
 
-async def test_attempts_whose_workers_live_on_do_not_count(desk: Desk, working: Working) -> None:
+async def test_attempts_whose_workers_live_on_do_not_count(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent(max_attempts=3)
     async def frozen(_: RunContext) -> str:
         return "thawed"
 
-    task = await desk.start("frozen", publish=False)
+    task = await submitter.start("frozen", publish=False)
     await forge_attempts(task, 5, "frozen")
     # Those of the first three show that they live; of the last one nobody can tell yet.
     for number in (1, 2, 3):
-        await Announcer(desk.bus, f"frozen-{number}").renew("frozen")
+        await Announcer(submitter.bus, f"frozen-{number}").renew("frozen")
     await task.publish(1)
     async with working(frozen):
         entries = await task.ended()
     assert attempts(entries) == [1, 2, 3, 4, 5, 6]
     assert end_of(entries)[0] == COMPLETED
-    assert await dead_letters(desk, "frozen") == []
+    assert await dead_letters(submitter, "frozen") == []
 
 
 async def test_an_agent_that_hangs_its_workers_for_a_while_ends_too(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(max_attempts=2)
     async def slow(_: RunContext) -> str:
         return "never"
 
-    task, most = await desk.start("slow", publish=False), 2 * MOST_SURVIVED
+    task, most = await submitter.start("slow", publish=False), 2 * MOST_SURVIVED
     await forge_attempts(task, most, "alive")
     for number in range(1, most + 1):
-        await Announcer(desk.bus, f"alive-{number}").renew("slow")
+        await Announcer(submitter.bus, f"alive-{number}").renew("slow")
     await task.publish(1)
     async with working(slow):
         entries = await task.ended()
@@ -158,12 +160,12 @@ async def test_an_agent_that_hangs_its_workers_for_a_while_ends_too(
 
 
 async def test_a_holder_that_is_frozen_again_and_again_fails_no_task(
-    desk: Desk, spawn: Spawn, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path
 ) -> None:
     """Each is frozen until another one has taken over: more often than the agent may fail."""
     one, other = [await asyncio.to_thread(spawn, DYING) for _ in range(2)]
     gate = tmp_path / "gate"
-    task = await desk.start("waiter", str(gate))
+    task = await submitter.start("waiter", str(gate))
     for attempt in (1, 2, 3):
         await eventually(partial(_is_at_attempt, task, attempt))
         # By the log: who has just been thawed takes itself for the holder until it has looked.
@@ -173,39 +175,43 @@ async def test_a_holder_that_is_frozen_again_and_again_fails_no_task(
         await eventually(partial(_is_at_attempt, task, attempt + 1))
         frozen.thaw()
         begun = next(e for e in await task.entries() if e.stamp.attempt == attempt + 1)
-        await eventually(partial(_lives, desk, frozen.id, datetime.fromisoformat(begun.time)))
+        await eventually(partial(_lives, submitter, frozen.id, datetime.fromisoformat(begun.time)))
     gate.touch()
     entries = await task.ended()
     assert attempts(entries) == [1, 2, 3, 4]
     assert end_of(entries)[0] == COMPLETED
 
 
-async def test_attempts_that_died_without_a_word_count_too(desk: Desk, working: Working) -> None:
+async def test_attempts_that_died_without_a_word_count_too(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent(max_attempts=3)
     async def deadly(_: RunContext) -> AsyncIterator[Emission]:
         yield "alive"
 
-    task = await desk.start("deadly")
+    task = await submitter.start("deadly")
     await forge_attempts(task, 3)
     async with working(deadly):
         entries = await task.ended()
         assert attempts(entries) == [1, 2, 3]
         assert end_of(entries) == (FAILED, "Given up after 3 attempts")
-        assert len(await dead_letters(desk, "deadly")) == 1
+        assert len(await dead_letters(submitter, "deadly")) == 1
         assert await eventually(lambda: _is_off_the_queue(task))
 
 
-async def test_an_agent_that_kills_its_workers_is_given_up(desk: Desk, spawn: Spawn) -> None:
+async def test_an_agent_that_kills_its_workers_is_given_up(
+    submitter: TaskSubmitter, spawn: Spawn
+) -> None:
     # The first two die of it; the third finds out from the log.
     await asyncio.gather(*(asyncio.to_thread(spawn, DYING) for _ in range(3)))
-    task = await desk.start("killer")
+    task = await submitter.start("killer")
     entries = await task.ended()
     assert attempts(entries) == [1, 2]
     assert end_of(entries) == (FAILED, "Given up after 2 attempts")
 
 
 async def test_attempts_that_leaving_workers_handed_back_do_not_count(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end = asyncio.Event()
 
@@ -214,7 +220,7 @@ async def test_attempts_that_leaving_workers_handed_back_do_not_count(
         yield "begun"
         await may_end.wait()
 
-    task = await desk.start("patient")
+    task = await submitter.start("patient")
     for number in range(1, 4):
         async with working(patient):
             await eventually(partial(_is_in_attempt, task, number))
@@ -226,7 +232,7 @@ async def test_attempts_that_leaving_workers_handed_back_do_not_count(
 
 
 async def test_a_run_ends_at_its_deadline_and_its_agent_cleans_up(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     cleaned: list[bool] = []
 
@@ -240,15 +246,17 @@ async def test_a_run_ends_at_its_deadline_and_its_agent_cleans_up(
             cleaned.append(True)
 
     async with working(endless):
-        task = await desk.start("endless")
+        task = await submitter.start("endless")
         entries = await task.ended()
     assert end_of(entries) == (FAILED, "The run did not end within 2 s")
     assert cleaned == [True]
-    [letter] = await dead_letters(desk, "endless")
+    [letter] = await dead_letters(submitter, "endless")
     assert (letter["task"], letter["reason"]) == (task.key.task, "The run did not end within 2 s")
 
 
-async def test_a_run_ends_at_the_deadline_that_it_inherits(desk: Desk, working: Working) -> None:
+async def test_a_run_ends_at_the_deadline_that_it_inherits(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def endless(_: RunContext) -> None:
         await asyncio.sleep(600)
@@ -256,21 +264,23 @@ async def test_a_run_ends_at_the_deadline_that_it_inherits(desk: Desk, working: 
     soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
     parent = Lineage(mint_task_id(0), "boss", 1, "child", ("boss",), soon)
     async with working(endless):
-        task = await desk.start("endless", metadata={DELEGATION: parent.to_json()})
+        task = await submitter.start("endless", metadata={DELEGATION: parent.to_json()})
         entries = await task.ended()
     assert end_of(entries) == (FAILED, "The run did not end before its deadline")
-    [letter] = await dead_letters(desk, "endless")
+    [letter] = await dead_letters(submitter, "endless")
     assert letter["reason"] == "The run did not end before its deadline"
 
 
-async def test_a_deadline_counts_from_the_first_attempt(desk: Desk, working: Working) -> None:
+async def test_a_deadline_counts_from_the_first_attempt(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     called: list[int] = []
 
     @agent(timeout=0.3)
     async def late(ctx: RunContext) -> None:
         called.append(ctx.attempt)
 
-    task = await desk.start("late")
+    task = await submitter.start("late")
     await forge_attempts(task, 1)
     await asyncio.sleep(0.4)
     async with working(late):
@@ -281,22 +291,22 @@ async def test_a_deadline_counts_from_the_first_attempt(desk: Desk, working: Wor
 
 @pytest.mark.parametrize("again", ["once", "twice"])
 async def test_a_dead_letter_is_kept_once_though_its_writer_died_before_the_log_said_so(
-    again: str, desk: Desk, working: Working
+    again: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(name=f"broken-{again}", max_attempts=1)
     async def broken(_: RunContext) -> None:
         raise Retryable("no")
 
-    task = await desk.start(broken.name)
-    subject = desk.bus.subjects.dead("default", broken.name)
+    task = await submitter.start(broken.name)
+    subject = submitter.bus.subjects.dead("default", broken.name)
     letter = DeadLetter(reason="x", subject="y", at=events.now())
     name = {"Nats-Msg-Id": f"{task.key.task}.1"}
     if again == "twice":
-        await desk.bus.request(subject, letter.encode(), 30.0, name)
+        await submitter.bus.request(subject, letter.encode(), 30.0, name)
     async with working(broken):
         entries = await task.ended()
     assert end_of(entries)[0] == FAILED
-    assert len(await dead_letters(desk, broken.name)) == 1
+    assert len(await dead_letters(submitter, broken.name)) == 1
 
 
 async def _is_in_attempt(task: Task, attempt: int) -> bool:
@@ -313,8 +323,8 @@ async def _is_at_attempt(task: Task, attempt: int) -> bool:
     return (await task.last()).stamp.attempt >= attempt
 
 
-async def _lives(desk: Desk, worker: str, since: datetime) -> bool:
-    seen = await renewed(desk.bus, "waiter", worker)
+async def _lives(submitter: TaskSubmitter, worker: str, since: datetime) -> bool:
+    seen = await renewed(submitter.bus, "waiter", worker)
     return seen is not None and seen > since
 
 
@@ -328,21 +338,23 @@ async def claimed_again(task: Task) -> object:
     return await claim(task.bus, "another", assignment, Policy(max_attempts=1))
 
 
-async def once_begun(desk: Desk, worker: str) -> Task:
+async def once_begun(submitter: TaskSubmitter, worker: str) -> Task:
     """Return a task whose only attempt `worker` has begun, and then fell silent."""
-    task = await desk.start("once", publish=False)
+    task = await submitter.start("once", publish=False)
     await forge_attempts(task, 1, worker)
     return task
 
 
-async def test_the_last_attempt_has_not_failed_while_its_worker_may_be_frozen(desk: Desk) -> None:
-    task = await once_begun(desk, "frozen")
+async def test_the_last_attempt_has_not_failed_while_its_worker_may_be_frozen(
+    submitter: TaskSubmitter,
+) -> None:
+    task = await once_begun(submitter, "frozen")
     # Its place is kept, and not renewed.
-    bucket = Bucket(desk.bus, desk.bus.streams.agents)
+    bucket = Bucket(submitter.bus, submitter.bus.streams.agents)
     await bucket.overwrite("live.once.frozen-1", b"{}", seconds=600)
 
     async def is_left_alone() -> bool:
-        silent = await silent_for(desk.bus, "once", "frozen-1") or 0.0
+        silent = await silent_for(submitter.bus, "once", "frozen-1") or 0.0
         return silent > 3 and await claimed_again(task) == Held("frozen-1")
 
     assert await eventually(is_left_alone)
@@ -353,9 +365,9 @@ async def test_the_last_attempt_has_not_failed_while_its_worker_may_be_frozen(de
 
 
 async def test_the_last_attempt_has_failed_if_its_worker_lives_and_is_not_at_work(
-    desk: Desk,
+    submitter: TaskSubmitter,
 ) -> None:
-    task, announcer = await once_begun(desk, "well"), Announcer(desk.bus, "well-1")
+    task, announcer = await once_begun(submitter, "well"), Announcer(submitter.bus, "well-1")
 
     async def is_given_up() -> bool:
         await announcer.renew("once")

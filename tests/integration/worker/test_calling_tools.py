@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 from headrace import Emission, RunContext, ToolError, agent, tool
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.log_reading import answer, calls, folded, results
+from tests.support.task_submitter import TaskSubmitter
 
 
 @tool
@@ -16,7 +16,7 @@ def halve(number: int) -> float:
     return number / 2
 
 
-async def test_a_call_and_its_result_are_said(desk: Desk, working: Working) -> None:
+async def test_a_call_and_its_result_are_said(submitter: TaskSubmitter, working: Working) -> None:
     @agent()
     async def halving(ctx: RunContext) -> AsyncIterator[Emission]:
         yield str(await ctx.call(halve, number=4))
@@ -26,7 +26,7 @@ async def test_a_call_and_its_result_are_said(desk: Desk, working: Working) -> N
             yield f", {error}"
 
     async with working(halving):
-        done = await folded(await desk.start("halving", "x"))
+        done = await folded(await submitter.start("halving", "x"))
     assert answer(done) == "2.0, only even numbers"
     assert calls(done) == [("halve", {"number": 4}), ("halve", {"number": 3})]
     assert results(done) == [(2.0, ""), ("", "only even numbers")]

@@ -25,7 +25,7 @@ from headrace_gateway.tasks.admission import Scope, read_figures
 from headrace_gateway.tasks.cancel import Cancelling
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, by_id, hand_in
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -70,7 +70,7 @@ async def patient(_: RunContext) -> AsyncIterator[Emission]:
 
 
 async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     cleaned: list[bool] = []
 
@@ -84,7 +84,7 @@ async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
             cleaned.append(True)
 
     async with working(tidy):
-        task = await desk.start("tidy")
+        task = await submitter.start("tidy")
         await task.held()
         assert await cancel(task) == CANCELED
         assert cleaned == [True]
@@ -93,7 +93,7 @@ async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
 
 
 async def test_an_agent_that_raises_in_its_clean_up_is_canceled_and_the_worker_goes_on(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def clumsy(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -105,17 +105,19 @@ async def test_an_agent_that_raises_in_its_clean_up_is_canceled_and_the_worker_g
                 raise RuntimeError("dropped it")
 
     async with working(clumsy):
-        task = await desk.start("clumsy", "wait")
+        task = await submitter.start("clumsy", "wait")
         await task.held()
         assert await cancel(task) == CANCELED
-        after = await desk.start("clumsy")
+        after = await submitter.start("clumsy")
         assert (await after.ended())[-1].stamp.state == COMPLETED
     assert ends(await task.entries()) == [CANCELED]
 
 
-async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Working) -> None:
-    await ensure_queue(desk.bus, RunQueue("patient"))
-    task = await desk.start("patient")
+async def test_a_queued_task_is_canceled_and_never_begun(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    await ensure_queue(submitter.bus, RunQueue("patient"))
+    task = await submitter.start("patient")
     assert await cancel(task) == CANCELED
     async with working(patient):
         await eventually(lambda: _is_off_the_queue(task))
@@ -124,59 +126,65 @@ async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Wo
 
 @pytest.mark.parametrize("priority", [NORMAL, "low"])
 async def test_what_is_canceled_while_it_waits_waits_no_more_though_no_worker_lives(
-    desk: Desk, priority: str
+    submitter: TaskSubmitter, priority: str
 ) -> None:
     queue = RunQueue("patient", priority=priority)
-    await ensure_queue(desk.bus, queue)
-    others = [await desk.start_in(queue, "") for _ in range(2)]
-    task = await desk.start_in(queue, "")
+    await ensure_queue(submitter.bus, queue)
+    others = [await submitter.start_in(queue, "") for _ in range(2)]
+    task = await submitter.start_in(queue, "")
     assert await cancel(task) == CANCELED
-    figures = await read_figures(desk.bus, 5.0)
+    figures = await read_figures(submitter.bus, 5.0)
     assert figures.waiting[Scope("patient")] == len(others)
 
 
-async def test_a_task_between_two_attempts_is_canceled(desk: Desk, working: Working) -> None:
+async def test_a_task_between_two_attempts_is_canceled(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent(backoff=30.0)
     async def moody(_: RunContext) -> None:
         raise Retryable
 
     async with working(moody):
-        task = await desk.start("moody")
+        task = await submitter.start("moody")
         await task.reaches(3)
         assert await cancel(task) == CANCELED
         await eventually(lambda: _is_off_the_queue(task))
     assert [entry.stamp.attempt for entry in await task.entries()] == [0, 1, 1, 0]
 
 
-async def test_a_task_that_waits_for_its_user_is_canceled(desk: Desk, working: Working) -> None:
+async def test_a_task_that_waits_for_its_user_is_canceled(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def asking(_: RunContext) -> AsyncIterator[Emission]:
         yield InputRequired("Well?")
 
     async with working(asking):
-        task = await desk.start("asking")
+        task = await submitter.start("asking")
         await task.ended()
         assert await cancel(task) == CANCELED
 
 
-async def test_a_task_that_waits_for_credentials_is_canceled(desk: Desk, working: Working) -> None:
+async def test_a_task_that_waits_for_credentials_is_canceled(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def guarded(ctx: RunContext) -> None:
         await ctx.auth_required("A token, please")
 
     async with working(guarded):
-        task = await desk.start("guarded")
+        task = await submitter.start("guarded")
         await task.held()
         assert await cancel(task) == CANCELED
     assert (await task.last()).stamp.writer.startswith("worker-")
 
 
 async def test_a_task_of_a_stopped_worker_is_canceled_over_its_head(
-    desk: Desk, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 0.5)
     worker = await asyncio.to_thread(spawn, REPEATERS)
-    task = await desk.start("guarded", "x")
+    task = await submitter.start("guarded", "x")
     held = await task.held()
     await asyncio.to_thread(by_id([worker], held.worker).freeze)
     assert await cancel(task) == CANCELED
@@ -187,9 +195,11 @@ async def test_a_task_of_a_stopped_worker_is_canceled_over_its_head(
     assert entries[-1].stamp.writer.startswith("gateway-")
 
 
-async def test_messages_that_wait_end_with_their_task(desk: Desk, working: Working) -> None:
+async def test_messages_that_wait_end_with_their_task(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(patient):
-        task = await desk.start("patient")
+        task = await submitter.start("patient")
         await task.held()
         await hand_in(task, "more")
         assert await cancel(task) == CANCELED
@@ -197,10 +207,10 @@ async def test_messages_that_wait_end_with_their_task(desk: Desk, working: Worki
 
 
 async def test_two_gateways_that_cancel_at_once_are_told_the_same(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(patient):
-        task = await desk.start("patient")
+        task = await submitter.start("patient")
         await task.held()
         assert set(await asyncio.gather(cancel(task), cancel(task))) == {CANCELED}
     assert ends(await task.entries()) == [CANCELED]
@@ -208,7 +218,7 @@ async def test_two_gateways_that_cancel_at_once_are_told_the_same(
 
 @pytest.mark.parametrize("millisecond", range(0, 60, 6))
 async def test_a_cancel_that_races_with_the_end_leaves_one_end(
-    millisecond: int, desk: Desk, working: Working
+    millisecond: int, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def quick(_: RunContext) -> AsyncIterator[Emission]:
@@ -217,7 +227,7 @@ async def test_a_cancel_that_races_with_the_end_leaves_one_end(
             await asyncio.sleep(0.01)
 
     async with working(quick):
-        task = await desk.start("quick")
+        task = await submitter.start("quick")
         await asyncio.sleep(millisecond / 1000)
         try:
             told = await cancel(task)
@@ -229,7 +239,7 @@ async def test_a_cancel_that_races_with_the_end_leaves_one_end(
 
 
 async def test_a_cancel_reaches_the_run_that_has_just_followed(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="interrupt")
     async def busy(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -241,7 +251,7 @@ async def test_a_cancel_reaches_the_run_that_has_just_followed(
             await asyncio.sleep(0.3 if ctx.run == 1 else 0)
 
     async with working(busy):
-        task = await desk.start("busy", "one")
+        task = await submitter.start("busy", "one")
         await task.held()
         await hand_in(task, "two")
         assert await cancel(task) == CANCELED
@@ -257,7 +267,7 @@ async def _nobody_answers(task: Task) -> bool:
 
 
 async def test_a_holder_gets_the_time_that_its_setting_gives_its_agent_to_clean_up(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever cancels does not know the worker's settings: the holder says how long it may take."""
     monkeypatch.setattr(cancelling, "CLEANUP", 0.1)
@@ -272,7 +282,7 @@ async def test_a_holder_gets_the_time_that_its_setting_gives_its_agent_to_clean_
             await ctx.text("cleaned up")
 
     async with working(tidy, cleanup_seconds=60.0):
-        task = await desk.start("tidy")
+        task = await submitter.start("tidy")
         await task.held()
         await task.reaches(3)
         assert await cancel(task) == CANCELED

@@ -11,7 +11,7 @@ from headrace.model.messages import RunRequest
 from headrace.model.task import CANCELED
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, user_message
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
 
@@ -40,9 +40,9 @@ async def gone(task: Task) -> bool:
 
 
 async def test_a_carried_input_is_worked_on_without_reading_the_log(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    task = await desk.start("echo", "stored", publish=False)
+    task = await submitter.start("echo", "stored", publish=False)
     await task.publish(1, await carrying(task, "carried"))
     async with working(echo):
         entries = await task.ended()
@@ -51,13 +51,13 @@ async def test_a_carried_input_is_worked_on_without_reading_the_log(
 
 
 async def test_a_run_that_was_delivered_before_is_not_believed(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    task = await desk.start("echo", "stored", publish=False)
+    task = await submitter.start("echo", "stored", publish=False)
     async with working(echo):
         pass  # the consumer is there
     await task.publish(1, await carrying(task, "carried"))
-    pulling = await desk.bus.js.pull_subscribe_bind("echo", desk.bus.streams.runs)
+    pulling = await submitter.bus.js.pull_subscribe_bind("echo", submitter.bus.streams.runs)
     [msg] = await pulling.fetch(1)
     await msg.nak()
     async with working(echo):
@@ -83,29 +83,29 @@ async def _purged(task: Task) -> None:
 
 @pytest.mark.parametrize(("change", "left"), [(_worked_on, 2), (_canceled, 2), (_purged, 0)])
 async def test_a_log_that_has_gone_on_is_looked_at_after_all(
-    desk: Desk,
+    submitter: TaskSubmitter,
     working: Working,
     change: Callable[[Task], Awaitable[None]],
     left: int,
 ) -> None:
-    task = await desk.start("echo", "stored", publish=False)
+    task = await submitter.start("echo", "stored", publish=False)
     run = await carrying(task, "carried")
     await change(task)
     await task.publish(1, run)
     async with working(echo):
         await eventually(lambda: gone(task))
-    stream = desk.bus.streams.of_shard(task.key.shard)
-    subject = desk.bus.subjects.event(task.key)
-    info = await desk.bus.js.stream_info(stream, subjects_filter=subject)
+    stream = submitter.bus.streams.of_shard(task.key.shard)
+    subject = submitter.bus.subjects.event(task.key)
+    info = await submitter.bus.js.stream_info(stream, subjects_filter=subject)
     assert (info.state.subjects or {}).get(subject, 0) == left
 
 
 async def test_a_message_that_is_no_entry_does_not_keep_a_run_from_beginning(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    task = await desk.start("echo", "stored", publish=False)
+    task = await submitter.start("echo", "stored", publish=False)
     run = await carrying(task, "carried")
-    ack = await desk.bus.request(desk.bus.subjects.event(task.key), b"no entry", 30.0)
+    ack = await submitter.bus.request(submitter.bus.subjects.event(task.key), b"no entry", 30.0)
     assert "seq" in orjson.loads(ack.data)
     await task.publish(1, run)
     async with working(echo):

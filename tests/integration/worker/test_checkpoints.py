@@ -14,12 +14,12 @@ from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED, FAILED
 from headrace.sdk.agent import Agent
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 
 
-async def ended(desk: Desk, working: Working, served: Agent) -> list[Entry]:
+async def ended(submitter: TaskSubmitter, working: Working, served: Agent) -> list[Entry]:
     async with working(served):
-        task = await desk.start(served.name, "x")
+        task = await submitter.start(served.name, "x")
         return await task.ended()
 
 
@@ -44,7 +44,7 @@ def _is_art(event: Json) -> bool:
 
 
 async def test_the_next_attempt_finds_the_checkpoint_and_goes_on_from_there(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(backoff=0.1)
     async def counting(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -58,7 +58,7 @@ async def test_the_next_attempt_finds_the_checkpoint_and_goes_on_from_there(
                 await asyncio.sleep(0.1)
                 raise Retryable
 
-    entries = await ended(desk, working, counting)
+    entries = await ended(submitter, working, counting)
     saved = [entry for entry in entries if entry.stamp.checkpoint is not None]
     taken = next(e for e in entries if e.stamp.attempt == 2).events[0]["statusUpdate"]
     assert taken["metadata"][events.DISCARDED_AFTER] == saved[1].last_generation
@@ -69,7 +69,9 @@ async def test_the_next_attempt_finds_the_checkpoint_and_goes_on_from_there(
     assert list(as_a_plain_client_sees(entries).values()) == texts
 
 
-async def test_ids_and_indices_go_on_behind_a_checkpoint(desk: Desk, working: Working) -> None:
+async def test_ids_and_indices_go_on_behind_a_checkpoint(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent(backoff=0.1)
     async def twice(ctx: RunContext) -> AsyncIterator[Emission]:
         if ctx.attempt == 1:
@@ -82,7 +84,7 @@ async def test_ids_and_indices_go_on_behind_a_checkpoint(desk: Desk, working: Wo
         yield "two"
         yield File("b", b"y")
 
-    task = folded(await ended(desk, working, twice))
+    task = folded(await ended(submitter, working, twice))
     artifacts = task["artifacts"]
     assert len({a["artifactId"] for a in artifacts}) == 4
     thoughts = [m for m in task["history"] if m["role"] == "ROLE_AGENT"]
@@ -97,7 +99,7 @@ async def test_ids_and_indices_go_on_behind_a_checkpoint(desk: Desk, working: Wo
 
 
 async def test_a_checkpoint_ends_labelled_blocks_and_their_labels_can_be_used_again(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def labelling(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -106,11 +108,13 @@ async def test_a_checkpoint_ends_labelled_blocks_and_their_labels_can_be_used_ag
         await ctx.checkpoint(None)
         yield Text("c", "left")
 
-    task = folded(await ended(desk, working, labelling))
+    task = folded(await ended(submitter, working, labelling))
     assert [a["parts"][0]["text"] for a in task["artifacts"]] == ["a", "b", "c"]
 
 
-async def test_a_checkpoint_before_any_output_is_kept(desk: Desk, working: Working) -> None:
+async def test_a_checkpoint_before_any_output_is_kept(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     found: list[Any] = []
 
     @agent(backoff=0.1)
@@ -120,7 +124,7 @@ async def test_a_checkpoint_before_any_output_is_kept(desk: Desk, working: Worki
             await ctx.checkpoint([1, "two"])
             raise Retryable
 
-    entries = await ended(desk, working, early)
+    entries = await ended(submitter, working, early)
     assert found == [None, [1, "two"]]
     assert folded(entries)["status"]["state"] == COMPLETED
 
@@ -130,18 +134,18 @@ async def test_a_checkpoint_before_any_output_is_kept(desk: Desk, working: Worki
     [("x" * 8191, "exceeds the limit of 8192"), ({1, 2}, "is not JSON")],
 )
 async def test_what_can_not_be_saved_fails_the_task_with_a_reason(
-    saved: object, reason: str, desk: Desk, working: Working
+    saved: object, reason: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def greedy(ctx: RunContext) -> None:
         await ctx.checkpoint(saved)
 
-    status = folded(await ended(desk, working, greedy))["status"]
+    status = folded(await ended(submitter, working, greedy))["status"]
     assert status["state"] == FAILED
     assert reason in status["message"]["parts"][0]["text"]
 
 
-async def test_8_kb_in_any_script_can_be_saved(desk: Desk, working: Working) -> None:
+async def test_8_kb_in_any_script_can_be_saved(submitter: TaskSubmitter, working: Working) -> None:
     text, found = "ü" * 4095, []
 
     @agent(backoff=0.1)
@@ -151,5 +155,5 @@ async def test_8_kb_in_any_script_can_be_saved(desk: Desk, working: Working) -> 
             await ctx.checkpoint(text)
             raise Retryable
 
-    await ended(desk, working, full)
+    await ended(submitter, working, full)
     assert found == [None, text]

@@ -15,7 +15,7 @@ from headrace.tasks.end import fail_task
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -47,9 +47,9 @@ class Tidy:
         return len(self.told) >= times
 
 
-async def asks(desk: Desk) -> Task:
+async def asks(submitter: TaskSubmitter) -> Task:
     """Return a task that waits for its user."""
-    task = await desk.start("tidy", "x")
+    task = await submitter.start("tidy", "x")
     await task.ended()
     return task
 
@@ -59,11 +59,11 @@ async def done_with(task: Task) -> bool:
 
 
 async def test_a_client_cancels_a_task_that_waits_for_its_user(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
-        task = await asks(desk)
+        task = await asks(submitter)
         assert await cancel(task) == CANCELED
         await eventually(tidy.was_told)
         await eventually(lambda: done_with(task))
@@ -73,20 +73,24 @@ async def test_a_client_cancels_a_task_that_waits_for_its_user(
     assert ended.owner == "anonymous"
 
 
-async def test_an_agent_or_task_state_cancels_it(desk: Desk, working: Working) -> None:
+async def test_an_agent_or_task_state_cancels_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
-        task = await asks(desk)
-        await cancel_task(desk.bus, task.key, "task-state-1")
+        task = await asks(submitter)
+        await cancel_task(submitter.bus, task.key, "task-state-1")
         assert (await task.last()).stamp.state == CANCELED
         await eventually(tidy.was_told)
     assert [ended.state for ended in tidy.told] == [CANCELED]
 
 
-async def test_a_worker_that_comes_later_cleans_up(desk: Desk, working: Working) -> None:
+async def test_a_worker_that_comes_later_cleans_up(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
-        task = await asks(desk)
+        task = await asks(submitter)
     assert await cancel(task) == CANCELED
     async with working(tidy.agent()):
         await eventually(tidy.was_told)
@@ -94,12 +98,12 @@ async def test_a_worker_that_comes_later_cleans_up(desk: Desk, working: Working)
 
 
 async def test_a_task_whose_worker_is_dead_is_cleaned_up_after(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
         pass
-    task = await begun_by_the_dead(desk)
+    task = await begun_by_the_dead(submitter)
     assert await cancel(task) == CANCELED
     async with working(tidy.agent()):
         await eventually(tidy.was_told)
@@ -108,12 +112,12 @@ async def test_a_task_whose_worker_is_dead_is_cleaned_up_after(
 
 
 async def test_a_task_that_is_given_up_unbegun_is_cleaned_up_after(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy()
     only_once = replace(tidy.agent(), policy=Policy(max_attempts=1))
     async with working(only_once):
-        task = await begun_by_the_dead(desk)
+        task = await begun_by_the_dead(submitter)
         await task.publish(1)
         assert (await task.ended())[-1].stamp.state == FAILED
         await eventually(tidy.was_told)
@@ -121,65 +125,67 @@ async def test_a_task_that_is_given_up_unbegun_is_cleaned_up_after(
 
 
 async def test_a_task_that_an_operator_fails_is_cleaned_up_after(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
-        task = await asks(desk)
-        await fail_task(desk.bus, task.key, "It hangs")
+        task = await asks(submitter)
+        await fail_task(submitter.bus, task.key, "It hangs")
         await eventually(tidy.was_told)
     assert [ended.state for ended in tidy.told] == [FAILED]
 
 
-async def begun_by_the_dead(desk: Desk) -> Task:
+async def begun_by_the_dead(submitter: TaskSubmitter) -> Task:
     """Return a task at work whose worker is no more."""
-    task = await desk.start("tidy", "wait", publish=False)
+    task = await submitter.start("tidy", "wait", publish=False)
     begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
     await task.append(begun, WORKING, writer="dead", run=1, attempt=1)
     return task
 
 
 async def test_a_clean_up_that_fails_is_tried_again_and_then_left(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy(failures=9)
     async with working(tidy.agent(), timing=Timing(cleanup_pauses=(0.0, 0.1))):
-        task = await asks(desk)
+        task = await asks(submitter)
         assert await cancel(task) == CANCELED
         await eventually(lambda: done_with(task))
     assert len(tidy.told) == 3
 
 
 async def test_the_last_attempt_that_fails_is_cleaned_up_after(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
-        task = await desk.start("tidy", "break")
+        task = await submitter.start("tidy", "break")
         assert (await task.ended())[-1].stamp.state == FAILED
         await eventually(tidy.was_told)
         await eventually(lambda: done_with(task))
     assert [ended.state for ended in tidy.told] == [FAILED]
 
 
-async def test_an_agent_at_work_ends_it_itself(desk: Desk, working: Working) -> None:
+async def test_an_agent_at_work_ends_it_itself(submitter: TaskSubmitter, working: Working) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
-        task = await desk.start("tidy", "wait")
+        task = await submitter.start("tidy", "wait")
         await task.held()
         assert await cancel(task) == CANCELED
         await eventually(lambda: done_with(task))
-        later = await asks(desk)
+        later = await asks(submitter)
         assert await cancel(later) == CANCELED
         await eventually(tidy.was_told)
     assert [ended.key for ended in tidy.told] == [later.key]
 
 
-async def test_nobody_is_told_of_a_task_that_nobody_has_begun(desk: Desk, working: Working) -> None:
+async def test_nobody_is_told_of_a_task_that_nobody_has_begun(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     tidy = Tidy()
     async with working(tidy.agent()):
-        later = await asks(desk)
-    task = await desk.start("tidy", "x")
+        later = await asks(submitter)
+    task = await submitter.start("tidy", "x")
     assert await cancel(task) == CANCELED
     assert await cancel(later) == CANCELED
     async with working(tidy.agent()):
@@ -189,16 +195,16 @@ async def test_nobody_is_told_of_a_task_that_nobody_has_begun(desk: Desk, workin
 
 
 async def test_no_run_waits_for_an_agent_that_does_not_clean_up(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def careless(_: RunContext) -> AsyncIterator[Emission]:
         yield InputRequired("Which?")
 
     async with working(careless):
-        task = await desk.start("careless", "x")
+        task = await submitter.start("careless", "x")
         await task.ended()
-    last = await last_entry(desk.bus, task.key)
+    last = await last_entry(submitter.bus, task.key)
     assert last is not None
     assert last.stamp.state == INPUT_REQUIRED
     assert await cancel(task) == CANCELED

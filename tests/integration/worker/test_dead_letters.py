@@ -19,8 +19,8 @@ from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.terminal import CommandResult, Terminal
 from tests.support.waiting import eventually
 
@@ -50,12 +50,14 @@ class Service:
         return needy
 
 
-async def letters(desk: Desk, wanted: Wanted | None = None) -> list[Letter]:
-    return [letter async for letter in Letters(desk.bus).find(wanted or Wanted())]
+async def letters(submitter: TaskSubmitter, wanted: Wanted | None = None) -> list[Letter]:
+    return [letter async for letter in Letters(submitter.bus).find(wanted or Wanted())]
 
 
-async def given_up(desk: Desk, text: str = "hello", agent_name: str = "needy") -> Task:
-    task = await desk.start(agent_name, text)
+async def given_up(
+    submitter: TaskSubmitter, text: str = "hello", agent_name: str = "needy"
+) -> Task:
+    task = await submitter.start(agent_name, text)
     assert (await task.ended())[-1].stamp.state == FAILED
     return task
 
@@ -68,34 +70,34 @@ def task_in(said: CommandResult) -> str:
     return said.out.split()[-1]
 
 
-def again(desk: Desk, failed: Task, task: str) -> Task:
-    return Task(desk.bus, TaskKey("default", failed.key.agent, task), "", failed.context)
+def again(submitter: TaskSubmitter, failed: Task, task: str) -> Task:
+    return Task(submitter.bus, TaskKey("default", failed.key.agent, task), "", failed.context)
 
 
 async def test_what_was_given_up_is_listed_and_shown_with_its_reason(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     async with working(Service().needed_by()):
-        task = await given_up(desk, "hello")
+        task = await given_up(submitter, "hello")
     [row] = rows(await terminal.run("dead", "list"))
     number, kind, tenant, agent_name, of, _, *reason = row
     assert [kind, tenant, agent_name, of] == ["run", "default", "needy", task.key.task]
     assert " ".join(reason) == "Given up: the last attempt failed"
     shown = json.loads((await terminal.run("dead", "show", number, "--json")).out)
-    assert shown["subject"] == desk.bus.subjects.run(task.key, 1)
+    assert shown["subject"] == submitter.bus.subjects.run(task.key, 1)
     assert json.loads(shown["body"])["context"] == task.context
     plain = (await terminal.run("dead", "show", number)).out
     assert "reason:   Given up: the last attempt failed" in plain.splitlines()
 
 
 async def test_letters_are_filtered_and_paged(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     one, other = Service().needed_by("one"), Service().needed_by("other")
     async with working(one, other):
-        tasks = [await given_up(desk, agent_name=name) for name in ("one", "other", "one")]
-    await desk.bus.request(
-        desk.bus.subjects.dead("else", "one"),
+        tasks = [await given_up(submitter, agent_name=name) for name in ("one", "other", "one")]
+    await submitter.bus.request(
+        submitter.bus.subjects.dead("else", "one"),
         DeadLetter(reason="late", subject="x.push.y", at="2026-01-01T00:00:00Z").encode(),
         2,
     )
@@ -112,16 +114,16 @@ async def test_letters_are_filtered_and_paged(
 
 
 async def test_a_retried_run_is_a_new_task_that_names_the_failed_one(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     service = Service()
     async with working(service.needed_by()):
-        task = await given_up(desk, "hello")
+        task = await given_up(submitter, "hello")
         log = await task.entries()
         service.works = True
         said = await terminal.run("dead", "retry", "1")
         assert said.code == 0, said.err
-        new = again(desk, task, task_in(said))
+        new = again(submitter, task, task_in(said))
         entries = await new.ended()
     assert new.key.task != task.key.task
     assert entries[-1].stamp.state == COMPLETED
@@ -131,15 +133,15 @@ async def test_a_retried_run_is_a_new_task_that_names_the_failed_one(
     assert first["history"][-1]["referenceTaskIds"] == [task.key.task]
     assert first["metadata"][events.RETRY_OF] == {"task": task.key.task, "generation": 1}
     assert await task.entries() == log, "the failed task is as it was"
-    assert await letters(desk) == []
+    assert await letters(submitter) == []
 
 
 async def test_a_retried_follow_up_has_the_history_of_its_task(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     service = Service()
     async with working(service.needed_by()):
-        task = await desk.start("needy", "first", publish=False)
+        task = await submitter.start("needy", "first", publish=False)
         said = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "and then?"}]}
         asks = events.status_update(task.key.task, task.context, "TASK_STATE_INPUT_REQUIRED", said)
         await task.append(asks, "TASK_STATE_INPUT_REQUIRED", writer="earlier", run=1, attempt=1)
@@ -147,66 +149,66 @@ async def test_a_retried_follow_up_has_the_history_of_its_task(
         await task.ended()
         service.works = True
         retried = await terminal.run("dead", "retry", "--all", "--yes")
-        entries = await again(desk, task, task_in(retried)).ended()
+        entries = await again(submitter, task, task_in(retried)).ended()
     assert entries[-1].stamp.state == COMPLETED
     [heard] = service.heard
     assert [m["parts"][0]["text"] for m in heard["history"]] == ["first", "and then?", "second"]
 
 
 async def test_a_run_is_retried_once_however_often_it_is_asked_for(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     service = Service()
     async with working(service.needed_by()):
-        task = await given_up(desk)
+        task = await given_up(submitter)
         service.works = True
-        [letter] = await letters(desk)
-        done = await asyncio.gather(*(retry(desk.bus, letter) for _ in range(5)))
+        [letter] = await letters(submitter)
+        done = await asyncio.gather(*(retry(submitter.bus, letter) for _ in range(5)))
         [name] = {each.task for each in done}
         assert name is not None
-        await again(desk, task, name).ended()
-        late = await retry(desk.bus, letter)
+        await again(submitter, task, name).ended()
+        late = await retry(submitter.bus, letter)
     assert late.task == name
     assert late.outcome == f"already retried as task {name}"
     assert len(service.heard) == 1
 
 
 async def test_a_run_of_any_tenant_and_priority_is_retried_in_its_own_queue(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     service = Service()
     async with working(service.needed_by()):
-        task = await desk.start("needy", "hello", publish=False)
+        task = await submitter.start("needy", "hello", publish=False)
         run = RunRequest(log=task.log, context=task.context, owner="anonymous")
-        BackgroundRuns(desk.bus).publish_soon(task.key, 1, run, "high")
+        BackgroundRuns(submitter.bus).publish_soon(task.key, 1, run, "high")
         await task.ended()
         service.works = True
-        [letter] = await letters(desk)
+        [letter] = await letters(submitter)
         assert letter.content.subject.endswith(".high")
         # Nobody but the one who asks for a run makes its queue.
-        await desk.bus.js.delete_consumer(
-            desk.bus.streams.runs, RunQueue.of(task.key, "high").consumer
+        await submitter.bus.js.delete_consumer(
+            submitter.bus.streams.runs, RunQueue.of(task.key, "high").consumer
         )
-        name = (await retry(desk.bus, letter)).task
+        name = (await retry(submitter.bus, letter)).task
         assert name is not None
-        assert (await again(desk, task, name).ended())[-1].stamp.state == COMPLETED
+        assert (await again(submitter, task, name).ended())[-1].stamp.state == COMPLETED
 
 
 async def test_a_delegated_run_is_retried_for_itself_and_in_its_own_time(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     service = Service()
     parent = Lineage("0-1", "boss", 1, "child", ("boss",), "2000-01-01T00:00:00Z")
     async with working(service.needed_by()):
         soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
         metadata = {DELEGATION: parent.to_json(), events.START_BY: soon, "kept": 1}
-        task = await desk.start("needy", metadata=metadata)
+        task = await submitter.start("needy", metadata=metadata)
         await task.ended()
         service.works = True
-        [letter] = await letters(desk)
-        name = (await retry(desk.bus, letter)).task
+        [letter] = await letters(submitter)
+        name = (await retry(submitter.bus, letter)).task
         assert name is not None
-        entries = await again(desk, task, name).ended()
+        entries = await again(submitter, task, name).ended()
     assert entries[-1].stamp.state == COMPLETED
     metadata = entries[0].events[0]["task"]["metadata"]
     assert not {DELEGATION, events.START_BY} & metadata.keys()
@@ -214,35 +216,41 @@ async def test_a_delegated_run_is_retried_for_itself_and_in_its_own_time(
 
 
 async def test_what_fails_again_is_a_dead_letter_again_and_can_be_retried_again(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     service = Service()
     async with working(service.needed_by()):
-        task = await given_up(desk)
-        second = again(desk, task, task_in(await terminal.run("dead", "retry", "1")))
+        task = await given_up(submitter)
+        second = again(submitter, task, task_in(await terminal.run("dead", "retry", "1")))
         assert (await second.ended())[-1].stamp.state == FAILED
         service.works = True
-        third = again(desk, task, task_in(await terminal.run("dead", "retry", "2")))
+        third = again(submitter, task, task_in(await terminal.run("dead", "retry", "2")))
         entries = await third.ended()
     assert entries[-1].stamp.state == COMPLETED
     references = entries[0].events[0]["task"]["history"][-1]["referenceTaskIds"]
     assert references == [task.key.task, second.key.task]
 
 
-async def stored(desk: Desk, reason: str, subject: str, body: bytes, task: str | None) -> None:
+async def stored(
+    submitter: TaskSubmitter, reason: str, subject: str, body: bytes, task: str | None
+) -> None:
     letter = DeadLetter(
         reason=reason, subject=subject, task=task, body=b64encode(body).decode(), at=events.now()
     )
-    await desk.bus.request(desk.bus.subjects.dead("default", "needy"), letter.encode(), 30)
+    await submitter.bus.request(
+        submitter.bus.subjects.dead("default", "needy"), letter.encode(), 30
+    )
 
 
 async def test_a_run_that_has_not_failed_is_asked_for_again_and_no_second_task_is_made(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
-    task = await desk.start("needy", publish=False)
+    task = await submitter.start("needy", publish=False)
     run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
-    subject = desk.bus.subjects.run(task.key, 1)
-    await stored(desk, "its worker died between the letter and FAILED", subject, run, task.key.task)
+    subject = submitter.bus.subjects.run(task.key, 1)
+    await stored(
+        submitter, "its worker died between the letter and FAILED", subject, run, task.key.task
+    )
     service = Service()
     service.works = True
     async with working(service.needed_by()):
@@ -253,38 +261,43 @@ async def test_a_run_that_has_not_failed_is_asked_for_again_and_no_second_task_i
 
 @pytest.mark.parametrize("state", [COMPLETED, CANCELED])
 async def test_a_run_that_ended_otherwise_since_is_not_run_again(
-    desk: Desk, terminal: Terminal, state: str
+    submitter: TaskSubmitter, terminal: Terminal, state: str
 ) -> None:
-    task = await desk.start("needy", publish=False)
+    task = await submitter.start("needy", publish=False)
     end = events.status_update(task.key.task, task.context, state)
     await task.append(end, state, writer="someone", run=1, attempt=1)
     run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
-    await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
+    await stored(submitter, "x", submitter.bus.subjects.run(task.key, 1), run, task.key.task)
     said = await terminal.run("dead", "retry", "1")
     assert said.code == 1
     found = state.removeprefix("TASK_STATE_")
     assert said.err == f"1: task {task.key.task} is no longer FAILED but {found}\n"
-    assert len(await letters(desk)) == 1, "the letter stays"
+    assert len(await letters(submitter)) == 1, "the letter stays"
 
 
-async def test_a_run_whose_log_is_gone_is_not_run_again(desk: Desk, terminal: Terminal) -> None:
-    task = await desk.start("needy", publish=False)
-    await desk.bus.js.purge_stream(
-        desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
+async def test_a_run_whose_log_is_gone_is_not_run_again(
+    submitter: TaskSubmitter, terminal: Terminal
+) -> None:
+    task = await submitter.start("needy", publish=False)
+    await submitter.bus.js.purge_stream(
+        submitter.bus.streams.of_shard(task.key.shard),
+        subject=submitter.bus.subjects.event(task.key),
     )
     run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
-    await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
+    await stored(submitter, "x", submitter.bus.subjects.run(task.key, 1), run, task.key.task)
     said = await terminal.run("dead", "retry", "1")
     assert (said.code, said.err) == (1, f"1: the log of task {task.key.task} is gone\n")
 
 
 async def test_a_run_whose_log_was_trimmed_is_not_run_again(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     async with working(Service().needed_by()):
-        task = await given_up(desk)
-    await desk.bus.js.purge_stream(
-        desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key), keep=1
+        task = await given_up(submitter)
+    await submitter.bus.js.purge_stream(
+        submitter.bus.streams.of_shard(task.key.shard),
+        subject=submitter.bus.subjects.event(task.key),
+        keep=1,
     )
     said = await terminal.run("dead", "retry", "1")
     assert said.code == 1
@@ -292,66 +305,68 @@ async def test_a_run_whose_log_was_trimmed_is_not_run_again(
 
 
 async def test_a_run_that_could_not_be_read_is_sent_again_as_it_was(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
-    task = await desk.start("needy", publish=False)
+    task = await submitter.start("needy", publish=False)
     service = Service()
     service.works = True
     async with working(service.needed_by()):
         await task.publish(1, b"{broken")
-        await eventually(lambda: letters(desk))
+        await eventually(lambda: letters(submitter))
         said = await terminal.run("dead", "retry", "1")
-        assert said.out == f"1: sent again on {desk.bus.subjects.run(task.key, 1)}\n"
+        assert said.out == f"1: sent again on {submitter.bus.subjects.run(task.key, 1)}\n"
 
         async def is_back() -> bool:
-            found = await letters(desk)
+            found = await letters(submitter)
             return [letter.number for letter in found] == [2]
 
         await eventually(is_back)
-    [letter] = await letters(desk)
+    [letter] = await letters(submitter)
     assert (letter.kind, letter.body) == ("run-request", b"{broken")
 
 
 async def test_what_is_no_entry_of_a_log_can_only_be_dropped(
-    desk: Desk, terminal: Terminal
+    submitter: TaskSubmitter, terminal: Terminal
 ) -> None:
-    task = await desk.start("needy", publish=False)
-    await stored(desk, "junk", desk.bus.subjects.event(task.key), b"junk", task.key.task)
+    task = await submitter.start("needy", publish=False)
+    await stored(submitter, "junk", submitter.bus.subjects.event(task.key), b"junk", task.key.task)
     said = await terminal.run("dead", "retry", "1")
     assert said.err == "1: a malformed log entry can't be retried\n"
     assert (await terminal.run("dead", "drop", "1", "--yes")).out == "1: dropped\n"
-    assert await letters(desk) == []
+    assert await letters(submitter) == []
 
 
-async def test_nothing_is_dropped_unless_somebody_says_yes(desk: Desk, terminal: Terminal) -> None:
+async def test_nothing_is_dropped_unless_somebody_says_yes(
+    submitter: TaskSubmitter, terminal: Terminal
+) -> None:
     for number in range(7):
-        await stored(desk, f"reason {number}", "x.event.y", b"", None)
+        await stored(submitter, f"reason {number}", "x.event.y", b"", None)
     asked = await terminal.run("dead", "drop", "--all", typed="y\n")
     assert asked.code == 2
     assert "5: entry" not in asked.out
     assert "and 2 more" in asked.out
     assert "use --yes" in asked.err
-    assert len(await letters(desk)) == 7
+    assert len(await letters(submitter)) == 7
     said = await terminal.run("dead", "drop", "--all", "--task", "nothing", "--yes")
     assert (said.code, said.err) == (0, "no matching dead letters\n")
     assert (await terminal.run("dead", "drop", "2", "3", "--yes")).code == 0
-    assert [letter.number for letter in await letters(desk)] == [1, 4, 5, 6, 7]
+    assert [letter.number for letter in await letters(submitter)] == [1, 4, 5, 6, 7]
 
 
 async def test_one_letter_that_is_missing_does_not_keep_the_others_from_their_turn(
-    desk: Desk, terminal: Terminal
+    submitter: TaskSubmitter, terminal: Terminal
 ) -> None:
     for number in range(2):
-        await stored(desk, f"reason {number}", "x.event.y", b"", None)
+        await stored(submitter, f"reason {number}", "x.event.y", b"", None)
     said = await terminal.run("dead", "drop", "99", "2", "--yes")
     assert (said.code, said.out) == (1, "2: dropped\n")
     assert said.err == "99: dead letter 99 does not exist\n"
 
 
 async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
-    desk: Desk, terminal: Terminal
+    submitter: TaskSubmitter, terminal: Terminal
 ) -> None:
-    await desk.bus.request(desk.bus.subjects.dead("a_2fb", "needy"), b"nonsense", 30)
+    await submitter.bus.request(submitter.bus.subjects.dead("a_2fb", "needy"), b"nonsense", 30)
     [row] = rows(await terminal.run("dead", "list", "--tenant", "a/b"))
     assert row[:4] == ["1", "other", "a/b", "needy"]
     assert (await terminal.run("dead", "retry", "1")).code == 1
@@ -379,7 +394,7 @@ async def test_what_is_asked_wrongly_is_told_with_the_rule(
 
 
 async def test_a_nats_without_headrace_is_told_and_left_as_it_is(
-    nats_server: NatsProcess, desk: Desk
+    nats_server: NatsProcess, submitter: TaskSubmitter
 ) -> None:
     stranger = Terminal(nats_server.url, {"prefix": "none", "stream_prefix": "none-"})
     said = await stranger.run("dead", "list")
@@ -387,5 +402,5 @@ async def test_a_nats_without_headrace_is_told_and_left_as_it_is(
     assert (
         "stream none-DEAD does not exist: no Headrace fleet has used this NATS server" in said.err
     )
-    infos = await desk.bus.js.streams_info()
+    infos = await submitter.bus.js.streams_info()
     assert not [info for info in infos if (info.config.name or "").startswith("none-")]

@@ -11,7 +11,7 @@ from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED, REJECTED, SUBMITTED, WORKING
 from headrace_worker.demo import MAX_COUNT, assistant, counter, echo
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 
 
 def state_of(event: Json) -> str:
@@ -38,9 +38,11 @@ async def folded(task: Task) -> Json:
     return fold.task()
 
 
-async def test_echo_answers_with_the_messages_text(desk: Desk, working: Working) -> None:
+async def test_echo_answers_with_the_messages_text(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(echo):
-        task = await desk.start("echo", "Hello, log!")
+        task = await submitter.start("echo", "Hello, log!")
         submitted, began, answer, completed = await task.events()
     assert state_of(submitted) == SUBMITTED
     assert state_of(began) == WORKING
@@ -56,9 +58,11 @@ async def test_echo_answers_with_the_messages_text(desk: Desk, working: Working)
     assert "append" not in answer["artifactUpdate"]
 
 
-async def test_generations_count_every_event_from_one(desk: Desk, working: Working) -> None:
+async def test_generations_count_every_event_from_one(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(assistant):
-        task = await desk.start("assistant", "Count with me")
+        task = await submitter.start("assistant", "Count with me")
         entries = await task.ended()
     carried = [
         next(iter(event.values()))["metadata"]["headrace.generation"]
@@ -72,10 +76,10 @@ async def test_generations_count_every_event_from_one(desk: Desk, working: Worki
 
 
 async def test_working_says_attempt_and_worker_before_the_agent_speaks(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(echo) as worker:
-        task = await desk.start("echo", "x")
+        task = await submitter.start("echo", "x")
         entries = await task.ended()
     began = entries[1]
     assert len(began.events) == 1
@@ -89,16 +93,18 @@ async def test_working_says_attempt_and_worker_before_the_agent_speaks(
 
 
 async def test_the_output_of_a_quick_agent_and_its_end_are_one_append(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(echo):
-        task = await desk.start("echo", "x")
+        task = await submitter.start("echo", "x")
         assert [len(entry.events) for entry in await task.ended()] == [1, 1, 2]
 
 
-async def test_the_assistant_shows_every_kind_of_output(desk: Desk, working: Working) -> None:
+async def test_the_assistant_shows_every_kind_of_output(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(assistant):
-        task = await desk.start("assistant", "three small words")
+        task = await submitter.start("assistant", "three small words")
         spoken = (await task.events())[2:-1]
     thoughts = [p for e in spoken for p in said_in(e) if parts.is_thinking(p)]
     assert len(thoughts) > 1
@@ -113,10 +119,10 @@ async def test_the_assistant_shows_every_kind_of_output(desk: Desk, working: Wor
 
 
 async def test_the_assistants_answer_is_streamed_and_its_file_comes_with_it(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(assistant):
-        task = await desk.start("assistant", "three small words")
+        task = await submitter.start("assistant", "three small words")
         updates = [e["artifactUpdate"] for e in await task.events() if "artifactUpdate" in e]
         artifacts = (await folded(task))["artifacts"]
     text = [u for u in updates if "text" in u["artifact"]["parts"][0]]
@@ -130,10 +136,10 @@ async def test_the_assistants_answer_is_streamed_and_its_file_comes_with_it(
 
 
 async def test_the_counter_streams_each_number_on_one_artifact(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(counter):
-        task = await desk.start("counter", "700 0")
+        task = await submitter.start("counter", "700 0")
         events = await task.events()
     chunks = [artifact_in(e)["parts"][0]["text"] for e in events if "artifactUpdate" in e]
     assert chunks == [f"{n} " for n in range(1, 701)]
@@ -141,9 +147,11 @@ async def test_the_counter_streams_each_number_on_one_artifact(
     assert state_of(events[-1]) == COMPLETED
 
 
-async def test_the_counter_waits_between_numbers(desk: Desk, working: Working) -> None:
+async def test_the_counter_waits_between_numbers(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(counter):
-        task = await desk.start("counter", "3 40")
+        task = await submitter.start("counter", "3 40")
         entries = await task.ended()
     begun, ended = (datetime.fromisoformat(entry.time) for entry in (entries[0], entries[-1]))
     assert (ended - begun).total_seconds() >= 0.075
@@ -153,17 +161,17 @@ async def test_the_counter_waits_between_numbers(desk: Desk, working: Working) -
     "order", ["", "ten", "0", "-1", "1.5", "3 x", "3 4 5", f"{MAX_COUNT + 1}", "1 60001", "٣"]
 )
 async def test_the_counter_rejects_what_is_not_a_number_with_its_rule(
-    order: str, desk: Desk, working: Working
+    order: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(counter):
-        task = await desk.start("counter", order)
+        task = await submitter.start("counter", order)
         *_, last = await task.events()
     assert state_of(last) == REJECTED
     assert "N [delay_ms]" in said_in(last)[0]["text"]
 
 
-async def test_no_two_tasks_share_a_blocks_id(desk: Desk, working: Working) -> None:
+async def test_no_two_tasks_share_a_blocks_id(submitter: TaskSubmitter, working: Working) -> None:
     async with working(echo):
-        tasks = [await desk.start("echo", "x") for _ in range(3)]
+        tasks = [await submitter.start("echo", "x") for _ in range(3)]
         ids = {artifact_in(e)["artifactId"] for t in tasks for e in (await t.events())[2:3]}
     assert len(ids) == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.model import parts
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_demo_agents import folded
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.worker_process import WorkerProcess
 
 _EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -18,9 +18,9 @@ async def answered(task: Task) -> str:
     return "".join(parts.text_of(artifact["parts"]) for artifact in artifacts)
 
 
-async def test_hello_greets(desk: Desk, spawn: Spawn, tmp_path: Path) -> None:
+async def test_hello_greets(submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path) -> None:
     worker = await asyncio.to_thread(_in_folder_with, "hello.py", spawn, tmp_path)
-    task = await desk.start("hello", "Ada")
+    task = await submitter.start("hello", "Ada")
     assert await answered(task) == "Hello, Ada!"
     assert worker.is_running
 

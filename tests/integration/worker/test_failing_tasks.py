@@ -13,8 +13,8 @@ from headrace.model.task import COMPLETED, FAILED, TERMINAL
 from headrace.tasks.end import AlreadyOver, fail_task
 from headrace.tasks.runs import ensure_queue
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.terminal import Terminal
 from tests.support.waiting import eventually
 
@@ -31,10 +31,10 @@ async def ends(task: Task) -> list[str]:
 
 
 async def test_a_task_that_nobody_takes_up_is_failed_with_the_reason_given_and_waits_no_more(
-    desk: Desk, terminal: Terminal
+    submitter: TaskSubmitter, terminal: Terminal
 ) -> None:
-    await ensure_queue(desk.bus, RunQueue("nobodys"))
-    task = await desk.start("nobodys")
+    await ensure_queue(submitter.bus, RunQueue("nobodys"))
+    task = await submitter.start("nobodys")
     said = await terminal.run("tasks", "fail", task.key.task, "--reason", "Its agent is retired")
     assert (said.code, said.out) == (0, f"task {task.key.task} FAILED\n")
     status = (await task.entries())[-1].events[-1]["statusUpdate"]["status"]
@@ -44,7 +44,7 @@ async def test_a_task_that_nobody_takes_up_is_failed_with_the_reason_given_and_w
 
 
 async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(
-    desk: Desk, working: Working, terminal: Terminal
+    submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     stopped = asyncio.Event()
 
@@ -57,7 +57,7 @@ async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(
             stopped.set()
 
     async with working(stuck):
-        task = await desk.start("stuck", "one")
+        task = await submitter.start("stuck", "one")
         await task.reaches(3)
         assert (await terminal.run("tasks", "fail", task.key.task)).code == 0
         async with asyncio.timeout(60):
@@ -71,10 +71,10 @@ async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(
 
 
 async def test_a_task_held_by_a_stopped_worker_is_failed_and_stays_so(
-    desk: Desk, spawn: Spawn, terminal: Terminal
+    submitter: TaskSubmitter, spawn: Spawn, terminal: Terminal
 ) -> None:
     worker = await asyncio.to_thread(spawn, "headrace_worker.demo:agents")
-    task = await desk.start("counter", "100000 20")
+    task = await submitter.start("counter", "100000 20")
     await task.reaches(5)
     worker.freeze()
     assert (await terminal.run("tasks", "fail", task.key.task)).code == 0
@@ -87,8 +87,10 @@ async def test_a_task_held_by_a_stopped_worker_is_failed_and_stays_so(
     assert await ends(task) == [FAILED]
 
 
-async def test_a_task_that_is_over_stays_as_it_is(desk: Desk, terminal: Terminal) -> None:
-    task = await desk.start("echo", publish=False)
+async def test_a_task_that_is_over_stays_as_it_is(
+    submitter: TaskSubmitter, terminal: Terminal
+) -> None:
+    task = await submitter.start("echo", publish=False)
     end = events.status_update(task.key.task, task.context, COMPLETED)
     await task.append(end, COMPLETED, writer="w", run=1, attempt=1)
     said = await terminal.run("tasks", "fail", task.key.task)
@@ -98,7 +100,7 @@ async def test_a_task_that_is_over_stays_as_it_is(desk: Desk, terminal: Terminal
 
 
 async def test_racing_with_the_end_there_is_one_terminal_state(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def quick(ctx: RunContext) -> str:
@@ -107,22 +109,22 @@ async def test_racing_with_the_end_there_is_one_terminal_state(
     async def fail(task: Task, pause: float) -> str:
         await asyncio.sleep(pause)
         try:
-            await fail_task(desk.bus, task.key, "too late?")
+            await fail_task(submitter.bus, task.key, "too late?")
         except AlreadyOver:
             return COMPLETED
         return FAILED
 
     async with working(quick):
-        tasks = [await desk.start("quick", "x") for _ in range(20)]
+        tasks = [await submitter.start("quick", "x") for _ in range(20)]
         told = await asyncio.gather(*(fail(t, n * 0.002) for n, t in enumerate(tasks)))
         for task in tasks:
             await task.ended()
     assert [await ends(task) for task in tasks] == [[state] for state in told]
 
 
-async def test_several_operators_fail_a_task_once(desk: Desk) -> None:
-    task = await desk.start("nobodys")
-    tried = [fail_task(desk.bus, task.key, f"operator {n}") for n in range(8)]
+async def test_several_operators_fail_a_task_once(submitter: TaskSubmitter) -> None:
+    task = await submitter.start("nobodys")
+    tried = [fail_task(submitter.bus, task.key, f"operator {n}") for n in range(8)]
     done = await asyncio.gather(*tried, return_exceptions=True)
     assert sum(result is None for result in done) == 1
     assert all(result is None or isinstance(result, HeadraceError) for result in done)
@@ -138,9 +140,9 @@ async def test_several_operators_fail_a_task_once(desk: Desk) -> None:
     ],
 )
 async def test_a_task_that_is_not_there_is_told(
-    desk: Desk, terminal: Terminal, task: str, rule: str
+    submitter: TaskSubmitter, terminal: Terminal, task: str, rule: str
 ) -> None:
-    assert desk.bus.connected
+    assert submitter.bus.connected
     said = await terminal.run("tasks", "fail", task)
     assert said.code == 1
     assert rule in said.err

@@ -19,7 +19,7 @@ from headrace.tasks.runs import ensure_queue
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.inputs import FollowUp, QueuedInputs
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, open_desk, user_message
+from tests.support.task_submitter import Task, TaskSubmitter, open_submitter, user_message
 from tests.support.waiting import eventually, soon
 from tests.support.worker_process import WorkerProcess
 
@@ -87,11 +87,11 @@ async def whole(task: Task, runs: int) -> list[Entry]:
 
 
 async def test_messages_to_a_running_task_are_answered_in_turn(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end = asyncio.Event()
     async with working(repeater(may_end)):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         await task.held()
         assert await hand_in(task, "two") == 4
         assert await hand_in(task, "three") == 5
@@ -105,11 +105,11 @@ async def test_messages_to_a_running_task_are_answered_in_turn(
 
 
 async def test_a_message_handed_in_twice_under_one_name_is_one(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end = asyncio.Event()
     async with working(repeater(may_end)):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         await task.held()
         both = await asyncio.gather(hand_in(task, "two", "same"), hand_in(task, "two", "same"))
         assert both[0] == both[1] == await hand_in(task, "two", "same")
@@ -119,7 +119,7 @@ async def test_a_message_handed_in_twice_under_one_name_is_one(
 
 
 async def test_a_message_that_has_become_a_runs_input_is_not_queued_again(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end, at_work = asyncio.Queue[None](), list[str]()
 
@@ -130,10 +130,10 @@ async def test_a_message_that_has_become_a_runs_input_is_not_queued_again(
         await may_end.get()
 
     async with working(say_again):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         await task.held()
         found, asked = await task.found(), FollowUp(task.key.task, user_message("two"))
-        add = partial(QueuedInputs(desk.bus).add, task.key, found, asked, "same")
+        add = partial(QueuedInputs(submitter.bus).add, task.key, found, asked, "same")
         queued = await add()
         may_end.put_nowait(None)
         await soon(lambda: "two" in at_work, "the message to begin a run")
@@ -145,7 +145,7 @@ async def test_a_message_that_has_become_a_runs_input_is_not_queued_again(
 
 
 async def test_a_message_that_an_earlier_attempt_answered_is_not_queued_again(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end = asyncio.Event()
 
@@ -158,10 +158,10 @@ async def test_a_message_that_an_earlier_attempt_answered_is_not_queued_again(
         await may_end.wait()
 
     async with working(careful):
-        task = await desk.start("careful", "go")
+        task = await submitter.start("careful", "go")
         await task.held()
         found, asked = await task.found(), FollowUp(task.key.task, user_message("a"))
-        add = partial(QueuedInputs(desk.bus).add, task.key, found, asked, "same")
+        add = partial(QueuedInputs(submitter.bus).add, task.key, found, asked, "same")
         queued = await add()
         await eventually(lambda: in_attempt(task, 2))
         assert await add() == queued
@@ -170,7 +170,9 @@ async def test_a_message_that_an_earlier_attempt_answered_is_not_queued_again(
     assert answers(entries) == ["a"]
 
 
-async def test_a_question_that_has_its_answer_waiting_goes_on(desk: Desk, working: Working) -> None:
+async def test_a_question_that_has_its_answer_waiting_goes_on(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     may_ask = asyncio.Event()
 
     @agent()
@@ -182,7 +184,7 @@ async def test_a_question_that_has_its_answer_waiting_goes_on(desk: Desk, workin
             yield f"Hello, {ctx.prompt}"
 
     async with working(curious):
-        task = await desk.start("curious", "hi")
+        task = await submitter.start("curious", "hi")
         await task.held()
         await hand_in(task, "Ada")
         may_ask.set()
@@ -194,7 +196,7 @@ async def test_a_question_that_has_its_answer_waiting_goes_on(desk: Desk, workin
 
 
 async def test_an_interrupting_message_stops_the_agent_and_is_answered(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     stopped: list[str] = []
 
@@ -208,7 +210,7 @@ async def test_an_interrupting_message_stops_the_agent_and_is_answered(
             raise
 
     async with working(obedient):
-        task = await desk.start("obedient", "one")
+        task = await submitter.start("obedient", "one")
         await task.held()
         await hand_in(task, "two")
         entries = await whole(task, 2)
@@ -217,10 +219,12 @@ async def test_an_interrupting_message_stops_the_agent_and_is_answered(
     check_one_run_at_a_time(entries)
 
 
-async def test_an_agent_that_takes_none_refuses_a_message(desk: Desk, working: Working) -> None:
+async def test_an_agent_that_takes_none_refuses_a_message(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     may_end = asyncio.Event()
     async with working(repeater(may_end, follow_ups="reject")):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         await task.held()
         with pytest.raises(TaskBusy):
             await hand_in(task, "two")
@@ -229,7 +233,7 @@ async def test_an_agent_that_takes_none_refuses_a_message(desk: Desk, working: W
 
 
 async def test_a_steered_agent_is_handed_messages_while_it_is_at_work(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="steer")
     async def steered(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -241,7 +245,7 @@ async def test_a_steered_agent_is_handed_messages_while_it_is_at_work(
                 break
 
     async with working(steered):
-        task = await desk.start("steered", "go")
+        task = await submitter.start("steered", "go")
         await task.held()
         for text in ("left", "right", "stop"):
             await hand_in(task, text)
@@ -252,11 +256,11 @@ async def test_a_steered_agent_is_handed_messages_while_it_is_at_work(
 
 
 async def test_a_message_that_a_steered_agent_leaves_is_the_next_input(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end = asyncio.Event()
     async with working(repeater(may_end, follow_ups="steer")):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         await task.held()
         await hand_in(task, "two")
         may_end.set()
@@ -265,7 +269,7 @@ async def test_a_message_that_a_steered_agent_leaves_is_the_next_input(
 
 
 async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="steer", backoff=0.1)
     async def forgetful(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -276,7 +280,7 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
             raise Retryable
 
     async with working(forgetful):
-        task = await desk.start("forgetful", "go")
+        task = await submitter.start("forgetful", "go")
         await task.held()
         await hand_in(task, "a")
         await hand_in(task, "b")
@@ -287,10 +291,10 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
 
 
 async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_waiting(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    await ensure_queue(desk.bus, RunQueue("repeater"))
-    task = await desk.start("repeater", "one")
+    await ensure_queue(submitter.bus, RunQueue("repeater"))
+    task = await submitter.start("repeater", "one")
     assert await hand_in(task, "two") == 2
     last = await task.last()
     assert (last.stamp.state, last.stamp.run, last.stamp.attempt) == (SUBMITTED, 1, 0)
@@ -303,22 +307,22 @@ async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_
 
 
 async def test_a_message_for_a_run_that_is_over_is_not_accepted(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end = asyncio.Event()
     may_end.set()
     async with working(repeater(may_end)):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         before = await task.ended()
         assert await hand_in(task, "two") is None
         assert len(await task.entries()) == len(before)
 
 
 async def test_the_message_to_a_holder_that_does_not_answer_is_kept_once(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     workers = await asyncio.gather(*(asyncio.to_thread(spawn, REPEATERS) for _ in range(2)))
-    task = await desk.start("slow_repeater", "one")
+    task = await submitter.start("slow_repeater", "one")
     holder = by_id(workers, (await task.held()).worker)
     await asyncio.to_thread(holder.freeze)
     assert await hand_in(task, "two") is not None
@@ -332,10 +336,10 @@ async def test_the_message_to_a_holder_that_does_not_answer_is_kept_once(
 
 @pytest.mark.parametrize("moment", [0.0, 0.01, 0.05])
 async def test_a_killed_holder_loses_and_doubles_no_message(
-    moment: float, desk: Desk, spawn: Spawn
+    moment: float, submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     workers = await asyncio.gather(*(asyncio.to_thread(spawn, REPEATERS) for _ in range(2)))
-    task = await desk.start("slow_repeater", "0")
+    task = await submitter.start("slow_repeater", "0")
     holder = by_id(workers, (await task.held()).worker)
     texts = [str(number) for number in range(1, 9)]
     handing = [asyncio.ensure_future(_until_accepted(task, text)) for text in texts]
@@ -347,7 +351,9 @@ async def test_a_killed_holder_loses_and_doubles_no_message(
     check_one_run_at_a_time(entries)
 
 
-async def test_messages_from_many_gateways_make_one_run_each(desk: Desk, working: Working) -> None:
+async def test_messages_from_many_gateways_make_one_run_each(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     at_work: list[int] = []
     one_is_taken = asyncio.Event()
 
@@ -364,12 +370,12 @@ async def test_messages_from_many_gateways_make_one_run_each(desk: Desk, working
     async with (
         working(lonely),
         working(lonely),
-        open_desk(desk.bus.settings) as second,
-        open_desk(desk.bus.settings) as third,
+        open_submitter(submitter.bus.settings) as second,
+        open_submitter(submitter.bus.settings) as third,
     ):
-        task = await desk.start("lonely", "0")
+        task = await submitter.start("lonely", "0")
         await task.held()
-        others = [Task(d.bus, task.key, task.log, task.context) for d in (desk, second, third)]
+        others = [Task(d.bus, task.key, task.log, task.context) for d in (submitter, second, third)]
         texts = [str(number) for number in range(1, 13)]
 
         async def handed_in(to: Task, text: str) -> int | None:
@@ -389,7 +395,7 @@ async def test_messages_from_many_gateways_make_one_run_each(desk: Desk, working
 
 
 async def test_credentials_are_asked_for_and_the_worker_keeps_the_run(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="reject")
     async def guarded(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -397,7 +403,7 @@ async def test_credentials_are_asked_for_and_the_worker_keeps_the_run(
         yield f"got {answer['parts'][0]['text']}"
 
     async with working(guarded):
-        task = await desk.start("guarded", "x")
+        task = await submitter.start("guarded", "x")
         asking = await eventually(lambda: in_state(task, AUTH_REQUIRED))
         status = asking.events[-1]["statusUpdate"]["status"]
         assert status["message"]["metadata"] == {events.INPUT_SCHEMA: {"type": "string"}}
@@ -408,9 +414,11 @@ async def test_credentials_are_asked_for_and_the_worker_keeps_the_run(
     assert {entry.stamp.run for entry in entries} == {1}
 
 
-async def test_an_answer_outlives_the_worker_that_asked(desk: Desk, spawn: Spawn) -> None:
+async def test_an_answer_outlives_the_worker_that_asked(
+    submitter: TaskSubmitter, spawn: Spawn
+) -> None:
     workers = await asyncio.gather(*(asyncio.to_thread(spawn, REPEATERS) for _ in range(2)))
-    task = await desk.start("guarded", "x")
+    task = await submitter.start("guarded", "x")
     await eventually(lambda: in_state(task, AUTH_REQUIRED))
     by_id(workers, (await task.held()).worker).kill()
     assert await hand_in(task, "secret") is not None
@@ -419,13 +427,15 @@ async def test_an_answer_outlives_the_worker_that_asked(desk: Desk, spawn: Spawn
     assert [entry.stamp.attempt for entry in entries][-1] == 2
 
 
-async def test_nobody_waits_for_credentials_for_ever(desk: Desk, working: Working) -> None:
+async def test_nobody_waits_for_credentials_for_ever(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def hasty(ctx: RunContext) -> None:
         await ctx.auth_required("A token, please", timeout=0.2)
 
     async with working(hasty):
-        task = await desk.start("hasty", "x")
+        task = await submitter.start("hasty", "x")
         assert (await task.ended())[-1].stamp.state == FAILED
 
 

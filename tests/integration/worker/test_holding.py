@@ -11,8 +11,8 @@ from headrace.model.messages import Holding
 from headrace.model.task import CANCELED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, user_message
 from tests.support.slow_counter import COUNT
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -67,10 +67,10 @@ async def started(spawn: Spawn, count: int = 2) -> list[WorkerProcess]:
 
 
 async def test_a_killed_workers_run_is_taken_over_and_goes_on_to_its_end(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     workers = await started(spawn)
-    task = await desk.start("slow-counter")
+    task = await submitter.start("slow-counter")
     holder, other = holder_of(await task.held(), workers)
     await task.reaches(10)
     holder.kill()
@@ -88,9 +88,11 @@ async def test_a_killed_workers_run_is_taken_over_and_goes_on_to_its_end(
     assert await eventually(lambda: _is_off_the_queue(task))
 
 
-async def test_a_frozen_worker_comes_back_fenced_and_mute(desk: Desk, spawn: Spawn) -> None:
+async def test_a_frozen_worker_comes_back_fenced_and_mute(
+    submitter: TaskSubmitter, spawn: Spawn
+) -> None:
     workers = await started(spawn)
-    task = await desk.start("slow-counter")
+    task = await submitter.start("slow-counter")
     holder, _ = holder_of(await task.held(), workers)
     await task.reaches(6)
     await asyncio.to_thread(holder.freeze)
@@ -107,10 +109,10 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(desk: Desk, spawn: Spa
 
 
 async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     await started(spawn)
-    task = await desk.start("slow-counter")
+    task = await submitter.start("slow-counter")
     await task.held()
     assert (await task.publish(1))["error"]["err_code"] == 10077
     assert await task.ask("cancel") is not None
@@ -119,11 +121,11 @@ async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
 
 
 async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     """As after a consumer leader's crash: the other worker gets the run, asks, and steps back."""
     first = await asyncio.to_thread(spawn, DEMO)
-    task = await desk.start("slow-counter")
+    task = await submitter.start("slow-counter")
     await task.held()
     second = await asyncio.to_thread(spawn, DEMO, log_level="debug")
 
@@ -139,12 +141,14 @@ async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
     assert await eventually(lambda: _is_off_the_queue(task))
 
 
-async def test_a_request_for_an_ended_run_is_dropped(desk: Desk, working: Working) -> None:
+async def test_a_request_for_an_ended_run_is_dropped(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(echo):
-        task = await desk.start("echo", "x")
+        task = await submitter.start("echo", "x")
         before = await task.ended()
         await eventually(lambda: _is_off_the_queue(task))
-        info = await desk.bus.js.consumer_info(desk.bus.streams.runs, "echo")
+        info = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "echo")
         assert info.delivered is not None
         assert info.delivered.consumer_seq == 1
         await task.publish(1)
@@ -152,8 +156,10 @@ async def test_a_request_for_an_ended_run_is_dropped(desk: Desk, working: Workin
         assert len(await task.entries()) == len(before)
 
 
-async def test_a_request_for_a_superseded_run_is_dropped(desk: Desk, working: Working) -> None:
-    task = await desk.start("echo", "old", publish=False)
+async def test_a_request_for_a_superseded_run_is_dropped(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    task = await submitter.start("echo", "old", publish=False)
     said = events.status_update(task.key.task, task.context, SUBMITTED, user_message("new"))
     await task.append(said, SUBMITTED, writer="gateway-test")
     await task.publish(1)
@@ -166,8 +172,8 @@ async def test_a_request_for_a_superseded_run_is_dropped(desk: Desk, working: Wo
     assert {entry.stamp.run for entry in entries[1:]} == {2}
 
 
-async def test_a_run_for_another_log_is_dropped(desk: Desk, working: Working) -> None:
-    task = await desk.start("echo", "x", publish=False)
+async def test_a_run_for_another_log_is_dropped(submitter: TaskSubmitter, working: Working) -> None:
+    task = await submitter.start("echo", "x", publish=False)
     task.log, own = "00000000", task.log
     await task.publish(1)
     async with working(echo):
@@ -176,22 +182,25 @@ async def test_a_run_for_another_log_is_dropped(desk: Desk, working: Working) ->
         assert len(await task.entries()) == 1
 
 
-async def test_a_run_whose_log_is_gone_becomes_a_dead_letter(desk: Desk, working: Working) -> None:
-    task = await desk.start("echo", "x", publish=False)
-    await desk.bus.js.purge_stream(
-        desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
+async def test_a_run_whose_log_is_gone_becomes_a_dead_letter(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    task = await submitter.start("echo", "x", publish=False)
+    await submitter.bus.js.purge_stream(
+        submitter.bus.streams.of_shard(task.key.shard),
+        subject=submitter.bus.subjects.event(task.key),
     )
     await task.publish(1)
     async with working(echo):
         await eventually(lambda: _is_off_the_queue(task))
-    subject = desk.bus.subjects.dead("default", "echo")
-    letter = await desk.bus.js.get_last_msg(desk.bus.streams.dead, subject)
+    subject = submitter.bus.subjects.dead("default", "echo")
+    letter = await submitter.bus.js.get_last_msg(submitter.bus.streams.dead, subject)
     assert b"its log is gone" in (letter.data or b"")
 
 
-async def test_the_holder_answers_who_it_is(desk: Desk, working: Working) -> None:
+async def test_the_holder_answers_who_it_is(submitter: TaskSubmitter, working: Working) -> None:
     async with working(patient) as worker:
-        task = await desk.start("patient")
+        task = await submitter.start("patient")
         held = await task.held()
         last = await task.reaches(3)
         assert (held.worker, held.run, held.attempt) == (worker.id, 1, 1)
@@ -199,7 +208,7 @@ async def test_the_holder_answers_who_it_is(desk: Desk, working: Working) -> Non
 
 
 async def test_a_fenced_worker_notices_while_its_agent_is_silent(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     stopped = asyncio.Event()
     answers: list[Holding | None] = []
@@ -216,7 +225,7 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
             stopped.set()
 
     async with working(silent):
-        task = await desk.start("silent")
+        task = await submitter.start("silent")
         await task.held()
         canceled = events.status_update(task.key.task, task.context, CANCELED)
         await task.append(canceled, CANCELED, writer="gateway-test", run=1)
@@ -226,7 +235,9 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
         assert (await task.last()).stamp.writer == "gateway-test"
 
 
-async def test_a_message_that_is_no_entry_fences_nobody(desk: Desk, working: Working) -> None:
+async def test_a_message_that_is_no_entry_fences_nobody(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     go_on = asyncio.Event()
 
     @agent()
@@ -236,9 +247,9 @@ async def test_a_message_that_is_no_entry_fences_nobody(desk: Desk, working: Wor
         yield "1 "
 
     async with working(slow):
-        task = await desk.start("slow")
+        task = await submitter.start("slow")
         await task.reaches(3)
-        await desk.bus.request(desk.bus.subjects.event(task.key), b"not an entry", 30.0)
+        await submitter.bus.request(submitter.bus.subjects.event(task.key), b"not an entry", 30.0)
         await asyncio.sleep(2.5)  # Longer than a silent log is not looked at.
         go_on.set()
         entries = await task.ended()
@@ -246,20 +257,25 @@ async def test_a_message_that_is_no_entry_fences_nobody(desk: Desk, working: Wor
     assert texts(entries, 1) == ["0 ", "1 "]
 
 
-async def test_a_purged_log_is_not_written_to_again(desk: Desk, working: Working) -> None:
+async def test_a_purged_log_is_not_written_to_again(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(patient):
-        task = await desk.start("patient")
+        task = await submitter.start("patient")
         await task.reaches(3)
-        await desk.bus.js.purge_stream(
-            desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
+        await submitter.bus.js.purge_stream(
+            submitter.bus.streams.of_shard(task.key.shard),
+            subject=submitter.bus.subjects.event(task.key),
         )
         await eventually(lambda: _nobody_answers(task))
         assert await eventually(lambda: _is_off_the_queue(task))
 
 
-async def test_a_follow_up_goes_on_with_what_was_said(desk: Desk, working: Working) -> None:
+async def test_a_follow_up_goes_on_with_what_was_said(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(recalling):
-        task = await desk.start("recalling", "first")
+        task = await submitter.start("recalling", "first")
         await task.ended()
         run = await task.follow_up("second")
         entries = await eventually(lambda: _ended_run(task, run))

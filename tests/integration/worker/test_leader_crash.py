@@ -9,8 +9,8 @@ from headrace.settings import BusSettings
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.support.cluster import NatsCluster
-from tests.support.desk import fresh_names, open_desk
 from tests.support.jetstream_api import leader_of
+from tests.support.task_submitter import fresh_names, open_submitter
 from tests.support.waiting import eventually
 
 RUNS = 20
@@ -29,21 +29,21 @@ async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attem
 
     settings = {"nats_url": nats_cluster.url, "replicas": 3, "drain_seconds": 0, **fresh_names()}
     workers = [Worker(WorkerSettings.model_validate(settings), Agents([long])) for _ in range(2)]
-    async with open_desk(BusSettings.model_validate(settings)) as desk:
+    async with open_submitter(BusSettings.model_validate(settings)) as submitter:
         for worker in workers:
             await worker.start()
         try:
-            tasks = [await desk.start("long") for _ in range(RUNS)]
+            tasks = [await submitter.start("long") for _ in range(RUNS)]
             await asyncio.gather(*(task.reaches(3) for task in tasks))
-            info = await desk.bus.js.consumer_info(desk.bus.streams.runs, "long")
+            info = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "long")
             before = info.delivered.consumer_seq if info.delivered else 0
-            consumer = f"CONSUMER.INFO.{desk.bus.streams.runs}.long"
-            named = await leader_of(desk.bus.connection, consumer)
+            consumer = f"CONSUMER.INFO.{submitter.bus.streams.runs}.long"
+            named = await leader_of(submitter.bus.connection, consumer)
             await asyncio.to_thread(nats_cluster.node(named).kill)
 
             async def were_handed_out_again() -> bool:
                 try:
-                    now = await desk.bus.js.consumer_info(desk.bus.streams.runs, "long")
+                    now = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "long")
                 except Exception:  # noqa: BLE001  # until there is a new leader
                     return False
                 return now.delivered is not None and now.delivered.consumer_seq > before

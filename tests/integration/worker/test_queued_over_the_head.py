@@ -21,7 +21,7 @@ from tests.integration.worker.test_follow_ups import (
     repeater,
     whole,
 )
-from tests.support.desk import Desk, Task, open_desk
+from tests.support.task_submitter import Task, TaskSubmitter, open_submitter
 
 AGENTS = "tests.support.blocking_agents:agents"
 
@@ -38,13 +38,13 @@ def nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 50])
 async def test_a_blocked_agent_finishes_its_first_attempt_and_every_message_is_answered(
-    desk: Desk, spawn: Spawn, tmp_path: Path, turns: int
+    submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path, turns: int
 ) -> None:
     may_end = tmp_path / "may_end"
     await asyncio.to_thread(spawn, AGENTS)
-    async with open_desk(desk.bus.settings) as other:
+    async with open_submitter(submitter.bus.settings) as other:
         first = f"{turns} {may_end}"
-        task = await desk.start("blocking", first)
+        task = await submitter.start("blocking", first)
         elsewhere = Task(other.bus, task.key, task.log, task.context)
         await task.held()
         for number, gateway in enumerate((task, elsewhere, task)):
@@ -58,11 +58,11 @@ async def test_a_blocked_agent_finishes_its_first_attempt_and_every_message_is_a
 
 
 async def test_a_blocked_holder_that_is_killed_loses_no_message(
-    desk: Desk, spawn: Spawn, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path
 ) -> None:
     may_end = tmp_path / "may_end"
     workers = await asyncio.gather(*(asyncio.to_thread(spawn, AGENTS) for _ in range(2)))
-    task = await desk.start("blocking", f"3 {may_end}")
+    task = await submitter.start("blocking", f"3 {may_end}")
     holder = by_id(workers, (await task.held()).worker)
     handing = [asyncio.ensure_future(hand_in(task, f"m{number}")) for number in range(3)]
     await asyncio.wait(handing, return_when=asyncio.FIRST_COMPLETED)
@@ -80,12 +80,12 @@ async def test_a_blocked_holder_that_is_killed_loses_no_message(
 
 
 async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace_worker.heartbeats.TAKE_IN", -1.0)
     may_end = asyncio.Event()
     async with working(repeater(may_end, follow_ups="reject")):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         await task.held()
         with pytest.raises(TaskBusy):
             await hand_in(task, "two")
@@ -95,7 +95,7 @@ async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
 
 @pytest.mark.usefixtures("nobody_asks")
 async def test_messages_race_the_holders_own_appends_and_its_ends(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     """Whatever the order, each accepted message is a run, each run one attempt.
 
@@ -114,8 +114,8 @@ async def test_messages_race_the_holders_own_appends_and_its_ends(
         if ctx.run % 2:
             yield InputRequired("More?")
 
-    async with working(talker), open_desk(desk.bus.settings) as other:
-        task = await desk.start("talker", "0")
+    async with working(talker), open_submitter(submitter.bus.settings) as other:
+        task = await submitter.start("talker", "0")
         elsewhere = Task(other.bus, task.key, task.log, task.context)
         await task.reaches(2)
         taken: list[str] = []
@@ -150,7 +150,7 @@ async def test_messages_race_the_holders_own_appends_and_its_ends(
 
 @pytest.mark.usefixtures("nobody_asks")
 async def test_a_silent_agent_that_is_steered_gets_the_message(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="steer")
     async def steered(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -158,7 +158,7 @@ async def test_a_silent_agent_that_is_steered_gets_the_message(
         yield message["parts"][0]["text"]
 
     async with working(steered):
-        task = await desk.start("steered", "go")
+        task = await submitter.start("steered", "go")
         await task.held()
         await hand_in(task, "left")
         entries = await whole(task, 1)
@@ -168,7 +168,7 @@ async def test_a_silent_agent_that_is_steered_gets_the_message(
 
 @pytest.mark.usefixtures("nobody_asks")
 async def test_a_silent_agent_is_stopped_by_an_interrupting_message(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="interrupt")
     async def obedient(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -176,7 +176,7 @@ async def test_a_silent_agent_is_stopped_by_an_interrupting_message(
         await asyncio.sleep(600 if ctx.run == 1 else 0)
 
     async with working(obedient):
-        task = await desk.start("obedient", "one")
+        task = await submitter.start("obedient", "one")
         await task.held()
         await hand_in(task, "two")
         entries = await whole(task, 2)
@@ -185,14 +185,16 @@ async def test_a_silent_agent_is_stopped_by_an_interrupting_message(
 
 
 @pytest.mark.usefixtures("nobody_asks")
-async def test_who_waits_for_credentials_gets_them(desk: Desk, working: Working) -> None:
+async def test_who_waits_for_credentials_gets_them(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def guarded(ctx: RunContext) -> AsyncIterator[Emission]:
         answer = await ctx.auth_required("A token, please")
         yield answer["parts"][0]["text"]
 
     async with working(guarded):
-        task = await desk.start("guarded", "go")
+        task = await submitter.start("guarded", "go")
         await task.reaches(3)
         assert (await task.last()).stamp.state == AUTH_REQUIRED
         await hand_in(task, "secret")

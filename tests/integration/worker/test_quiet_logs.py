@@ -12,12 +12,15 @@ from headrace_worker.attempt import Attempt
 from headrace_worker.heartbeats import Hold, WorkerLeases
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 
 
 async def test_what_a_fenced_agent_raises_is_no_error(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    submitter: TaskSubmitter,
+    working: Working,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     # It fails before its worker has noticed that it is fenced.
@@ -30,7 +33,7 @@ async def test_what_a_fenced_agent_raises_is_no_error(
         raise RuntimeError("the run is over")
 
     async with working(late):
-        task = await desk.start("late")
+        task = await submitter.start("late")
 
         async def is_left() -> bool:
             return "another worker has taken over" in caplog.text
@@ -42,7 +45,10 @@ async def test_what_a_fenced_agent_raises_is_no_error(
 
 
 async def test_a_run_that_outlives_its_worker_is_left_for_later(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    submitter: TaskSubmitter,
+    working: Working,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
 
@@ -58,7 +64,7 @@ async def test_a_run_that_outlives_its_worker_is_left_for_later(
 
     monkeypatch.setattr(WorkerLeases, "let_go", late)
     async with working(silent, timing=Timing(closing_timeout=0.0)):
-        task = await desk.start("silent")
+        task = await submitter.start("silent")
         await task.held()
     goes_on.set()
 

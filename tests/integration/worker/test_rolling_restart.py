@@ -11,7 +11,7 @@ from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED
 from headrace_worker.recovery import why_handed_back
 from tests.integration.worker.conftest import Spawn
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.worker_process import WorkerProcess
 
 DEMO = "headrace_worker.demo:agents"
@@ -38,14 +38,14 @@ async def started(spawn: Spawn) -> WorkerProcess:
 
 
 async def test_a_rolling_restart_under_load_loses_nothing_and_repeats_only_unfinished_work(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     async def load() -> list[Task]:
         tasks: list[Task] = []
         while not over.is_set():
             # Short ones, which end within the drain, and long ones, which do not.
             count = "8 20" if len(tasks) % 2 else "30 100"
-            tasks.append(await desk.start("counter", count))
+            tasks.append(await submitter.start("counter", count))
             await asyncio.sleep(0.1)
         return tasks
 

@@ -25,10 +25,10 @@ from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_holding import attempts, holder_of, started, texts
-from tests.support.desk import Desk, Task, fresh_names, open_desk
 from tests.support.resuming_sizes import IS_SOAK
 from tests.support.servers import NatsProcess
 from tests.support.service_process import ServiceProcess
+from tests.support.task_submitter import Task, TaskSubmitter, fresh_names, open_submitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -53,12 +53,12 @@ class Turnstile:
 
 
 async def test_a_worker_takes_no_more_runs_than_it_has_room_for(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     gate = Turnstile("gate")
     both = agent(name="other")(gate.enter)
     async with working(gate.agent, both, concurrency=3):
-        tasks = [await desk.start(name) for name in ("gate", "other") for _ in range(4)]
+        tasks = [await submitter.start(name) for name in ("gate", "other") for _ in range(4)]
         await eventually(lambda: gate.has_inside(3))
         await asyncio.sleep(0.5)
         assert gate.most == 3
@@ -68,50 +68,58 @@ async def test_a_worker_takes_no_more_runs_than_it_has_room_for(
     assert gate.most == 3
 
 
-async def test_a_worker_takes_hundreds_of_runs_that_wait(desk: Desk, working: Working) -> None:
+async def test_a_worker_takes_hundreds_of_runs_that_wait(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     gate = Turnstile("gate")
     async with working(gate.agent):
-        tasks = await asyncio.gather(*(desk.start("gate") for _ in range(3 * LEAST)))
+        tasks = await asyncio.gather(*(submitter.start("gate") for _ in range(3 * LEAST)))
         await eventually(lambda: gate.has_inside(len(tasks)))
         gate.open.set()
         logs = await asyncio.gather(*(task.ended() for task in tasks))
     assert (gate.most, {log[-1].stamp.state for log in logs}) == (3 * LEAST, {COMPLETED})
 
 
-async def test_an_agents_own_limit_leaves_room_for_others(desk: Desk, working: Working) -> None:
+async def test_an_agents_own_limit_leaves_room_for_others(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     gate = Turnstile("gate", concurrency=2)
     async with working(gate.agent, echo, concurrency=3):
-        held = [await desk.start("gate") for _ in range(4)]
+        held = [await submitter.start("gate") for _ in range(4)]
         await eventually(lambda: gate.has_inside(2))
-        others = [await desk.start("echo", "x") for _ in range(5)]
+        others = [await submitter.start("echo", "x") for _ in range(5)]
         await asyncio.gather(*(task.ended() for task in others))
         assert gate.most == 2
         gate.open.set()
         await asyncio.gather(*(task.ended() for task in held))
 
 
-async def test_agents_take_turns_where_there_is_room_for_one(desk: Desk, working: Working) -> None:
+async def test_agents_take_turns_where_there_is_room_for_one(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(echo, counter, concurrency=1):
-        tasks = [await desk.start(n, "1") for n in ("echo", "counter") for _ in range(3)]
+        tasks = [await submitter.start(n, "1") for n in ("echo", "counter") for _ in range(3)]
         logs = await asyncio.gather(*(task.ended() for task in tasks))
     assert {log[-1].stamp.state for log in logs} == {COMPLETED}
 
 
-async def test_a_burst_goes_through_one_worker_whole(desk: Desk, working: Working) -> None:
+async def test_a_burst_goes_through_one_worker_whole(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(echo):
-        tasks = await asyncio.gather(*(desk.start("echo", f"{n}") for n in range(200)))
+        tasks = await asyncio.gather(*(submitter.start("echo", f"{n}") for n in range(200)))
         logs = await asyncio.gather(*(task.ended() for task in tasks))
     assert [texts(log, 1) for log in logs] == [[f"{n}"] for n in range(200)]
     assert all(attempts(log) == [1] for log in logs)
 
 
 async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_run(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     sleeper, other = await asyncio.gather(
         *(asyncio.to_thread(spawn, "tests.support.agents:agents") for _ in range(2))
     )
-    task = await desk.start("sleeper")
+    task = await submitter.start("sleeper")
     entries = await task.ended()
     assert attempts(entries) == [1]
     assert texts(entries, 1) == ["before ", "after"]
@@ -120,7 +128,9 @@ async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_run(
     assert "`time.sleep(LONG_NAP)" in told
 
 
-async def test_a_blocked_worker_answers_who_asks(desk: Desk, working: Working) -> None:
+async def test_a_blocked_worker_answers_who_asks(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     answered = threading.Event()
 
     @agent()
@@ -128,13 +138,13 @@ async def test_a_blocked_worker_answers_who_asks(desk: Desk, working: Working) -
         return "answered" if answered.wait(60) else "nobody answered"
 
     async def ask_from_elsewhere() -> Holding:
-        async with open_desk(desk.bus.settings) as other:
+        async with open_submitter(submitter.bus.settings) as other:
             held = await Task(other.bus, task.key, task.log, task.context).held()
             answered.set()
             return held
 
     async with working(blocking) as worker:
-        task = await desk.start("blocking", publish=False)
+        task = await submitter.start("blocking", publish=False)
         # This loop is the blocked one.
         asking = asyncio.create_task(asyncio.to_thread(asyncio.run, ask_from_elsewhere()))
         await task.publish(1)
@@ -147,7 +157,7 @@ def _block(seconds: float) -> None:
 
 
 async def test_what_a_blocking_agent_says_is_sent_while_it_speaks(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def blocking(_: RunContext) -> AsyncIterator[Emission]:
@@ -156,38 +166,42 @@ async def test_what_a_blocking_agent_says_is_sent_while_it_speaks(
             yield f"{number} "
 
     async with working(blocking):
-        task = await desk.start("blocking")
+        task = await submitter.start("blocking")
         entries = await task.ended()
     assert "".join(texts(entries, 1)) == "0 1 2 3 4 5 6 7 8 9 "
     assert len(entries) > 3, "it was sent in one piece"
 
 
-async def test_what_is_no_run_becomes_a_dead_letter(desk: Desk, working: Working) -> None:
+async def test_what_is_no_run_becomes_a_dead_letter(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(echo):
-        task = await desk.start("echo", publish=False)
+        task = await submitter.start("echo", publish=False)
         await task.publish(1, b'{"log": 5}')
-        letter = await eventually(lambda: _dead_letter(desk, "echo"))
+        letter = await eventually(lambda: _dead_letter(submitter, "echo"))
         assert await eventually(lambda: _is_off_the_queue(task))
-        good = await desk.start("echo", "still here")
+        good = await submitter.start("echo", "still here")
         assert texts(await good.ended(), 1) == ["still here"]
-    assert letter.subject == desk.bus.subjects.run(task.key, 1)
+    assert letter.subject == submitter.bus.subjects.run(task.key, 1)
     assert "log" in letter.reason
     assert letter.body == "eyJsb2ciOiA1fQ=="
 
 
 @pytest.mark.parametrize("tokens", ["default.echo.not-a-task.1", "default.echo.0-abc.x"])
 async def test_a_run_on_an_impossible_subject_becomes_a_dead_letter(
-    tokens: str, desk: Desk, working: Working
+    tokens: str, submitter: TaskSubmitter, working: Working
 ) -> None:
-    subject = f"{desk.bus.subjects.prefix}.run.{tokens}"
+    subject = f"{submitter.bus.subjects.prefix}.run.{tokens}"
     async with working(echo):
-        await desk.bus.request(subject, b"{}", 30.0)
-        letter = await eventually(lambda: _dead_letter(desk, "echo"))
+        await submitter.bus.request(subject, b"{}", 30.0)
+        letter = await eventually(lambda: _dead_letter(submitter, "echo"))
     assert letter.subject == subject
 
 
-async def test_an_agent_is_announced_and_withdrawn(desk: Desk, working: Working) -> None:
-    directory = Directory(desk.bus)
+async def test_an_agent_is_announced_and_withdrawn(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    directory = Directory(submitter.bus)
     await directory.start()
     try:
         async with working(echo):
@@ -200,18 +214,22 @@ async def test_an_agent_is_announced_and_withdrawn(desk: Desk, working: Working)
         await directory.stop()
 
 
-async def test_a_drained_worker_finishes_what_it_can(desk: Desk, spawn: Spawn) -> None:
+async def test_a_drained_worker_finishes_what_it_can(
+    submitter: TaskSubmitter, spawn: Spawn
+) -> None:
     [worker] = await started(spawn, 1)
-    task = await desk.start("counter", "20 50")
+    task = await submitter.start("counter", "20 50")
     await task.reaches(5)
     await asyncio.to_thread(worker.stop)
     last = await task.last()
     assert (last.stamp.state, last.stamp.attempt) == (COMPLETED, 1)
 
 
-async def test_a_drained_worker_hands_the_rest_to_others_at_once(desk: Desk, spawn: Spawn) -> None:
+async def test_a_drained_worker_hands_the_rest_to_others_at_once(
+    submitter: TaskSubmitter, spawn: Spawn
+) -> None:
     workers = await started(spawn)
-    task = await desk.start("counter", "100 50")
+    task = await submitter.start("counter", "100 50")
     holder, other = holder_of(await task.held(), workers)
     await task.reaches(5)
     await asyncio.to_thread(holder.stop)
@@ -224,15 +242,15 @@ async def test_a_drained_worker_hands_the_rest_to_others_at_once(desk: Desk, spa
     assert gap.total_seconds() < (ACK_WAIT - HEARTBEAT if IS_SOAK else 20)
 
 
-async def test_a_drained_worker_takes_no_new_runs(desk: Desk, spawn: Spawn) -> None:
+async def test_a_drained_worker_takes_no_new_runs(submitter: TaskSubmitter, spawn: Spawn) -> None:
     [worker] = await started(spawn, 1)
-    await (await desk.start("slow-counter")).held()
+    await (await submitter.start("slow-counter")).held()
     stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
     await eventually(lambda: _has_said(worker, "1 runs have 2 s to end"))
-    late = await desk.start("echo", "late")
+    late = await submitter.start("echo", "late")
     await stopping
     assert len(await late.entries()) == 1
-    info = await desk.bus.js.consumer_info(desk.bus.streams.runs, "echo")
+    info = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "echo")
     assert (info.num_pending, info.num_ack_pending) == (1, 0)
     [successor] = await started(spawn, 1)
     entries = await late.ended()
@@ -252,8 +270,8 @@ async def test_output_made_while_nats_is_away_is_kept(tmp_path: Path) -> None:
         names = {"nats_url": server.url, **fresh_names()}
         worker = Worker(WorkerSettings.model_validate(names), Agents([counter]))
         await worker.start()
-        async with open_desk(BusSettings.model_validate(names)) as desk:
-            task = await desk.start("counter", "60 50")
+        async with open_submitter(BusSettings.model_validate(names)) as submitter:
+            task = await submitter.start("counter", "60 50")
             await task.reaches(8)
             await asyncio.to_thread(server.kill)
             await asyncio.sleep(1)
@@ -269,9 +287,9 @@ async def test_runs_flow_again_after_nats_was_away(tmp_path: Path) -> None:
         names = {"nats_url": server.url, **fresh_names()}
         worker = Worker(WorkerSettings.model_validate(names), Agents([echo]))
         await worker.start()
-        async with open_desk(BusSettings.model_validate(names)) as desk:
+        async with open_submitter(BusSettings.model_validate(names)) as submitter:
             await asyncio.to_thread(server.restart)
-            task = await eventually(lambda: _started(desk, "echo"))
+            task = await eventually(lambda: _started(submitter, "echo"))
             entries = await task.ended()
         await worker.stop()
     assert texts(entries, 1) == ["back"]
@@ -283,8 +301,8 @@ async def test_a_worker_leaves_also_when_nats_is_away(tmp_path: Path, frozen: bo
         names = {"nats_url": server.url, "drain_seconds": 0, **fresh_names()}
         worker = Worker(WorkerSettings.model_validate(names), Agents([counter]))
         await worker.start()
-        async with open_desk(BusSettings.model_validate(names)) as desk:
-            task = await desk.start("counter", "600 50")
+        async with open_submitter(BusSettings.model_validate(names)) as submitter:
+            task = await submitter.start("counter", "600 50")
             await task.reaches(4)
             await asyncio.to_thread(server.freeze if frozen else server.kill)
             async with asyncio.timeout(60):
@@ -292,15 +310,17 @@ async def test_a_worker_leaves_also_when_nats_is_away(tmp_path: Path, frozen: bo
             await asyncio.to_thread(server.thaw)
 
 
-async def test_a_consumer_that_was_deleted_is_made_again(desk: Desk, working: Working) -> None:
+async def test_a_consumer_that_was_deleted_is_made_again(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(echo):
-        await desk.bus.js.delete_consumer(desk.bus.streams.runs, "echo")
-        task = await desk.start("echo", "x")
+        await submitter.bus.js.delete_consumer(submitter.bus.streams.runs, "echo")
+        task = await submitter.start("echo", "x")
         assert texts(await task.ended(), 1) == ["x"]
 
 
 async def test_the_agent_waits_when_it_is_far_ahead_of_the_log(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     said: list[int] = []
 
@@ -311,7 +331,7 @@ async def test_the_agent_waits_when_it_is_far_ahead_of_the_log(
             yield "x"
 
     async with working(fast, emit_buffer_events=100):
-        task = await desk.start("fast")
+        task = await submitter.start("fast")
         entries = await task.ended()
     assert len(texts(entries, 1)) == 5000
     assert max(len(entry.events) for entry in entries) <= 101
@@ -339,17 +359,17 @@ async def _has_said(worker: WorkerProcess, words: str) -> bool:
     return words in worker.output()
 
 
-async def _dead_letter(desk: Desk, agent_name: str) -> DeadLetter | None:
-    subject = desk.bus.subjects.dead("default", agent_name)
+async def _dead_letter(submitter: TaskSubmitter, agent_name: str) -> DeadLetter | None:
+    subject = submitter.bus.subjects.dead("default", agent_name)
     try:
-        found = await desk.bus.js.get_last_msg(desk.bus.streams.dead, subject)
+        found = await submitter.bus.js.get_last_msg(submitter.bus.streams.dead, subject)
     except NotFoundError:
         return None
     return DeadLetter.decode(subject, found.data or b"")
 
 
-async def _started(desk: Desk, agent_name: str) -> Task | None:
-    return await desk.start(agent_name, "back") if desk.bus.connected else None
+async def _started(submitter: TaskSubmitter, agent_name: str) -> Task | None:
+    return await submitter.start(agent_name, "back") if submitter.bus.connected else None
 
 
 async def _is_available(directory: Directory, agent_name: str) -> bool:

@@ -6,7 +6,7 @@ from headrace import RunContext, agent
 from headrace.model.events import START_BY
 from headrace.model.task import COMPLETED, REJECTED
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 
 
 def in_(seconds: float) -> dict[str, str]:
@@ -14,7 +14,7 @@ def in_(seconds: float) -> dict[str, str]:
 
 
 async def test_a_run_past_its_start_deadline_is_rejected_and_one_in_time_is_done(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     called: list[str] = []
 
@@ -23,9 +23,9 @@ async def test_a_run_past_its_start_deadline_is_rejected_and_one_in_time_is_done
         called.append(ctx.prompt)
         return "done"
 
-    late = await desk.start("punctual", "late", metadata=in_(-1))
-    in_time = await desk.start("punctual", "in time", metadata=in_(600))
-    unclear = await desk.start("punctual", "unclear", metadata={START_BY: "soon"})
+    late = await submitter.start("punctual", "late", metadata=in_(-1))
+    in_time = await submitter.start("punctual", "in time", metadata=in_(600))
+    unclear = await submitter.start("punctual", "unclear", metadata={START_BY: "soon"})
     async with working(punctual):
         [*_, end] = await late.ended()
         assert (await in_time.ended())[-1].stamp.state == COMPLETED

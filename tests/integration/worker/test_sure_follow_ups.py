@@ -24,7 +24,7 @@ from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, inputs, repeater, whole
-from tests.support.desk import Desk, Task, user_message
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 
 
 class Found:
@@ -46,8 +46,8 @@ class Found:
 class Gateway:
     """As much of a gateway as takes messages in."""
 
-    def __init__(self, desk: Desk, found: Found) -> None:
-        bus = desk.bus
+    def __init__(self, submitter: TaskSubmitter, found: Found) -> None:
+        bus = submitter.bus
         self.rule = TailRule(bus)
         detached = Detached()
         feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
@@ -74,10 +74,10 @@ type Gateways = Callable[[Task], tuple[Gateway, Gateway]]
 
 
 @pytest.fixture
-async def gateways(desk: Desk) -> AsyncIterator[Gateways]:
+async def gateways(submitter: TaskSubmitter) -> AsyncIterator[Gateways]:
     """Returns two gateways for a task."""
     found = Found()
-    one, other = Gateway(desk, found), Gateway(desk, found)
+    one, other = Gateway(submitter, found), Gateway(submitter, found)
     for each in (one, other):
         await each.rule.start()
 
@@ -95,11 +95,11 @@ def some_key() -> str:
 
 
 async def test_a_keyed_message_to_a_running_task_is_queued_once(
-    desk: Desk, working: Working, gateways: Gateways
+    submitter: TaskSubmitter, working: Working, gateways: Gateways
 ) -> None:
     may_end, key = asyncio.Event(), some_key()
     async with working(repeater(may_end)):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         one, other = gateways(task)
         await task.held()
         first = await one.send(task, "two", key)
@@ -119,11 +119,11 @@ async def test_a_keyed_message_to_a_running_task_is_queued_once(
 
 
 async def test_many_copies_at_once_on_two_gateways_are_one_message(
-    desk: Desk, working: Working, gateways: Gateways
+    submitter: TaskSubmitter, working: Working, gateways: Gateways
 ) -> None:
     may_end, key = asyncio.Event(), some_key()
     async with working(repeater(may_end)):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         await task.held()
         sending = (each.send(task, "two", key) for each in list(gateways(task)) * 10)
         generations = {accepted.generation for accepted in await asyncio.gather(*sending)}
@@ -134,10 +134,10 @@ async def test_many_copies_at_once_on_two_gateways_are_one_message(
 
 @pytest.mark.parametrize("after", [0.0, 0.02])
 async def test_a_keyed_message_sent_until_it_is_taken_survives_a_killed_holder_once(
-    desk: Desk, spawn: Spawn, gateways: Gateways, after: float
+    submitter: TaskSubmitter, spawn: Spawn, gateways: Gateways, after: float
 ) -> None:
     worker = await asyncio.to_thread(spawn, REPEATERS)
-    task = await desk.start("slow_repeater", "one")
+    task = await submitter.start("slow_repeater", "one")
     await task.held()
     one, other = gateways(task)
     key = some_key()
@@ -152,11 +152,11 @@ async def test_a_keyed_message_sent_until_it_is_taken_survives_a_killed_holder_o
 
 
 async def test_a_message_to_a_running_task_is_taken_only_at_the_generation_that_it_names(
-    desk: Desk, working: Working, gateways: Gateways
+    submitter: TaskSubmitter, working: Working, gateways: Gateways
 ) -> None:
     may_end = asyncio.Event()
     async with working(repeater(may_end)):
-        task = await desk.start("repeater", "one")
+        task = await submitter.start("repeater", "one")
         one, other = gateways(task)
         await task.held()
         at = (await task.reaches(3)).last_generation
@@ -173,9 +173,9 @@ async def test_a_message_to_a_running_task_is_taken_only_at_the_generation_that_
 
 
 async def test_a_condition_holds_over_the_head_of_a_holder_that_does_not_answer(
-    desk: Desk, gateways: Gateways
+    submitter: TaskSubmitter, gateways: Gateways
 ) -> None:
-    task = await desk.start("nobody", "one", publish=False)
+    task = await submitter.start("nobody", "one", publish=False)
     one, _ = gateways(task)
     assert (await one.send_at(task, "two", 1)).generation == 2
     with pytest.raises((GenerationMismatch, Fenced)):

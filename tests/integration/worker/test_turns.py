@@ -15,7 +15,7 @@ from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -42,17 +42,17 @@ class Clerk:
         await eventually(is_through, timeout=200)
 
 
-async def fill(desk: Desk, count: int, queue: RunQueue) -> list[Task]:
-    await RunQueues(desk.bus).open(queue)
-    return await asyncio.gather(*(desk.start_in(queue, queue.tenant) for _ in range(count)))
+async def fill(submitter: TaskSubmitter, count: int, queue: RunQueue) -> list[Task]:
+    await RunQueues(submitter.bus).open(queue)
+    return await asyncio.gather(*(submitter.start_in(queue, queue.tenant) for _ in range(count)))
 
 
 async def test_one_run_of_a_tenant_is_begun_among_a_thousand_of_another(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    await ensure_queue(desk.bus, RunQueue("clerk"))
-    await fill(desk, 1000, RunQueue("clerk", "crowd"))
-    [single] = await fill(desk, 1, RunQueue("clerk", "single"))
+    await ensure_queue(submitter.bus, RunQueue("clerk"))
+    await fill(submitter, 1000, RunQueue("clerk", "crowd"))
+    [single] = await fill(submitter, 1, RunQueue("clerk", "single"))
     clerk = Clerk()
     async with working(clerk.agent, concurrency=4):
         await single.ended()
@@ -63,12 +63,12 @@ async def test_one_run_of_a_tenant_is_begun_among_a_thousand_of_another(
 
 
 async def test_tenants_with_runs_waiting_get_equally_many_turns(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    await ensure_queue(desk.bus, RunQueue("clerk"))
+    await ensure_queue(submitter.bus, RunQueue("clerk"))
     queues = [RunQueue("clerk", tenant) for tenant in ("a", "b", "c")]
     for queue in queues:
-        await fill(desk, 60, queue)
+        await fill(submitter, 60, queue)
     clerk = Clerk()
     async with working(clerk.agent, concurrency=2):
         await clerk.has_served(180)
@@ -78,14 +78,14 @@ async def test_tenants_with_runs_waiting_get_equally_many_turns(
 
 
 async def test_a_higher_priority_gets_more_turns_and_a_lower_one_some(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    await ensure_queue(desk.bus, RunQueue("clerk"))
-    await RunQueues(desk.bus).open(RunQueue("clerk", "default", "high"))
-    await RunQueues(desk.bus).open(RunQueue("clerk", "default", "low"))
+    await ensure_queue(submitter.bus, RunQueue("clerk"))
+    await RunQueues(submitter.bus).open(RunQueue("clerk", "default", "high"))
+    await RunQueues(submitter.bus).open(RunQueue("clerk", "default", "low"))
     for priority in ("low", "high"):
         for _ in range(80):
-            await desk.start_in(RunQueue("clerk", "default", priority), priority)
+            await submitter.start_in(RunQueue("clerk", "default", priority), priority)
     clerk = Clerk()
     async with working(clerk.agent, concurrency=1):
         await clerk.has_served(160)
@@ -95,37 +95,37 @@ async def test_a_higher_priority_gets_more_turns_and_a_lower_one_some(
 
 
 async def test_a_queue_made_while_workers_run_is_served_at_once(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     timing = Timing(queue_interval=3600.0)
     clerk = Clerk()
     async with working(clerk.agent, timing=timing):
-        [task] = await fill(desk, 1, RunQueue("clerk", "newcomer"))
+        [task] = await fill(submitter, 1, RunQueue("clerk", "newcomer"))
         await task.ended()
 
 
 async def test_a_queue_whose_hint_was_lost_is_found_all_the_same(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     timing = Timing(queue_interval=0.2)
     clerk, queue = Clerk(), RunQueue("clerk", "unheard")
     async with working(clerk.agent, timing=timing):
-        await ensure_queue(desk.bus, queue)
-        task = await desk.start_in(queue, "unheard")
+        await ensure_queue(submitter.bus, queue)
+        task = await submitter.start_in(queue, "unheard")
         await task.ended()
 
 
 async def test_a_queue_that_nobody_uses_is_let_go_and_made_again_when_it_is_used(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     timing = Timing(queue_interval=0.1)
-    upkeep = QueueUpkeep(desk.bus, MaintenanceTiming(queue_interval=0.1, unused_queue=2.0))
+    upkeep = QueueUpkeep(submitter.bus, MaintenanceTiming(queue_interval=0.1, unused_queue=2.0))
     clerk, queue = Clerk(), RunQueue("clerk", "seldom")
     async with working(clerk.agent, timing=timing), keeping(upkeep):
-        [task] = await fill(desk, 1, queue)
+        [task] = await fill(submitter, 1, queue)
         await task.ended()
-        await eventually(lambda: missing(desk, queue))
-        [task] = await fill(desk, 1, queue)
+        await eventually(lambda: missing(submitter, queue))
+        [task] = await fill(submitter, 1, queue)
         await task.ended()
     assert clerk.served == ["seldom", "seldom"]
 
@@ -139,26 +139,26 @@ async def keeping(upkeep: QueueUpkeep) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def missing(desk: Desk, queue: RunQueue) -> bool:
-    info = await desk.bus.request(
-        f"$JS.API.CONSUMER.INFO.{desk.bus.streams.runs}.{queue.consumer}", b"", 30.0
+async def missing(submitter: TaskSubmitter, queue: RunQueue) -> bool:
+    info = await submitter.bus.request(
+        f"$JS.API.CONSUMER.INFO.{submitter.bus.streams.runs}.{queue.consumer}", b"", 30.0
     )
     return b"10014" in info.data
 
 
 async def test_a_queue_of_an_older_version_is_made_again_when_it_is_removed(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    every_tenant = desk.bus.subjects.runs_of_agent("clerk")
+    every_tenant = submitter.bus.subjects.runs_of_agent("clerk")
     queue = api.ConsumerConfig(durable_name="clerk", filter_subject=every_tenant, max_deliver=-1)
-    await desk.bus.js.add_consumer(desk.bus.streams.runs, queue)
+    await submitter.bus.js.add_consumer(submitter.bus.streams.runs, queue)
     with pytest.raises(StreamsDiffer, match="headrace streams apply"):
-        await ensure_queue(desk.bus, RunQueue("clerk"))
-    mine = await desk.start("clerk", "mine")
-    await desk.bus.js.delete_consumer(desk.bus.streams.runs, "clerk")
+        await ensure_queue(submitter.bus, RunQueue("clerk"))
+    mine = await submitter.start("clerk", "mine")
+    await submitter.bus.js.delete_consumer(submitter.bus.streams.runs, "clerk")
     clerk = Clerk()
     async with working(clerk.agent):
-        [other] = await fill(desk, 1, RunQueue("clerk", "other"))
+        [other] = await fill(submitter, 1, RunQueue("clerk", "other"))
         await asyncio.gather(mine.ended(), other.ended())
 
 

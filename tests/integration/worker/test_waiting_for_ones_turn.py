@@ -14,12 +14,12 @@ from headrace_worker.claim import whose_turn_it_is
 from headrace_worker.recovery import Recovered
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 
 
 async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, may_end = 0, asyncio.Event()
 
@@ -39,9 +39,9 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
         yield ctx.prompt
 
     async with working(clerk, timing=Timing(turn_pauses=(0.01, 0.01))):
-        first = await desk.start("clerk", "first")
+        first = await submitter.start("clerk", "first")
         await first.held()
-        second = await desk.start("clerk", "second", metadata={BEHIND: [first.key.task]})
+        second = await submitter.start("clerk", "second", metadata={BEHIND: [first.key.task]})
 
         async def looked_often() -> bool:
             return looks > 10

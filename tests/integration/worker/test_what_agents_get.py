@@ -12,13 +12,13 @@ from headrace.model.fold import TaskFold
 from headrace.model.messages import ListTasks, RunRequest, TasksFound
 from headrace.model.task import COMPLETED
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 
 AGUI = {"runId": "r", "state": {"n": 1}, "tools": [{"name": "f"}], "forwardedProps": {"p": 2}}
 
 
 async def test_reported_usage_stands_in_the_last_status_and_in_the_task(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def costly(_: RunContext) -> AsyncIterator[Emission]:
@@ -27,7 +27,7 @@ async def test_reported_usage_stands_in_the_last_status_and_in_the_task(
         yield Usage("large", "maker", 100, 7)
 
     async with working(costly):
-        task = await desk.start("costly")
+        task = await submitter.start("costly")
         entries = await task.ended()
     told = entries[-1].events[-1]["statusUpdate"]["metadata"]
     assert (told["tokens_used"], told["model"]) == (122, "large")
@@ -44,19 +44,21 @@ def _tokens(of: str, kind: str) -> float | None:
     return REGISTRY.get_sample_value("headrace_tokens_total", {"agent": of, "kind": kind})
 
 
-async def test_an_agent_that_reports_nothing_tells_nothing(desk: Desk, working: Working) -> None:
+async def test_an_agent_that_reports_nothing_tells_nothing(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def free(_: RunContext) -> str:
         return "x"
 
     async with working(free):
-        task = await desk.start("free")
+        task = await submitter.start("free")
         last = (await task.events())[-1]["statusUpdate"]["metadata"]
     assert set(last) == {"headrace.generation"}
 
 
 async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     got: list[Any] = []
 
@@ -67,7 +69,7 @@ async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     async with working(curious):
         metadata = {"headrace.agui": AGUI}
-        task = await desk.start("curious", "x", metadata=metadata, publish=False)
+        task = await submitter.start("curious", "x", metadata=metadata, publish=False)
         run = RunRequest(log=task.log, context=task.context, owner="ada", traceparent=trace)
         await task.publish(1, run.encode())
         await task.ended()
@@ -76,7 +78,7 @@ async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
 
 
 async def test_the_trace_context_comes_with_the_input_however_the_run_was_asked_for(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     got: list[str | None] = []
 
@@ -86,12 +88,14 @@ async def test_the_trace_context_comes_with_the_input_however_the_run_was_asked_
 
     trace = f"00-{'c' * 32}-{'d' * 16}-01"
     async with working(traced):
-        await (await desk.start("traced", metadata={"headrace.traceparent": trace})).ended()
-        await (await desk.start("traced")).ended()
+        await (await submitter.start("traced", metadata={"headrace.traceparent": trace})).ended()
+        await (await submitter.start("traced")).ended()
     assert got == [trace, None]
 
 
-async def test_an_answer_comes_with_the_history_of_its_task(desk: Desk, working: Working) -> None:
+async def test_an_answer_comes_with_the_history_of_its_task(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     heard: list[str] = []
 
     @agent()
@@ -102,7 +106,7 @@ async def test_an_answer_comes_with_the_history_of_its_task(desk: Desk, working:
         heard.extend(message["parts"][0]["text"] for message in await ctx.history())
 
     async with working(asking):
-        task = await desk.start("asking", "hi")
+        task = await submitter.start("asking", "hi")
         await task.ended()
         run = await task.follow_up("Ada")
         await task.reaches(run + 2)
@@ -110,7 +114,7 @@ async def test_an_answer_comes_with_the_history_of_its_task(desk: Desk, working:
 
 
 async def test_the_conversation_s_other_tasks_come_in_order_and_are_the_owner_s(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     asked: list[ListTasks] = []
     found: list[str] = []
@@ -128,13 +132,13 @@ async def test_the_conversation_s_other_tasks_come_in_order_and_are_the_owner_s(
     async def recalling(ctx: RunContext) -> None:
         found.extend(other["id"] for other in await ctx.context_history())
 
-    subject = desk.bus.subjects.state("list")
-    subscription = await desk.bus.subscribe(subject, list_tasks)
+    subject = submitter.bus.subjects.state("list")
+    subscription = await submitter.bus.subscribe(subject, list_tasks)
     async with working(recalling):
-        task = await desk.start("recalling", publish=False)
+        task = await submitter.start("recalling", publish=False)
         await task.publish(1)
         await task.ended()
-    await desk.bus.unsubscribe(subscription)
+    await submitter.bus.unsubscribe(subscription)
     assert found == ["first", "second"]
     assert {(q.tenant, q.owner, q.context) for q in asked} == {
         ("default", "anonymous", task.context)

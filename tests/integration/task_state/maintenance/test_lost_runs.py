@@ -11,9 +11,9 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.worker.test_follow_ups import answers, hand_in
-from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, open_task_states
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -43,11 +43,11 @@ async def test_tasks_at_work_end_though_their_runs_were_purged_and_their_worker_
     with ExitStack() as stack:
         async with opened as fleet:
             await fleet.start()
-            desk = Desk(fleet.bus)
+            submitter = TaskSubmitter(fleet.bus)
             dying = stack.enter_context(worker(fleet, tmp_path / "dying", REPEATER))
             healthy = stack.enter_context(worker(fleet, tmp_path / "healthy", GUARDED))
-            lost = [await desk.start("slow_repeater", str(number)) for number in range(3)]
-            held = await desk.start("guarded", "go")
+            lost = [await submitter.start("slow_repeater", str(number)) for number in range(3)]
+            held = await submitter.start("guarded", "go")
             await asyncio.gather(*(task.held() for task in (*lost, held)))
             await held.reaches(3)
             await fleet.bus.js.purge_stream(fleet.bus.streams.runs)
@@ -86,9 +86,9 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
     timing = MaintenanceTiming(sweep_interval=0.1, silence=0.2, max_request_interval=0.2)
     opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.1)
     async with opened as fleet:
-        desk = Desk(fleet.bus)
+        submitter = TaskSubmitter(fleet.bus)
         with worker(fleet, tmp_path / "worker", REPEATER) as dying:
-            task = await desk.start("slow_repeater", "one")
+            task = await submitter.start("slow_repeater", "one")
             await task.held()
             dying.kill()
         await fleet.start()

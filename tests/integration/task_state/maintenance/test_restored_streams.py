@@ -14,9 +14,9 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.task_state.maintenance.test_lost_runs import REPEATER, ended, runs_of, worker
 from tests.integration.worker.test_follow_ups import answers, hand_in
-from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, open_task_states
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 REPEATERS = "tests.support.slow_agents:agents"
@@ -78,14 +78,14 @@ async def test_tasks_at_work_end_though_the_queue_is_restored_from_before_they_b
     # Not even the workers' consumers are in it.
     await backups.take(streams.runs)
     await fleet.start()
-    desk = Desk(fleet.bus)
+    submitter = TaskSubmitter(fleet.bus)
     with ExitStack() as stack:
         dying = stack.enter_context(worker(fleet, tmp_path / "dying", REPEATER))
         healthy = stack.enter_context(
             worker(fleet, tmp_path / "healthy", "tests.support.slow_agents:guarded")
         )
-        lost = [await desk.start("slow_repeater", str(number)) for number in range(3)]
-        held = await desk.start("guarded", "go")
+        lost = [await submitter.start("slow_repeater", str(number)) for number in range(3)]
+        held = await submitter.start("guarded", "go")
         await asyncio.gather(*(task.held() for task in (*lost, held)))
         await until_attempt(held, 1, AUTH_REQUIRED)
         await backups.restore(streams.runs)
@@ -102,7 +102,7 @@ async def test_tasks_at_work_end_though_the_queue_is_restored_from_before_they_b
         assert answers(await ended(held)) == ["got secret"]
         assert (await held.last()).stamp.attempt == 1
         # And the queue serves.
-        new = await desk.start("guarded", "new")
+        new = await submitter.start("guarded", "new")
         await until_attempt(new, 1, AUTH_REQUIRED)
         await hand_in(new, "secret")
         assert answers(await ended(new)) == ["got secret"]
@@ -113,9 +113,9 @@ async def test_tasks_that_were_at_work_end_though_their_log_alone_is_restored(
 ) -> None:
     backups, logs = Backups(nats_alone, tmp_path / "backups"), fleet.bus.streams.events(0)
     await fleet.start()
-    desk = Desk(fleet.bus)
+    submitter = TaskSubmitter(fleet.bus)
     with worker(fleet, tmp_path / "worker", REPEATERS):
-        tasks = [await desk.start("guarded", "go") for _ in range(3)]
+        tasks = [await submitter.start("guarded", "go") for _ in range(3)]
         for task in tasks:
             await until_attempt(task, 1, AUTH_REQUIRED)
         await backups.take(logs)

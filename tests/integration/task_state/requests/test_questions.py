@@ -21,8 +21,8 @@ from headrace.state_client import MORE
 from headrace_task_state.requests.answers import AnswerPieces, Answers
 from headrace_task_state.requests.broker import FleetBroker, telemetry
 from headrace_task_state.requests.questions import Questions
-from tests.support.desk import fresh_names
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import fresh_names
 
 TIMEOUT = 60.0
 

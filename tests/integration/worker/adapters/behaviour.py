@@ -36,7 +36,6 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task
 from tests.support.log_reading import (
     answer,
     folded,
@@ -47,6 +46,7 @@ from tests.support.log_reading import (
 )
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.worker_process import WorkerProcess
 
 BOB = calls(("c1", "mail", {"to": "bob"}))
@@ -81,10 +81,14 @@ class Behaviour:
 
     @pytest.fixture(autouse=True)
     async def _remembered(
-        self, nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], desk: Desk
+        self,
+        nats_server: NatsProcess,
+        valkey: ValkeyProcess,
+        names: dict[str, str],
+        submitter: TaskSubmitter,
     ) -> AsyncIterator[None]:
         """Task state, which knows the conversations."""
-        del desk
+        del submitter
         async with open_task_states(nats_server.url, valkey.url, **names) as states:
             await states.start()
             await states.followed()
@@ -115,12 +119,12 @@ class Behaviour:
         return start
 
     async def test_a_second_turn_is_told_the_first_as_it_was(
-        self, desk: Desk, serve: Serve
+        self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
         script = [BOB, says("I mailed ", "bob."), says("You asked for a mail.")]
         async with serve(script) as model:
-            first = await folded(await desk.start("agent", "Mail bob.", context="shared"))
-            second = await folded(await desk.start("agent", "What was it?", context="shared"))
+            first = await folded(await submitter.start("agent", "Mail bob.", context="shared"))
+            second = await folded(await submitter.start("agent", "What was it?", context="shared"))
         assert (state(first), answer(first)) == ("COMPLETED", "I mailed bob.")
         assert answer(second) == "You asked for a mail."
         assert lines(model.heard[2]) == [
@@ -131,23 +135,25 @@ class Behaviour:
             "user: What was it?",
         ]
 
-    async def test_users_with_one_context_id_are_strangers(self, desk: Desk, serve: Serve) -> None:
+    async def test_users_with_one_context_id_are_strangers(
+        self, submitter: TaskSubmitter, serve: Serve
+    ) -> None:
         script = [says("Noted."), says("I know nothing.")]
         async with serve(script) as model:
-            await folded(await desk.start("agent", "It is 1234.", context="same", owner="ada"))
-            await folded(await desk.start("agent", "What is it?", context="same", owner="eve"))
+            await folded(await submitter.start("agent", "It is 1234.", context="same", owner="ada"))
+            await folded(await submitter.start("agent", "What is it?", context="same", owner="eve"))
         assert lines(model.heard[1]) == ["user: What is it?"]
 
     async def test_parallel_tasks_of_one_context_are_each_answered_and_all_remembered(
-        self, desk: Desk, serve: Serve
+        self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
         def script(told: list[Told]) -> Spoken:
             return says(f"About {told[-1].text}.")
 
         async with serve(script) as model:
-            tasks = [await desk.start("agent", name, context="shared") for name in "abc"]
+            tasks = [await submitter.start("agent", name, context="shared") for name in "abc"]
             done = await asyncio.gather(*map(folded, tasks))
-            await folded(await desk.start("agent", "And?", context="shared"))
+            await folded(await submitter.start("agent", "And?", context="shared"))
         assert [answer(task) for task in done] == ["About a.", "About b.", "About c."]
         told = lines(model.heard[3])
         assert sorted(told[:-1]) == [
@@ -157,10 +163,10 @@ class Behaviour:
         assert told[-1] == "user: And?"
 
     async def test_parallel_calls_are_all_answered(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([BOTH, says("Done.")]) as model:
-            done = await folded(await desk.start("agent", "Mail both."))
+            done = await folded(await submitter.start("agent", "Mail both."))
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert sorted(office.done("sent")) == ["bob", "eve"]
         assert sorted(lines(model.heard[1])[2:]) == ["tool: sent to bob", "tool: sent to eve"]
@@ -172,23 +178,23 @@ class Behaviour:
         ids=["busy", "down", "cut"],
     )
     async def test_trouble_after_a_tool_round_repeats_the_request_and_no_tool(
-        self, desk: Desk, serve: Serve, office: Office, trouble: list[Any]
+        self, submitter: TaskSubmitter, serve: Serve, office: Office, trouble: list[Any]
     ) -> None:
         script = [BOB, *trouble, says("Mailed.")]
         async with serve(script) as model:
-            done = await folded(await desk.start("agent", "Mail bob."))
+            done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
         assert office.done("begun") == ["bob"]
         assert [content for content, _ in results(done)] == ["sent to bob"]
         assert lines(model.heard[-1]) == lines(model.heard[1])
 
     async def test_a_worker_killed_between_rounds_has_its_tools_not_run_again(
-        self, desk: Desk, office: Office, kill: Kill, working: Working
+        self, submitter: TaskSubmitter, office: Office, kill: Kill, working: Working
     ) -> None:
         script = [BOB, says("I ", hangs=True), says("Mailed.")]
         async with self.model(script) as model:
             with kill(model) as worker:
-                task = await desk.start("agent", "Mail bob.")
+                task = await submitter.start("agent", "Mail bob.")
                 await model.until_heard(2)
                 worker.kill()
             async with working(self.build(model.url, office)):
@@ -198,12 +204,12 @@ class Behaviour:
         assert lines(model.heard[2]) == lines(model.heard[1])
 
     async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(
-        self, desk: Desk, office: Office, kill: Kill, working: Working
+        self, submitter: TaskSubmitter, office: Office, kill: Kill, working: Working
     ) -> None:
         office.hold("eve")
         async with self.model([BOTH, says("Done.")]) as model:
             with kill(model) as worker:
-                task = await desk.start("agent", "Mail both.")
+                task = await submitter.start("agent", "Mail both.")
                 await until_said(task, "sent to bob")
                 worker.kill()
             office.release("eve")
@@ -215,11 +221,11 @@ class Behaviour:
         assert len(model.heard) == 2
 
     async def test_a_cancel_amid_a_token_closes_the_models_stream(
-        self, desk: Desk, serve: Serve
+        self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
         script = [says("and ", hangs=True)]
         async with serve(script) as model:
-            task = await desk.start("agent", "Go on.")
+            task = await submitter.start("agent", "Go on.")
             await until_said(task, "and ")
             await task.held()
             await task.ask("cancel")
@@ -231,9 +237,9 @@ class Behaviour:
 class StreamsArguments(Behaviour):
     """What a tool is called with is told while the model writes it."""
 
-    async def test_arguments_stream(self, desk: Desk, serve: Serve) -> None:
+    async def test_arguments_stream(self, submitter: TaskSubmitter, serve: Serve) -> None:
         async with serve([BOB, says("Done.")]):
-            task = await desk.start("agent", "Mail bob.")
+            task = await submitter.start("agent", "Mail bob.")
             await folded(task)
         messages = [
             event["statusUpdate"]["status"].get("message") or {}
@@ -249,7 +255,7 @@ class AsksItsModel(Behaviour):
     """The adapter asks the model itself, and so can ask again for what was cut off."""
 
     async def test_trouble_amid_an_agui_thread_repeats_no_tool(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         messages = [
             {"id": "1", "role": "user", "content": "Hello."},
@@ -258,7 +264,7 @@ class AsksItsModel(Behaviour):
         ]
         async with serve([BOB, says("I ma", cut=True), says("Mailed.")]) as model:
             agui = {"messages": messages}
-            task = await desk.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
+            task = await submitter.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
             done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
         assert office.done("begun") == ["bob"]
@@ -271,16 +277,20 @@ class AsksItsModel(Behaviour):
         ]
 
     async def test_a_call_that_is_cut_off_is_asked_for_again(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         cut = calls(("c1", "mail", {"to": "bob"}), cut=True)
         script = [cut, BOB, says("Mailed.")]
         async with serve(script):
-            done = await folded(await desk.start("agent", "Mail bob."))
+            done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
 
     async def test_a_result_that_is_too_large_for_the_log_is_said_to_be(
-        self, desk: Desk, serve: Serve, office: Office, monkeypatch: pytest.MonkeyPatch
+        self,
+        submitter: TaskSubmitter,
+        serve: Serve,
+        office: Office,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         async def mail(to: str) -> str:
             """Send a mail."""
@@ -288,14 +298,14 @@ class AsksItsModel(Behaviour):
 
         monkeypatch.setattr(office, "mail", mail)
         async with serve([BOB]):
-            done = await folded(await desk.start("agent", "Mail bob."))
+            done = await folded(await submitter.start("agent", "Mail bob."))
         assert state(done) == "FAILED"
         assert "exceeds the limit of" in words(done)
 
-    async def test_usage_is_counted(self, desk: Desk, serve: Serve) -> None:
+    async def test_usage_is_counted(self, submitter: TaskSubmitter, serve: Serve) -> None:
         # What an attempt has spent before it failed is spent.
         async with serve([BOB, *[Refuses(429)] * 4, says("Done.")]):
-            done = await folded(await desk.start("agent", "Mail bob."))
+            done = await folded(await submitter.start("agent", "Mail bob."))
         assert done["metadata"]["tokens_used"] == 30
 
 
@@ -303,14 +313,14 @@ class Images(Behaviour):
     """Models are shown images."""
 
     async def test_images_reach_the_model_in_this_turn_and_the_next(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         small = b"\x89PNG" + bytes(1000)
         script = [says("Two."), says("Two, still.")]
         async with serve(script) as model:
             card = self.build(model.url, office).card
-            task = await desk.start("agent", "x", context="shared", publish=False)
-            link = await FileStore(desk.bus).put(
+            task = await submitter.start("agent", "x", context="shared", publish=False)
+            link = await FileStore(submitter.bus).put(
                 task.key, FileOwner("anonymous", "shared"), IMAGE, "large.png", "image/png"
             )
             message: Json = {
@@ -323,8 +333,8 @@ class Images(Behaviour):
                 ],
             }
             check_parts(message, card)
-            await folded(await desk.start("agent", message=message, context="shared"))
-            await folded(await desk.start("agent", "Sure?", context="shared"))
+            await folded(await submitter.start("agent", message=message, context="shared"))
+            await folded(await submitter.start("agent", "Sure?", context="shared"))
         assert model.heard[0][-1].images == [small, IMAGE]
         [asked] = [told for told in model.heard[1] if told.images]
         assert asked.images == [small, IMAGE]
@@ -336,12 +346,14 @@ class ClientTools(Behaviour):
     refuses_names: ClassVar[bool] = False
     """Whether a client's tool of the name of one of the agent's own is refused, not left out."""
 
-    async def test_a_clients_tool_is_the_clients_to_run(self, desk: Desk, serve: Serve) -> None:
+    async def test_a_clients_tool_is_the_clients_to_run(
+        self, submitter: TaskSubmitter, serve: Serve
+    ) -> None:
         script = [calls(("p1", "paint", {"colour": "red"})), says("Painted.")]
         own = [] if self.refuses_names else [{**PAINT, "name": "mail"}]
         agui: Json = {"tools": [PAINT, *own]}
         async with serve(script) as model:
-            task = await desk.start("agent", "Paint.", metadata={"headrace.agui": agui})
+            task = await submitter.start("agent", "Paint.", metadata={"headrace.agui": agui})
             waits = (await task.events())[-1]["statusUpdate"]
             assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
             result = parts.tool_result_part("p1", "wet")
@@ -350,12 +362,12 @@ class ClientTools(Behaviour):
         assert lines(model.heard[1])[1:] == ["assistant: paint(red)", "tool: wet"]
 
     async def test_a_clients_tool_of_the_agents_own_name_is_the_agents(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         agui: Json = {"tools": [{**PAINT, "name": "mail"}]}
         async with serve([BOB, says("Done.")]):
             done = await folded(
-                await desk.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
+                await submitter.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
             )
         assert (state(done), office.done("sent")) == ("COMPLETED", ["bob"])
 
@@ -377,7 +389,7 @@ class Approvals(Behaviour):
     )
     async def test_an_approval_is_asked_for_and_heeded(  # noqa: PLR0917  # fixtures
         self,
-        desk: Desk,
+        submitter: TaskSubmitter,
         serve: Serve,
         office: Office,
         payload: Json,
@@ -385,7 +397,7 @@ class Approvals(Behaviour):
         told: str,
     ) -> None:
         async with serve([REFUND, says("So be it.")]) as model:
-            task = await desk.start("agent", "Refund A1.")
+            task = await submitter.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
             assert asked["responseSchema"]["properties"]["approved"] == {"type": "boolean"}
             assert office.done("refunded") == []
@@ -395,14 +407,14 @@ class Approvals(Behaviour):
         assert told in model.heard[1][-1].text
 
     async def test_later_turns_are_told_what_an_approval_led_to(
-        self, desk: Desk, serve: Serve
+        self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
         async with serve([REFUND, says("Done."), says("A refund.")]) as model:
-            task = await desk.start("agent", "Refund A1.", context="shared")
+            task = await submitter.start("agent", "Refund A1.", context="shared")
             [asked] = await interrupts(task)
             beside = [{"text": "And hurry."}]
             await answered(task, approval(asked["id"], {"approved": True}), more=beside)
-            await folded(await desk.start("agent", "What was it?", context="shared"))
+            await folded(await submitter.start("agent", "What was it?", context="shared"))
         assert lines(model.heard[2]) == [
             "user: Refund A1.",
             "assistant: refund(A1,5)",
@@ -413,10 +425,10 @@ class Approvals(Behaviour):
         ]
 
     async def test_trouble_behind_an_approval_repeats_the_request_alone(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, *[Refuses(429)] * 4, says("Done.")]) as model:
-            task = await desk.start("agent", "Refund A1.")
+            task = await submitter.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
             done = await answered(task, approval(asked["id"], {"approved": True}))
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
@@ -424,20 +436,20 @@ class Approvals(Behaviour):
         assert lines(model.heard[-1]) == lines(model.heard[1])
 
     async def test_a_canceled_approval_is_a_refusal(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, says("Fine.")]) as model:
-            task = await desk.start("agent", "Refund A1.")
+            task = await submitter.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
             done = await answered(task, approval(asked["id"], None, "cancelled"))
         assert (state(done), office.done("refunded")) == ("COMPLETED", [])
         assert [told.answers for told in model.heard[1]] == ["", "", "c1"]
 
     async def test_an_answer_that_can_not_be_understood_is_asked_for_again(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, says("Refunded.")]):
-            task = await desk.start("agent", "Refund A1.")
+            task = await submitter.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
             again = await answered(task, approval(asked["id"], {"approved": 1}))
             assert state(again) == "INPUT_REQUIRED"
@@ -449,11 +461,11 @@ class Approvals(Behaviour):
         assert office.done("refunded") == ["A1:5"]
 
     async def test_several_approvals_are_asked_for_at_once(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         both = calls(("c1", "refund", {"order": "A1"}), ("c2", "refund", {"order": "A2"}))
         async with serve([both, says("Done.")]) as model:
-            task = await desk.start("agent", "Refund both.")
+            task = await submitter.start("agent", "Refund both.")
             # What runs side by side asks in any order.
             asked = {each["toolCallId"]: each["id"] for each in await interrupts(task)}
             done = await answered(
@@ -465,13 +477,13 @@ class Approvals(Behaviour):
         assert len(model.heard[1]) == 4
 
     async def test_an_approval_of_a_canceled_task_is_nobodys(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, says("Sunny.")]):
-            task = await desk.start("agent", "Refund A1.", context="shared")
+            task = await submitter.start("agent", "Refund A1.", context="shared")
             await interrupts(task)
             await cancel_waiting(task)
-            done = await folded(await desk.start("agent", "The weather?", context="shared"))
+            done = await folded(await submitter.start("agent", "The weather?", context="shared"))
         assert (state(done), answer(done)) == ("COMPLETED", "Sunny.")
         assert office.done("refunded") == []
 
@@ -483,10 +495,10 @@ class ApprovalsInTime(Approvals):
     """Its keyword for that."""
 
     async def test_an_answer_that_comes_too_late_is_a_refusal(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, says("Too late.")], **{self.within: 0.0}) as model:
-            task = await desk.start("agent", "Refund A1.")
+            task = await submitter.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
             assert asked["expiresAt"]
             done = await answered(task, approval(asked["id"], {"approved": True}))
@@ -499,13 +511,13 @@ class ApprovalsBesideClientTools(ClientTools, Approvals):
     """A response may call the client's tools beside those that need approval."""
 
     async def test_a_call_of_the_clients_and_one_to_approve_are_both_answered(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         painted = ("p1", "paint", {"colour": "red"})
         script = [calls(painted, ("c1", "refund", {"order": "A1"})), says("Done.")]
         agui: Json = {"headrace.agui": {"tools": [PAINT]}}
         async with serve(script) as model:
-            task = await desk.start("agent", "Both.", metadata=agui)
+            task = await submitter.start("agent", "Both.", metadata=agui)
             [asked] = await interrupts(task)
             waits = (await task.events())[-1]["statusUpdate"]
             assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
@@ -520,11 +532,11 @@ class ApprovalsBesideClientTools(ClientTools, Approvals):
 class SharedState(Behaviour):
     """A tool ``put(item)`` of the agent adds to ``items`` of the state shared with the client."""
 
-    async def test_state_is_shared_both_ways(self, desk: Desk, serve: Serve) -> None:
+    async def test_state_is_shared_both_ways(self, submitter: TaskSubmitter, serve: Serve) -> None:
         script = [calls(("c1", "put", {"item": "pear"})), says("Done.")]
         async with serve(script):
             agui = {"state": {"items": ["apple"]}}
-            task = await desk.start("agent", "Pears!", metadata={"headrace.agui": agui})
+            task = await submitter.start("agent", "Pears!", metadata={"headrace.agui": agui})
             done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         told = [part for part in said(done) if parts.event_type(part) == parts.STATE_SNAPSHOT]

@@ -34,8 +34,8 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.log_reading import answer, folded, state
+from tests.support.task_submitter import TaskSubmitter
 
 
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401
@@ -66,33 +66,33 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
     @override
     @pytest.mark.parametrize("trouble", [[Refuses(429)] * 4], ids=["busy"])
     async def test_trouble_after_a_tool_round_repeats_the_request_and_no_tool(
-        self, desk: Desk, serve: Serve, office: Office, trouble: list[Any]
+        self, submitter: TaskSubmitter, serve: Serve, office: Office, trouble: list[Any]
     ) -> None:
         """The model is the backend's to ask again; what it gives up ends the run (RUN_ERROR)."""
         async with serve([BOB, *trouble]):
-            done = await folded(await desk.start("agent", "Mail bob."))
+            done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("FAILED", ["bob"])
 
     @override
     async def test_trouble_behind_an_approval_repeats_the_request_alone(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         """As above."""
         async with serve([REFUND, *[Refuses(429)] * 4]):
-            task = await desk.start("agent", "Refund A1.")
+            task = await submitter.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
             done = await answered(task, approval(asked["id"], {"approved": True}))
         assert (state(done), office.done("refunded")) == ("FAILED", ["A1:5"])
 
     @override
     async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(
-        self, desk: Desk, office: Office, kill: Kill, working: Working
+        self, submitter: TaskSubmitter, office: Office, kill: Kill, working: Working
     ) -> None:
         """The tools are the backend's: one that had not ended is told to its model as such."""
         office.hold("eve")
         async with self.model([BOTH, says("Done.")]) as model:
             with kill(model) as worker:
-                task = await desk.start("agent", "Mail both.")
+                task = await submitter.start("agent", "Mail both.")
                 await until_said(task, "sent to bob")
                 worker.kill()
             async with working(self.build(model.url, office)):
@@ -105,11 +105,11 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
 
     @override
     async def test_a_clients_tool_of_the_agents_own_name_is_the_agents(
-        self, desk: Desk, serve: Serve, office: Office
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         """As above."""
         agui: Json = {"tools": [{**PAINT, "name": "mail"}]}
         async with serve([BOB]):
             metadata = {"headrace.agui": agui}
-            done = await folded(await desk.start("agent", "Mail bob.", metadata=metadata))
+            done = await folded(await submitter.start("agent", "Mail bob.", metadata=metadata))
         assert (state(done), office.done("sent")) == ("FAILED", [])

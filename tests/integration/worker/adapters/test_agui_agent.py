@@ -14,7 +14,6 @@ from headrace_worker.adapters.agui_events import AguiEvents
 from tests.integration.worker.adapters.behaviour import answered
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import AgUiStub, Reply, ag_ui_stub
-from tests.support.desk import Desk, user_message
 from tests.support.examples import example
 from tests.support.log_reading import (
     answer,
@@ -25,6 +24,7 @@ from tests.support.log_reading import (
     thoughts,
     words,
 )
+from tests.support.task_submitter import TaskSubmitter, user_message
 
 
 def backend(stub: AgUiStub, **more: object) -> Agent:
@@ -61,7 +61,9 @@ def kinds(task: Json, kind: str) -> list[Json]:
     return [part for part in said(task) if parts.event_type(part) == kind]
 
 
-async def test_every_kind_of_event_stands_in_the_log(desk: Desk, working: Working) -> None:
+async def test_every_kind_of_event_stands_in_the_log(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     thinks = {"messageId": "m0"}
     reply = run(
         {"type": "STEP_STARTED", "stepName": "one"},
@@ -91,7 +93,7 @@ async def test_every_kind_of_event_stands_in_the_log(desk: Desk, working: Workin
         result={"ok": True},
     )
     async with ag_ui_stub(reply) as stub, working(backend(stub)):
-        done = await folded(await desk.start("b", "x"))
+        done = await folded(await submitter.start("b", "x"))
     assert state(done) == "COMPLETED"
     assert (answer(done), thoughts(done)) == ("Hello world. Bye.", "Hm.")
     assert results(done) == [("2", "")]
@@ -109,7 +111,9 @@ async def test_every_kind_of_event_stands_in_the_log(desk: Desk, working: Workin
     assert done["artifacts"][-1]["parts"][0]["data"] == {"ok": True}
 
 
-async def test_the_run_is_asked_for_with_what_the_client_sent(desk: Desk, working: Working) -> None:
+async def test_the_run_is_asked_for_with_what_the_client_sent(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     agui = {
         "state": {"n": 1},
         "tools": [{"name": "paint", "description": "Paint.", "parameters": {}}],
@@ -122,7 +126,7 @@ async def test_the_run_is_asked_for_with_what_the_client_sent(desk: Desk, workin
         ],
     }
     async with ag_ui_stub(run(*text("m", "x"))) as stub, working(backend(stub)):
-        task = await desk.start("b", "three", metadata={"headrace.agui": agui})
+        task = await submitter.start("b", "three", metadata={"headrace.agui": agui})
         await task.ended()
     [asked] = stub.requests
     assert asked["threadId"] not in {"", task.context}
@@ -137,7 +141,7 @@ async def test_the_run_is_asked_for_with_what_the_client_sent(desk: Desk, workin
 
 
 async def test_an_interrupt_is_asked_and_the_answer_resumes_it(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     asks = {
         "id": "i1",
@@ -147,7 +151,7 @@ async def test_an_interrupt_is_asked_and_the_answer_resumes_it(
     }
     first = run(outcome={"type": "interrupt", "interrupts": [asks]})
     async with ag_ui_stub(first, run(*text("m", "Done."))) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         last = (await task.events())[-1]["statusUpdate"]
         assert last["status"]["message"]["parts"][0]["text"] == "Sure?"
         assert last["metadata"][INTERRUPTS] == [asks]
@@ -161,7 +165,7 @@ async def test_an_interrupt_is_asked_and_the_answer_resumes_it(
 
 
 async def test_several_interrupts_are_each_answered_as_its_own_clients_do(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     approval = {"properties": {"approved": {"type": "boolean"}}}
     asks = [
@@ -172,7 +176,7 @@ async def test_several_interrupts_are_each_answered_as_its_own_clients_do(
     ]
     first = run(*tool("c1", "pay", "{}"), outcome={"type": "interrupt", "interrupts": asks})
     async with ag_ui_stub(first, run(*text("m", "Done."))) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         await task.ended()
 
         def said(name: str, content: Json, status: str = "resolved") -> Json:
@@ -202,14 +206,14 @@ async def test_several_interrupts_are_each_answered_as_its_own_clients_do(
 
 
 async def test_a_message_behind_the_answer_to_an_interrupt_resumes_nothing(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     asks = {"id": "i1", "reason": "confirm", "message": "Sure?"}
     first = run(outcome={"type": "interrupt", "interrupts": [asks]})
     replies = [first, run(*text("m", "Done.")), run(*text("n", "Welcome."))]
     async with ag_ui_stub(*replies) as stub:
         async with working(backend(stub)):
-            task = await desk.start("b", "x")
+            task = await submitter.start("b", "x")
             await task.ended()
         await task.follow_up("yes")
         queued = events.queued(
@@ -223,7 +227,7 @@ async def test_a_message_behind_the_answer_to_an_interrupt_resumes_nothing(
 
 
 async def test_a_call_that_is_the_clients_waits_beside_an_interrupt(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     asks = {"id": "i1", "reason": "tool_call", "toolCallId": "c1", "message": "Pay?"}
     both = [*tool("p1", "paint", "{}"), *tool("c1", "pay", "{}")]
@@ -233,7 +237,7 @@ async def test_a_call_that_is_the_clients_waits_beside_an_interrupt(
     ]
     agui: Json = {"headrace.agui": {"tools": tools}}
     async with ag_ui_stub(first, run(*text("m", "Done."))) as stub, working(backend(stub)):
-        task = await desk.start("b", "x", metadata=agui)
+        task = await submitter.start("b", "x", metadata=agui)
         last = (await task.events())[-1]["statusUpdate"]["metadata"]
         assert (last[INTERRUPTS], last[PENDING_TOOL_CALLS]) == ([asks], ["p1"])
         again = await answered(task, parts.tool_result_part("p1", "wet"), agui)
@@ -245,7 +249,7 @@ async def test_a_call_that_is_the_clients_waits_beside_an_interrupt(
 
 
 async def test_words_in_answer_to_an_interrupt_are_no_message_of_a_later_run(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     outcome: Json = {"type": "interrupt", "interrupts": [{"id": "i1", "reason": "r"}]}
     replies = [
@@ -254,7 +258,7 @@ async def test_words_in_answer_to_an_interrupt_are_no_message_of_a_later_run(
         run(*text("m3", "Three.")),
     ]
     async with ag_ui_stub(*replies) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         await task.ended()
         for words_ in ("yes", "no"):
             number = await task.follow_up(words_)
@@ -267,7 +271,7 @@ async def test_words_in_answer_to_an_interrupt_are_no_message_of_a_later_run(
     assert stub.requests[2]["resume"][0]["payload"] == "no"
 
 
-async def test_its_messages_keep_their_ids(desk: Desk, working: Working) -> None:
+async def test_its_messages_keep_their_ids(submitter: TaskSubmitter, working: Working) -> None:
     thinks = {"messageId": "t1"}
     first = run(
         {"type": "REASONING_MESSAGE_START", **thinks, "role": "reasoning"},
@@ -292,7 +296,7 @@ async def test_its_messages_keep_their_ids(desk: Desk, working: Working) -> None
         ("assistant", "m2", "Two."),
     ]
     async with ag_ui_stub(first, *[run(*text("m3", "Bye."))] * 2) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         done = await folded(task)
         # Whoever goes on in A2A has the log; an AG-UI client names what it has as our log does.
         number = await task.follow_up("y")
@@ -326,7 +330,7 @@ async def test_its_messages_keep_their_ids(desk: Desk, working: Working) -> None
 
 
 async def test_what_seals_reasoning_and_calls_comes_back_with_them(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     def sealed(kind: str, entity: str, value: str) -> Json:
         named = {"subtype": kind, "entityId": entity, "encryptedValue": value}
@@ -350,7 +354,7 @@ async def test_what_seals_reasoning_and_calls_comes_back_with_them(
         sealed("message", "m1", "of another kind"),
     )
     async with ag_ui_stub(first, run(*text("m2", "Bye."))) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         done = await folded(task)
         number = await task.follow_up("y")
         await task.reaches(number + 3)
@@ -371,7 +375,9 @@ async def test_what_seals_reasoning_and_calls_comes_back_with_them(
     assert told[2]["toolCalls"][0]["encryptedValue"] == "three"
 
 
-async def test_the_conversation_that_it_sets_is_the_next_runs(desk: Desk, working: Working) -> None:
+async def test_the_conversation_that_it_sets_is_the_next_runs(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     short = [
         {"id": "s1", "role": "user", "content": "In short: x."},
@@ -385,7 +391,7 @@ async def test_the_conversation_that_it_sets_is_the_next_runs(desk: Desk, workin
         run(),
     ]
     async with ag_ui_stub(*replies) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         await task.ended()
         for words_ in "yz":
             number = await task.follow_up(words_)
@@ -403,10 +409,12 @@ async def test_the_conversation_that_it_sets_is_the_next_runs(desk: Desk, workin
     assert [m["id"] for m in told[2:4]] == ["r1", "m2"]
 
 
-async def test_a_conversation_that_is_none_is_not_sent_back(desk: Desk, working: Working) -> None:
+async def test_a_conversation_that_is_none_is_not_sent_back(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     snapshot = {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "1", "role": "nobody"}]}
     async with ag_ui_stub(run(*text("m", "a"), snapshot), run()) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         await task.ended()
         number = await task.follow_up("y")
         await task.reaches(number + 2)
@@ -414,10 +422,10 @@ async def test_a_conversation_that_is_none_is_not_sent_back(desk: Desk, working:
     assert [m["content"] for m in stub.requests[1]["messages"]] == ["x", "a", "y"]
 
 
-async def test_no_two_messages_have_one_id(desk: Desk, working: Working) -> None:
+async def test_no_two_messages_have_one_id(submitter: TaskSubmitter, working: Working) -> None:
     replies = [run(*text("m", "a")), run(*text("m", "b")), run(*text("n", "c"))]
     async with ag_ui_stub(*replies) as stub, working(backend(stub)):
-        task = await desk.start("b", message={**user_message("x"), "messageId": "same"})
+        task = await submitter.start("b", message={**user_message("x"), "messageId": "same"})
         await task.ended()
         for word in "yz":
             said_ = {**user_message(word), "messageId": "same"}
@@ -430,10 +438,12 @@ async def test_no_two_messages_have_one_id(desk: Desk, working: Working) -> None
     assert third[:3] == second
 
 
-async def test_a_call_without_a_result_stays_open(desk: Desk, working: Working) -> None:
+async def test_a_call_without_a_result_stays_open(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     first = run(*tool("c1", "pay", '{"n":1}'))
     async with ag_ui_stub(first, run(*text("m", "Fine."))) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         await task.ended()
         number = await task.follow_up("y")
         await task.reaches(number + 3)
@@ -443,22 +453,24 @@ async def test_a_call_without_a_result_stays_open(desk: Desk, working: Working) 
 
 @pytest.mark.parametrize("character", ["\u0085", "\u2028", "\u2029"])
 async def test_characters_that_end_lines_elsewhere_end_no_event(
-    desk: Desk, working: Working, character: str
+    submitter: TaskSubmitter, working: Working, character: str
 ) -> None:
     said_ = f"a{character}b"
     async with ag_ui_stub(run(*text("m", said_))) as stub, working(backend(stub)):
-        done = await folded(await desk.start("b", "x"))
+        done = await folded(await submitter.start("b", "x"))
     assert (state(done), answer(done), len(stub.requests)) == ("COMPLETED", said_, 1)
 
 
-async def test_its_state_is_handed_back_and_goes_on(desk: Desk, working: Working) -> None:
+async def test_its_state_is_handed_back_and_goes_on(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     replies = [
         run({"type": "STATE_SNAPSHOT", "snapshot": {"n": 1}}),
         run({"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/n", "value": 2}]}),
         run(),
     ]
     async with ag_ui_stub(*replies) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         await task.ended()
         for _ in range(2):
             number = await task.follow_up("y")
@@ -467,11 +479,13 @@ async def test_its_state_is_handed_back_and_goes_on(desk: Desk, working: Working
     assert [request["state"] for request in stub.requests] == [{}, {"n": 1}, {"n": 2}]
 
 
-async def test_users_with_one_context_id_have_a_thread_each(desk: Desk, working: Working) -> None:
+async def test_users_with_one_context_id_have_a_thread_each(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async def threads(*owners: str) -> list[str]:
         async with ag_ui_stub(*[run()] * len(owners)) as stub, working(backend(stub)):
             for owner in owners:
-                await folded(await desk.start("b", "x", context="same", owner=owner))
+                await folded(await submitter.start("b", "x", context="same", owner=owner))
         return [request["threadId"] for request in stub.requests]
 
     first, other, again = await threads("ada", "eve", "ada")
@@ -479,18 +493,20 @@ async def test_users_with_one_context_id_have_a_thread_each(desk: Desk, working:
     assert len({first, other, "same"}) == 3
 
 
-async def test_a_link_to_a_file_of_ours_is_malformed(desk: Desk, working: Working) -> None:
+async def test_a_link_to_a_file_of_ours_is_malformed(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     source = {"type": "url", "value": "headrace-file:a/tasks/b/files/0", "mimeType": "image/png"}
     message = {"id": "1", "role": "user", "content": [{"type": "image", "source": source}]}
     reply = run({"type": "MESSAGES_SNAPSHOT", "messages": [message]})
     async with ag_ui_stub(reply) as stub, working(backend(stub)):
-        done = await folded(await desk.start("b", "x"))
+        done = await folded(await submitter.start("b", "x"))
     assert (state(done), len(stub.requests)) == ("FAILED", 1)
     assert "messages.0.content.0.source.value" in words(done)
 
 
 async def test_a_run_that_has_finished_is_not_asked_for_again(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = AguiEvents.finish
     failing = [True]
@@ -505,20 +521,20 @@ async def test_a_run_that_has_finished_is_not_asked_for_again(
     asks = {"id": "i1", "reason": "confirm", "message": "Sure?" * 2000}
     reply = run(*text("m", "Once."), outcome={"type": "interrupt", "interrupts": [asks]})
     async with ag_ui_stub(reply) as stub, working(backend(stub)):
-        done = await folded(await desk.start("b", "x"))
+        done = await folded(await submitter.start("b", "x"))
     assert (state(done), answer(done)) == ("INPUT_REQUIRED", "Once.")
     assert len(stub.requests) == 1
 
 
 @pytest.mark.parametrize("names_them", [True, False])
 async def test_calls_of_the_user_interfaces_tools_are_left_to_it(
-    desk: Desk, working: Working, *, names_them: bool
+    submitter: TaskSubmitter, working: Working, *, names_them: bool
 ) -> None:
     outcome = {"type": "success", "pendingToolCallIds": ["c1"]} if names_them else None
     first = run(*tool("c1", "paint", "{}"), outcome=outcome)
     agui: Json = {"tools": [{"name": "paint", "description": "", "parameters": {}}]}
     async with ag_ui_stub(first, run(*text("m", "Nice."))) as stub, working(backend(stub)):
-        task = await desk.start("b", "x", metadata={"headrace.agui": agui})
+        task = await submitter.start("b", "x", metadata={"headrace.agui": agui})
         last = (await task.events())[-1]["statusUpdate"]
         assert last["metadata"][PENDING_TOOL_CALLS] == ["c1"]
         result = parts.tool_result_part("c1", "painted")
@@ -535,10 +551,12 @@ async def test_calls_of_the_user_interfaces_tools_are_left_to_it(
 
 
 @pytest.mark.parametrize(("code", "ends"), [("boom", "FAILED"), ("rejected", "REJECTED")])
-async def test_its_error_ends_the_task(desk: Desk, working: Working, code: str, ends: str) -> None:
+async def test_its_error_ends_the_task(
+    submitter: TaskSubmitter, working: Working, code: str, ends: str
+) -> None:
     reply = Reply([{"type": "RUN_ERROR", "message": "no paint", "code": code}])
     async with ag_ui_stub(reply) as stub, working(backend(stub)):
-        done = await folded(await desk.start("b", "x"))
+        done = await folded(await submitter.start("b", "x"))
     assert (state(done), words(done)) == (ends, "no paint")
 
 
@@ -553,23 +571,23 @@ async def test_its_error_ends_the_task(desk: Desk, working: Working, code: str, 
     ids=["busy", "unfinished", "cut off", "malformed"],
 )
 async def test_trouble_that_may_pass_is_tried_again(
-    desk: Desk, working: Working, trouble: Reply
+    submitter: TaskSubmitter, working: Working, trouble: Reply
 ) -> None:
     async with ag_ui_stub(trouble, run(*text("m", "found"))) as stub, working(backend(stub)):
-        done = await folded(await desk.start("b", "x"))
+        done = await folded(await submitter.start("b", "x"))
     assert (state(done), answer(done), len(stub.requests)) == ("COMPLETED", "found", 2)
 
 
-async def test_a_refused_run_rejects(desk: Desk, working: Working) -> None:
+async def test_a_refused_run_rejects(submitter: TaskSubmitter, working: Working) -> None:
     async with ag_ui_stub(Reply(status=422)) as stub, working(backend(stub)):
-        done = await folded(await desk.start("b", "x"))
+        done = await folded(await submitter.start("b", "x"))
     assert (state(done), len(stub.requests)) == ("REJECTED", 1)
 
 
-async def test_a_cancel_closes_the_stream(desk: Desk, working: Working) -> None:
+async def test_a_cancel_closes_the_stream(submitter: TaskSubmitter, working: Working) -> None:
     reply = Reply([{"type": "RUN_STARTED"}, *text("m", "and ")], hangs=True)
     async with ag_ui_stub(reply) as stub, working(backend(stub)):
-        task = await desk.start("b", "x")
+        task = await submitter.start("b", "x")
         await task.reaches(3)
         await task.held()
         await task.ask("cancel")
@@ -579,10 +597,10 @@ async def test_a_cancel_closes_the_stream(desk: Desk, working: Working) -> None:
     assert state(done) == "CANCELED"
 
 
-async def test_the_example_speaks_to_its_agent(desk: Desk, working: Working) -> None:
+async def test_the_example_speaks_to_its_agent(submitter: TaskSubmitter, working: Working) -> None:
     async with (
         ag_ui_stub(run(*text("m", "Painted."))) as stub,
         working(example("ag_ui_backend", PAINTER_URL=stub.url).painter),
     ):
-        done = await folded(await desk.start("painter", "x"))
+        done = await folded(await submitter.start("painter", "x"))
     assert answer(done) == "Painted."

@@ -32,9 +32,9 @@ from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task, user_message
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
 type Execute = Callable[[RequestContext, EventQueue], Awaitable[None]]
@@ -63,10 +63,10 @@ def updater(context: RequestContext, queue: EventQueue) -> TaskUpdater:
 
 
 async def test_its_artifacts_and_its_last_word_stand_in_the_log(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(example("executor").translator):
-        task = await desk.start("translator", "french")
+        task = await submitter.start("translator", "french")
         done = await folded(task)
     [artifact] = done["artifacts"]
     assert (artifact["artifactId"], artifact["name"]) == (f"greeting-{task.key.task}", "greeting")
@@ -86,10 +86,10 @@ async def test_its_artifacts_and_its_last_word_stand_in_the_log(
 
 
 async def test_a_question_ends_its_run_and_the_follow_up_sees_the_task(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(example("executor").translator):
-        task = await desk.start("translator", "klingon")
+        task = await submitter.start("translator", "klingon")
         asked = await folded(task)
         assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Which language?")
         run = await task.follow_up("german")
@@ -98,10 +98,10 @@ async def test_a_question_ends_its_run_and_the_follow_up_sees_the_task(
     assert (state(done), answer(done)) == ("COMPLETED", "Guten Tag encore ")
 
 
-async def test_a_cancel_calls_its_cancel_once(desk: Desk, working: Working) -> None:
+async def test_a_cancel_calls_its_cancel_once(submitter: TaskSubmitter, working: Working) -> None:
     module = example("executor")
     async with working(module.translator):
-        task = await desk.start("translator", "slowly")
+        task = await submitter.start("translator", "slowly")
         await task.held()
         await task.ask("cancel")
         done = await folded(task)
@@ -109,19 +109,21 @@ async def test_a_cancel_calls_its_cancel_once(desk: Desk, working: Working) -> N
     assert module.executor.canceled == [task.key.task]
 
 
-async def test_a_worker_that_leaves_cancels_nothing(desk: Desk, working: Working) -> None:
+async def test_a_worker_that_leaves_cancels_nothing(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async def wait(_context: RequestContext, _queue: EventQueue) -> None:
         await asyncio.Event().wait()
 
     executor = Scripted(wait)
     async with working(executor_agent(executor, name="patient")):
-        task = await desk.start("patient", "x")
+        task = await submitter.start("patient", "x")
         await task.held()
     assert executor.canceled == []
 
 
 async def test_it_finds_ids_owner_metadata_and_message_as_from_the_sdk(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     seen: list[object] = []
 
@@ -132,14 +134,14 @@ async def test_it_finds_ids_owner_metadata_and_message_as_from_the_sdk(
         seen.extend([context.metadata, context.current_task, user.is_authenticated, run.attempt])
 
     async with working(executor_agent(Scripted(look), name="curious")):
-        task = await desk.start("curious", "hello", metadata={"k": {"n": [1]}})
+        task = await submitter.start("curious", "hello", metadata={"k": {"n": [1]}})
         done = await folded(task)
     assert state(done) == "COMPLETED"
     assert seen == [task.key.task, task.context, "hello", {"k": {"n": [1.0]}}, None, False, 1]
 
 
 async def test_it_finds_what_the_request_accepts_activates_and_attaches(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     found: list[RequestContext] = []
 
@@ -157,15 +159,17 @@ async def test_it_finds_what_the_request_accepts_activates_and_attaches(
     metadata = {ACCEPTED_MODES: ["text/html"], EXTENSIONS: ["https://x.example/e"]}
     made = executor_agent(Scripted(look), card=card)
     async with working(made):
-        draft = await desk.start("Curious-one", "x", context="c", publish=False)
+        draft = await submitter.start("Curious-one", "x", context="c", publish=False)
         owner = FileOwner("anonymous", "c")
-        link = await FileStore(desk.bus).put(draft.key, owner, b"\x89PNG", "a.png", "image/png")
+        link = await FileStore(submitter.bus).put(
+            draft.key, owner, b"\x89PNG", "a.png", "image/png"
+        )
         message: Json = {
             "messageId": "m",
             "role": "ROLE_USER",
             "parts": [{"url": link, "mediaType": "image/png"}],
         }
-        task = await desk.start("Curious-one", message=message, metadata=metadata, context="c")
+        task = await submitter.start("Curious-one", message=message, metadata=metadata, context="c")
         await task.ended()
     [context] = found
     assert context.configuration is not None
@@ -178,7 +182,7 @@ async def test_it_finds_what_the_request_accepts_activates_and_attaches(
 
 
 async def test_the_task_so_far_has_its_files_and_may_be_told_again(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     file, found = b"\x89PNG" + bytes(200_000), list[A2ATask]()
 
@@ -193,12 +197,12 @@ async def test_the_task_so_far_has_its_files_and_may_be_told_again(
             await to.complete()
 
     async with working(executor_agent(Scripted(ask), name="asker")):
-        draft = await desk.start("asker", "x", context="c", publish=False)
+        draft = await submitter.start("asker", "x", context="c", publish=False)
         owner = FileOwner("anonymous", "c")
-        link = await FileStore(desk.bus).put(draft.key, owner, file, "a.png", "image/png")
+        link = await FileStore(submitter.bus).put(draft.key, owner, file, "a.png", "image/png")
         part = {"url": link, "mediaType": "image/png"}
         message: Json = {"messageId": "m", "role": "ROLE_USER", "parts": [part]}
-        task = await desk.start("asker", message=message, context="c")
+        task = await submitter.start("asker", message=message, context="c")
         await task.ended()
         run = await task.follow_up("go on")
         await task.reaches(run + 2)
@@ -213,21 +217,23 @@ async def test_the_task_so_far_has_its_files_and_may_be_told_again(
 
 @pytest.mark.parametrize("bare", [True, False])
 async def test_a_message_is_the_answer_or_the_tasks_last_word(
-    desk: Desk, working: Working, *, bare: bool
+    submitter: TaskSubmitter, working: Working, *, bare: bool
 ) -> None:
     async def say(_: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(new_text_message("hi", role=Role.ROLE_AGENT))
 
     short = executor_agent(Scripted(say), name="short", bare_message=bare)
     async with working(short, timing=Timing(bare_message=60.0)):
-        task = await desk.start("short", "x")
+        task = await submitter.start("short", "x")
         last = (await task.events())[-1]
         done = await folded(task)
     assert ("message" in last) is bare
     assert (state(done), words(done)) == ("COMPLETED", "hi")
 
 
-async def test_a_whole_task_brings_its_artifacts_and_its_end(desk: Desk, working: Working) -> None:
+async def test_a_whole_task_brings_its_artifacts_and_its_end(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async def tell(context: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(
             A2ATask(
@@ -239,11 +245,13 @@ async def test_a_whole_task_brings_its_artifacts_and_its_end(desk: Desk, working
         )
 
     async with working(executor_agent(Scripted(tell), name="teller")):
-        done = await folded(await desk.start("teller", "x"))
+        done = await folded(await submitter.start("teller", "x"))
     assert (state(done), answer(done)) == ("REJECTED", "x")
 
 
-async def test_progress_and_structured_data_keep_their_parts(desk: Desk, working: Working) -> None:
+async def test_progress_and_structured_data_keep_their_parts(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async def work(context: RequestContext, queue: EventQueue) -> None:
         to = updater(context, queue)
         parts = [Part(text="half way"), Part(data={"number_value": 50})]
@@ -252,7 +260,7 @@ async def test_progress_and_structured_data_keep_their_parts(desk: Desk, working
         await to.complete()
 
     async with working(executor_agent(Scripted(work), name="worker")):
-        done = await folded(await desk.start("worker", "x"))
+        done = await folded(await submitter.start("worker", "x"))
     assert said(done) == [
         {"text": "half way", "metadata": {"agui_event_type": "task"}},
         {"data": 50},
@@ -261,13 +269,13 @@ async def test_progress_and_structured_data_keep_their_parts(desk: Desk, working
 
 
 async def test_a_chunk_that_goes_on_with_nothing_begins_an_artifact(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async def tell(context: RequestContext, queue: EventQueue) -> None:
         await updater(context, queue).add_artifact([Part(text="x")], "a", append=True)
 
     async with working(executor_agent(Scripted(tell), name="sloppy")):
-        task = await desk.start("sloppy", "x")
+        task = await submitter.start("sloppy", "x")
         events = await task.events()
     [update] = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
     assert "append" not in update
@@ -283,30 +291,34 @@ async def test_a_chunk_that_goes_on_with_nothing_begins_an_artifact(
     ids=lambda event: type(event).__name__,
 )
 async def test_an_event_of_another_task_fails_this_one(
-    desk: Desk, working: Working, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent | A2ATask
+    submitter: TaskSubmitter,
+    working: Working,
+    event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent | A2ATask,
 ) -> None:
     async def confuse(_: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(event)
 
     async with working(executor_agent(Scripted(confuse), name="confused")):
-        done = await folded(await desk.start("confused", "x"))
+        done = await folded(await submitter.start("confused", "x"))
     assert state(done) == "FAILED"
     assert "another's" in words(done) or "'other'" in words(done)
 
 
-async def test_what_it_says_behind_its_end_is_dropped(desk: Desk, working: Working) -> None:
+async def test_what_it_says_behind_its_end_is_dropped(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async def babble(context: RequestContext, queue: EventQueue) -> None:
         to = updater(context, queue)
         await to.complete()
         await to.add_artifact([Part(text="more")])
 
     async with working(executor_agent(Scripted(babble), name="babbler")):
-        done = await folded(await desk.start("babbler", "x"))
+        done = await folded(await submitter.start("babbler", "x"))
     assert (state(done), done.get("artifacts")) == ("COMPLETED", None)
 
 
 async def test_credentials_that_its_user_sends_have_it_called_again(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async def ask(context: RequestContext, queue: EventQueue) -> None:
         to = updater(context, queue)
@@ -316,14 +328,16 @@ async def test_credentials_that_its_user_sends_have_it_called_again(
             await to.complete(to.new_agent_message([Part(text=context.get_user_input())]))
 
     async with working(executor_agent(Scripted(ask), name="guard")):
-        task = await desk.start("guard", "x")
+        task = await submitter.start("guard", "x")
         await eventually(lambda: _waits(task))
         await _hand_in(task, user_message("secret"))
         done = await folded(task)
     assert (state(done), words(done)) == ("COMPLETED", "secret")
 
 
-async def test_credentials_that_come_another_way_let_it_go_on(desk: Desk, working: Working) -> None:
+async def test_credentials_that_come_another_way_let_it_go_on(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     brought = asyncio.Event()
 
     async def ask(context: RequestContext, queue: EventQueue) -> None:
@@ -334,7 +348,7 @@ async def test_credentials_that_come_another_way_let_it_go_on(desk: Desk, workin
         await to.complete()
 
     async with working(executor_agent(Scripted(ask), name="guard")):
-        task = await desk.start("guard", "x")
+        task = await submitter.start("guard", "x")
         await eventually(lambda: _waits(task))
         brought.set()
         done = await folded(task)
@@ -351,13 +365,13 @@ def test_it_takes_whatever_its_own_server_would_have_let_through() -> None:
 
 
 async def test_its_exception_fails_the_task_without_a_word_of_it(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async def fail(_context: RequestContext, _queue: EventQueue) -> None:
         raise RuntimeError("secret")
 
     async with working(executor_agent(Scripted(fail), name="failing")):
-        done = await folded(await desk.start("failing", "x"))
+        done = await folded(await submitter.start("failing", "x"))
     assert state(done) == "FAILED"
     assert "secret" not in words(done)
 

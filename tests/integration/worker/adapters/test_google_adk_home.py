@@ -27,7 +27,6 @@ from tests.integration.worker.adapters.test_google_adk import gemini
 from tests.integration.worker.adapters.wire import Refuses, Script, Spoken, calls, says
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import Reply
-from tests.support.desk import Desk
 from tests.support.examples import example
 from tests.support.log_reading import (
     answer,
@@ -38,6 +37,7 @@ from tests.support.log_reading import (
     thoughts,
 )
 from tests.support.log_reading import calls as called
+from tests.support.task_submitter import TaskSubmitter
 
 OVER = calls(("t1", "transfer_to_agent", {"agent_name": "refunds"}))
 PAY = calls(("c1", "pay", {"amount": 5}))
@@ -91,26 +91,26 @@ def instructions(model: GeminiModel) -> list[str]:
 
 
 async def test_the_example_asks_and_refunds(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = [OVER, calls(("c1", "refund", {"order": "A1"})), says("Refunded.")]
     async with gemini_model(script) as model:
         monkeypatch.setenv("GOOGLE_API_KEY", "k")
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
         async with working(example("adk_transfer").desk):
-            task = await desk.start("desk", "My money!")
+            task = await submitter.start("desk", "My money!")
             [asked] = await interrupts(task)
             done = await answered(task, approval(asked["id"], {"approved": True}))
     assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
 
 
 async def test_the_agent_that_was_transferred_to_goes_on_as_a_subagent(
-    desk: Desk, served: Served
+    submitter: TaskSubmitter, served: Served
 ) -> None:
     script = [OVER, PAY, says("Done.")]
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: desk_of(llm, tool)) as model:
-        task = await desk.start("a", "Refund A1.")
+        task = await submitter.start("a", "Refund A1.")
         [asked] = await interrupts(task)
         done = await answered(task, approval(asked["id"], {"approved": True}))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
@@ -126,17 +126,19 @@ async def test_the_agent_that_was_transferred_to_goes_on_as_a_subagent(
 
 
 async def test_a_retry_goes_on_with_the_agent_that_was_transferred_to(
-    desk: Desk, served: Served
+    submitter: TaskSubmitter, served: Served
 ) -> None:
     script: list[Spoken] = [OVER, *[Refuses(429)] * 2, says("Done.")]
     async with served(script, desk_of) as model:
-        done = await folded(await desk.start("a", "Refund A1."))
+        done = await folded(await submitter.start("a", "Refund A1."))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert instructions(model) == ["Hand over", *["Refund"] * 3]
     assert [told.line for told in model.heard[3]] == [told.line for told in model.heard[1]]
 
 
-async def test_a_long_running_tools_result_is_the_users_to_give(desk: Desk, served: Served) -> None:
+async def test_a_long_running_tools_result_is_the_users_to_give(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     started: list[str] = []
 
     def order(item: str) -> Json:
@@ -147,7 +149,7 @@ async def test_a_long_running_tools_result_is_the_users_to_give(desk: Desk, serv
     script = [calls(("c1", "order", {"item": "pear"})), says("Ordered."), says(" It came.")]
     made = LongRunningFunctionTool(order)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[made])) as model:
-        task = await desk.start("a", "A pear.")
+        task = await submitter.start("a", "A pear.")
         [asked] = await interrupts(task)
         assert "T1" in asked["message"]
         done = await answered(task, approval(asked["id"], {"status": "here"}))
@@ -157,14 +159,14 @@ async def test_a_long_running_tools_result_is_the_users_to_give(desk: Desk, serv
 
 
 async def test_a_request_for_input_takes_an_answer_of_its_schema(
-    desk: Desk, served: Served
+    submitter: TaskSubmitter, served: Served
 ) -> None:
     asks = {"message": "How many?", "response_schema": {"type": "integer"}}
     script = [calls(("c1", "adk_request_input", asks)), says("Three.")]
     async with served(
         script, lambda llm: LlmAgent(name="a", model=llm, tools=[request_input])
     ) as model:
-        task = await desk.start("a", "Pears.")
+        task = await submitter.start("a", "Pears.")
         [asked] = await interrupts(task)
         assert (asked["message"], asked["responseSchema"]) == ("How many?", {"type": "integer"})
         again = await answered(task, {"text": "many"})
@@ -174,7 +176,9 @@ async def test_a_request_for_input_takes_an_answer_of_its_schema(
     assert model.heard[1][-1].text == "3"
 
 
-async def test_a_retry_behind_an_approval_carries_it_out_once(desk: Desk, served: Served) -> None:
+async def test_a_retry_behind_an_approval_carries_it_out_once(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     paid: list[int] = []
 
     def pay_out(amount: int) -> str:
@@ -189,14 +193,16 @@ async def test_a_retry_behind_an_approval_carries_it_out_once(desk: Desk, served
     ]
     tool = FunctionTool(pay_out, require_confirmation=True)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
-        task = await desk.start("a", "Pay.")
+        task = await submitter.start("a", "Pay.")
         [asked] = await interrupts(task)
         done = await answered(task, approval(asked["id"], {"approved": True}))
     assert (state(done), answer(done), paid) == ("COMPLETED", "Done.", [2])
     assert model.heard[3] == model.heard[1]
 
 
-async def test_a_tool_that_asks_for_more_is_given_it(desk: Desk, served: Served) -> None:
+async def test_a_tool_that_asks_for_more_is_given_it(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     def book(days: int, tool_context: ToolContext) -> Json:
         """Book days off."""
         if tool_context.tool_confirmation is None:
@@ -207,7 +213,7 @@ async def test_a_tool_that_asks_for_more_is_given_it(desk: Desk, served: Served)
 
     script = [calls(("c1", "book", {"days": 5})), says("Booked.")]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[book])):
-        task = await desk.start("a", "Five days.")
+        task = await submitter.start("a", "Five days.")
         [asked] = await interrupts(task)
         assert asked["metadata"] == {"hint": "How many?"}
         assert asked["responseSchema"]["properties"]["payload"] == {"default": {"days": 0}}
@@ -217,7 +223,7 @@ async def test_a_tool_that_asks_for_more_is_given_it(desk: Desk, served: Served)
 
 
 async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_once(
-    desk: Desk, served: Served
+    submitter: TaskSubmitter, served: Served
 ) -> None:
     paid: list[int] = []
 
@@ -237,7 +243,7 @@ async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_on
     ]
     tools: list[Any] = [note, FunctionTool(pay_out, require_confirmation=True)]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=tools)) as model:
-        task = await desk.start("a", "Pay.")
+        task = await submitter.start("a", "Pay.")
         [asked] = await interrupts(task)
         done = await answered(task, approval(asked["id"], {"approved": True}))
     assert (state(done), paid) == ("COMPLETED", [-1, 2])
@@ -245,12 +251,12 @@ async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_on
 
 
 async def test_words_beside_an_approval_are_told_behind_the_result(
-    desk: Desk, served: Served
+    submitter: TaskSubmitter, served: Served
 ) -> None:
     script = [PAY, calls(("c2", "pay", {"amount": 6})), says("Done.")]
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
-        task = await desk.start("a", "Pay.")
+        task = await submitter.start("a", "Pay.")
         [asked] = await interrupts(task)
         part = approval(asked["id"], {"approved": True})
         await answered(task, part, more=[{"text": "And again."}])
@@ -264,7 +270,9 @@ async def test_words_beside_an_approval_are_told_behind_the_result(
     ]
 
 
-async def test_thoughts_are_shown_and_signatures_told_again(desk: Desk, served: Served) -> None:
+async def test_thoughts_are_shown_and_signatures_told_again(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     signed = {"functionCall": {"id": "c1", "name": "pay", "args": {"amount": 1}}}
     replies = [
         Reply(
@@ -277,18 +285,18 @@ async def test_thoughts_are_shown_and_signatures_told_again(desk: Desk, served: 
         Reply([chunk({"text": "Paid."}), last()]),
     ]
     async with served(replies, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])) as heard:
-        done = await folded(await desk.start("a", "Pay 1."))
+        done = await folded(await submitter.start("a", "Pay 1."))
     assert (thoughts(done), answer(done)) == ("Hm.", "Paid.")
     sent = [p for content in heard.requests[1]["contents"] for p in content["parts"]]
     assert [p["thoughtSignature"] for p in sent if "functionCall" in p] == ["c2lnbmVk"]
     assert done["metadata"]["tokens_used"] == 30
 
 
-async def test_output_of_a_shape_is_data(desk: Desk, served: Served) -> None:
+async def test_output_of_a_shape_is_data(submitter: TaskSubmitter, served: Served) -> None:
     async with served(
         [says('{"sides"', ": 6}")], lambda llm: LlmAgent(name="a", model=llm, output_schema=Shape)
     ):
-        done = await folded(await desk.start("a", "How many?"))
+        done = await folded(await submitter.start("a", "How many?"))
     [artifact] = done["artifacts"]
     assert artifact["parts"][0]["data"] == {"sides": 6}
 
@@ -299,19 +307,21 @@ def steps_of(llm: Any) -> list[LlmAgent]:  # noqa: ANN401  # the library's
 
 
 @pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated")
-async def test_agents_in_sequence_each_say_their_part(desk: Desk, served: Served) -> None:
+async def test_agents_in_sequence_each_say_their_part(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     def made(llm: Any) -> SequentialAgent:  # noqa: ANN401  # the library's
         return SequentialAgent(name="both", sub_agents=[*steps_of(llm)])
 
     async with served([says("First."), says("Second.")], made):
-        task = await desk.start("a", "Go.")
+        task = await submitter.start("a", "Go.")
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "First.Second.")
     assert [name for event, name in speakers(done) if event == "started"] == ["one", "two"]
 
 
 async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
-    desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(llm: Any) -> Workflow:  # noqa: ANN401  # the library's
         return Workflow(name="both", edges=[("START", *steps_of(llm))])
@@ -327,14 +337,14 @@ async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
     monkeypatch.setattr(AdkEvents, "take", take)
 
     async with served([says("First."), says("Second.")], made) as model:
-        task = await desk.start("a", "Go.")
+        task = await submitter.start("a", "Go.")
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "First.Second.")
     assert len(model.requests) == 2
 
 
 async def test_an_answer_that_was_kept_is_not_asked_for_again(
-    desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = [Retryable("once")]
     whole = AdkEvents.end
@@ -346,13 +356,15 @@ async def test_an_answer_that_was_kept_is_not_asked_for_again(
 
     monkeypatch.setattr(AdkEvents, "end", end)
     async with served([says("Six.")], lambda llm: LlmAgent(name="a", model=llm)) as model:
-        done = await folded(await desk.start("a", "How many?"))
+        done = await folded(await submitter.start("a", "How many?"))
     assert (state(done), answer(done), len(model.requests)) == ("COMPLETED", "Six.", 1)
 
 
 # ADK hands its runner's plugins on to the agent in a way of which it warns.
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")
-async def test_a_tool_that_is_an_agent_is_one_call(desk: Desk, served: Served) -> None:
+async def test_a_tool_that_is_an_agent_is_one_call(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     script = [
         calls(("c1", "payer", {"request": "Pay."})),
         calls(("n1", "pay", {"amount": 1})),
@@ -365,13 +377,13 @@ async def test_a_tool_that_is_an_agent_is_one_call(desk: Desk, served: Served) -
         return LlmAgent(name="a", model=llm, tools=[AgentTool(payer)])
 
     async with served(script, made):
-        done = await folded(await desk.start("a", "Pay."))
+        done = await folded(await submitter.start("a", "Pay."))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert results(done) == [("I paid.", "")]
 
 
 async def test_callbacks_and_plugins_of_the_agent_decide_what_a_tool_has_answered(
-    desk: Desk, served: Served
+    submitter: TaskSubmitter, served: Served
 ) -> None:
     class Shouting(BasePlugin):
         async def after_tool_callback(self, **kwargs: Any) -> Json:  # noqa: ANN401  # the library's
@@ -382,31 +394,35 @@ async def test_callbacks_and_plugins_of_the_agent_decide_what_a_tool_has_answere
         return App(name="shop", root_agent=wrapped, plugins=[Shouting("shouting")])
 
     async with served([PAY, says("Done.")], made) as model:
-        done = await folded(await desk.start("a", "Pay."))
+        done = await folded(await submitter.start("a", "Pay."))
     assert results(done) == [("PAID 5", "")]
     assert model.heard[1][-1].text == "PAID 5"
 
 
-async def test_ids_that_a_model_uses_again_are_told_apart(desk: Desk, served: Served) -> None:
+async def test_ids_that_a_model_uses_again_are_told_apart(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     script = [PAY, calls(("c1", "pay", {"amount": 6})), says("Done.")]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])):
-        done = await folded(await desk.start("a", "Pay twice."))
+        done = await folded(await submitter.start("a", "Pay twice."))
     assert [content for content, _ in results(done)] == ["paid 5", "paid 6"]
 
 
 async def test_a_model_that_refuses_rejects_and_a_wrong_request_fails(
-    desk: Desk, served: Served
+    submitter: TaskSubmitter, served: Served
 ) -> None:
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "x"}
     script: Any = [Reply([blocked]), Refuses(400)]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm)):
-        rejected = await folded(await desk.start("a", "No."))
-        failed = await folded(await desk.start("a", "No."))
+        rejected = await folded(await submitter.start("a", "No."))
+        failed = await folded(await submitter.start("a", "No."))
     assert (state(rejected), state(failed)) == ("REJECTED", "FAILED")
     assert "secret" not in str(failed["status"])
 
 
-async def test_arguments_stream_where_the_model_streams_them(desk: Desk, served: Served) -> None:
+async def test_arguments_stream_where_the_model_streams_them(
+    submitter: TaskSubmitter, served: Served
+) -> None:
     def piece(*pieces: Json, **more: Any) -> Json:  # noqa: ANN401  # any JSON
         call = {"partialArgs": [*pieces], "willContinue": True, **more}
         return chunk({"functionCall": call})
@@ -429,7 +445,7 @@ async def test_arguments_stream_where_the_model_streams_them(desk: Desk, served:
     ]
     whole = [Reply([*streamed, last()]), Reply([*streamed, last()]), says("Done.")]
     async with served(whole, lambda llm: LlmAgent(name="a", model=llm, tools=[note])) as model:
-        task = await desk.start("a", "Note it.")
+        task = await submitter.start("a", "Note it.")
         done = await folded(task)
     told = {"order": 'A"1é', "amount": 5, "lines": ["x", "y"], "sent": True}
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")

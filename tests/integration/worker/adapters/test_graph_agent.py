@@ -20,7 +20,6 @@ from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace_worker.adapters import langgraph_agent
 from tests.integration.worker.adapters.behaviour import answered, cancel_waiting, interrupts
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.examples import example
 from tests.support.log_reading import (
     answer,
@@ -34,14 +33,15 @@ from tests.support.log_reading import (
 )
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
+from tests.support.task_submitter import TaskSubmitter
 
 
 @pytest.fixture(autouse=True)
 async def _remembered(
-    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], desk: Desk
+    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], submitter: TaskSubmitter
 ) -> AsyncIterator[None]:
     """Task state, which knows the conversations."""
-    del desk
+    del submitter
     async with open_task_states(nats_server.url, valkey.url, **names) as states:
         await states.start()
         await states.followed()
@@ -63,9 +63,11 @@ def kinds(task: Any, kind: str) -> list[Any]:  # noqa: ANN401  # a task's JSON
     return [part for part in said(task) if parts.event_type(part) == kind]
 
 
-async def test_the_example_asks_and_goes_on_with_the_answer(desk: Desk, working: Working) -> None:
+async def test_the_example_asks_and_goes_on_with_the_answer(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(example("graph_approval").refunds):
-        task = await desk.start("refunds", "Order 7")
+        task = await submitter.start("refunds", "Order 7")
         entries = await task.ended()
         asked = await folded(task)
         assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Refund it?")
@@ -80,9 +82,11 @@ async def test_the_example_asks_and_goes_on_with_the_answer(desk: Desk, working:
     assert (state(done), answer(done)) == ("COMPLETED", "The order is fine. Refunded.")
 
 
-async def test_an_interrupt_is_answered_by_its_id(desk: Desk, working: Working) -> None:
+async def test_an_interrupt_is_answered_by_its_id(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(example("graph_approval").refunds):
-        task = await desk.start("refunds", "Order 7")
+        task = await submitter.start("refunds", "Order 7")
         last = (await task.events())[-1]["statusUpdate"]["metadata"]
         named = {
             "agui_interrupt_id": last[INTERRUPTS][0]["id"],
@@ -96,7 +100,7 @@ async def test_an_interrupt_is_answered_by_its_id(desk: Desk, working: Working) 
 
 
 async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_said(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     model = GenericFakeChatModel(messages=iter([AIMessage("hello big world")]))
 
@@ -118,7 +122,7 @@ async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_said(
 
     graph = chain(MessagesState, talk, work)
     async with working(langgraph_agent(graph, name="g", memory="task")):
-        task = await desk.start("g", "hi")
+        task = await submitter.start("g", "hi")
         events = await task.events()
         done = await folded(task)
     assert (state(done), answer(done), thoughts(done)) == ("COMPLETED", "hello big world", "Hm.")
@@ -140,7 +144,7 @@ class Shop(TypedDict, total=False):
 
 
 async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     def price(_: Shop) -> Shop:
         return {"price": 3}
@@ -156,12 +160,12 @@ async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
         state_keys=["price"],
     )
     async with working(served):
-        done = await folded(await desk.start("g", "tea"))
+        done = await folded(await submitter.start("g", "tea"))
     assert answer(done) == "tea costs 3"
     assert [part["data"] for part in kinds(done, parts.STATE_SNAPSHOT)] == [{"price": 3}]
 
 
-async def test_what_is_no_json_is_told_as_text(desk: Desk, working: Working) -> None:
+async def test_what_is_no_json_is_told_as_text(submitter: TaskSubmitter, working: Working) -> None:
     class Odd:
         def __str__(self) -> str:
             return "odd"
@@ -175,7 +179,7 @@ async def test_what_is_no_json_is_told_as_text(desk: Desk, working: Working) -> 
 
     served = langgraph_agent(chain(Box, put), name="g", memory="task", state_keys=["thing"])
     async with working(served):
-        done = await folded(await desk.start("g", "x"))
+        done = await folded(await submitter.start("g", "x"))
     assert (state(done), answer(done)) == ("COMPLETED", "Put.")
     assert kinds(done, parts.STATE_SNAPSHOT)[-1]["data"] == {"thing": "odd"}
 
@@ -188,7 +192,7 @@ class Basket(MessagesState):
 
 
 async def test_state_is_told_after_reducers_and_taken_from_the_client(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     offered: list[list[str]] = []
 
@@ -208,7 +212,7 @@ async def test_state_is_told_after_reducers_and_taken_from_the_client(
     async with working(served):
         turns = [("milk",), ("milk", "tea 1"), ("tea 1",)]
         done = [
-            await folded(await desk.start("g", "tea", context="c", metadata=sent(*items)))
+            await folded(await submitter.start("g", "tea", context="c", metadata=sent(*items)))
             for items in turns
         ]
     told = [kinds(task, parts.STATE_SNAPSHOT)[-1]["data"]["items"] for task in done]
@@ -217,7 +221,7 @@ async def test_state_is_told_after_reducers_and_taken_from_the_client(
 
 
 async def test_a_call_of_the_clients_tool_is_left_to_the_client(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     heard: list[str] = []
 
@@ -233,7 +237,7 @@ async def test_a_call_of_the_clients_tool_is_left_to_the_client(
     served = langgraph_agent(chain(MessagesState, talk, checkpointer=InMemorySaver()), name="g")
     agui = {"headrace.agui": {"tools": [{"name": "paint", "description": "", "parameters": {}}]}}
     async with working(served):
-        task = await desk.start("g", "Paint.", metadata=agui)
+        task = await submitter.start("g", "Paint.", metadata=agui)
         waits = (await task.events())[-1]["statusUpdate"]
         assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
         result = {
@@ -246,7 +250,7 @@ async def test_a_call_of_the_clients_tool_is_left_to_the_client(
 
 
 async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     heard: list[list[str]] = []
 
@@ -259,7 +263,7 @@ async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
 
     graph = chain(Count, listen)
     async with working(langgraph_agent(graph, name="g", memory="task", output="counted")):
-        task = await desk.start("g", "one")
+        task = await submitter.start("g", "one")
         await task.ended()
         run = await task.follow_up("two")
         await task.reaches(run + 2)
@@ -268,7 +272,7 @@ async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
 
 
 async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     heard: list[list[str]] = []
     reached = asyncio.Event()
@@ -286,8 +290,8 @@ async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
     graph = chain(MessagesState, count, pause, checkpointer=InMemorySaver())
     served = langgraph_agent(graph, name="g")
     async with working(served):
-        await (await desk.start("g", "one", context="c")).ended()
-        task = await desk.start("g", "two", context="c")
+        await (await submitter.start("g", "one", context="c")).ended()
+        task = await submitter.start("g", "two", context="c")
         async with asyncio.timeout(60):
             await reached.wait()
     # That worker has left amid the second run; another takes it up.
@@ -298,7 +302,9 @@ async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
     assert answer(done) == "answer 4. Over. "
 
 
-async def test_agents_that_share_a_saver_share_no_thread(desk: Desk, working: Working) -> None:
+async def test_agents_that_share_a_saver_share_no_thread(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     heard: list[list[str]] = []
 
     def listen(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
@@ -309,26 +315,30 @@ async def test_agents_that_share_a_saver_share_no_thread(desk: Desk, working: Wo
     graphs = [chain(MessagesState, listen, checkpointer=saver) for _ in "ab"]
     served = [langgraph_agent(graph, name=name) for graph, name in zip(graphs, "ab", strict=True)]
     async with working(*served):
-        await (await desk.start("a", "It is 1234.", context="c")).ended()
-        await (await desk.start("b", "What is it?", context="c")).ended()
-        await (await desk.start("a", "What is it?", context="c", owner="eve")).ended()
+        await (await submitter.start("a", "It is 1234.", context="c")).ended()
+        await (await submitter.start("b", "What is it?", context="c")).ended()
+        await (await submitter.start("a", "What is it?", context="c", owner="eve")).ended()
     assert heard == [["It is 1234."], ["What is it?"], ["What is it?"]]
 
 
-async def test_a_canceled_tasks_interrupt_is_nobodys(desk: Desk, working: Working) -> None:
+async def test_a_canceled_tasks_interrupt_is_nobodys(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(example("graph_approval").refunds):
-        first = await desk.start("refunds", "Order 7", context="c")
+        first = await submitter.start("refunds", "Order 7", context="c")
         await interrupts(first)
         await cancel_waiting(first)
-        second = await desk.start("refunds", "yes", context="c")
+        second = await submitter.start("refunds", "yes", context="c")
         await interrupts(second)
         asked = await folded(second)
     assert (state(asked), answer(asked)) == ("INPUT_REQUIRED", "The order is fine. ")
 
 
-async def test_an_interrupt_is_resumed_by_its_own_task_alone(desk: Desk, working: Working) -> None:
+async def test_an_interrupt_is_resumed_by_its_own_task_alone(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(example("graph_approval").refunds):
-        tasks = [await desk.start("refunds", f"Order {n}", context="c") for n in "12"]
+        tasks = [await submitter.start("refunds", f"Order {n}", context="c") for n in "12"]
         [first], [second] = [await interrupts(task) for task in tasks]
         part = {"text": "yes", "metadata": {"agui_interrupt_id": first["id"]}}
         asked = await answered(tasks[1], part)
@@ -338,7 +348,7 @@ async def test_an_interrupt_is_resumed_by_its_own_task_alone(desk: Desk, working
     assert answer(done) == "The order is fine. Refunded."
 
 
-async def test_only_the_named_nodes_answer(desk: Desk, working: Working) -> None:
+async def test_only_the_named_nodes_answer(submitter: TaskSubmitter, working: Working) -> None:
     def inner(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage("draft")]}
 
@@ -349,11 +359,11 @@ async def test_only_the_named_nodes_answer(desk: Desk, working: Working) -> None
         chain(MessagesState, inner, outer), name="g", answer_from=["outer"], memory="task"
     )
     async with working(served):
-        done = await folded(await desk.start("g", "x"))
+        done = await folded(await submitter.start("g", "x"))
     assert answer(done) == "final"
 
 
-async def test_several_interrupts_are_all_asked(desk: Desk, working: Working) -> None:
+async def test_several_interrupts_are_all_asked(submitter: TaskSubmitter, working: Working) -> None:
     def first(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage(f"a={interrupt('a?')} ")]}
 
@@ -367,7 +377,7 @@ async def test_several_interrupts_are_all_asked(desk: Desk, working: Working) ->
     graph.add_edge(START, "second")
     served = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="g")
     async with working(served):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         asked = (await task.events())[-1]["statusUpdate"]["metadata"][INTERRUPTS]
         answers = [
             {"text": each["message"].upper(), "metadata": {"agui_interrupt_id": each["id"]}}

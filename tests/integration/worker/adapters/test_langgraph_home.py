@@ -23,21 +23,21 @@ from tests.integration.worker.adapters.behaviour import answered, approval, inte
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, chat_model, says
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task
 from tests.support.gates import opened
 from tests.support.log_reading import answer, folded, state, words
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
+from tests.support.task_submitter import Task, TaskSubmitter
 
 BOTH = calls(("c1", "pay", {"to": "ada", "amount": 1}), ("c2", "pay", {"to": "bob", "amount": 2}))
 
 
 @pytest.fixture
 async def remembered(
-    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], desk: Desk
+    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], submitter: TaskSubmitter
 ) -> AsyncIterator[None]:
     """Task state, which knows the conversations."""
-    del desk
+    del submitter
     async with open_task_states(nats_server.url, valkey.url, **names) as states:
         await states.start()
         await states.followed()
@@ -117,10 +117,15 @@ async def said(task: Task, words_: str) -> Json:
     ids=["json", "words", "python"],
 )
 async def test_an_answer_that_the_schema_refuses_is_asked_for_again(  # noqa: PLR0917  # fixtures
-    desk: Desk, working: Working, schema: Json | type, wrong: Json, right: Json, told: str
+    submitter: TaskSubmitter,
+    working: Working,
+    schema: Json | type,
+    wrong: Json,
+    right: Json,
+    told: str,
 ) -> None:
     async with working(asks(schema)):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         [first] = await interrupts(task)
         again = await answered(task, wrong)
         [second] = await interrupts(task)
@@ -133,10 +138,10 @@ async def test_an_answer_that_the_schema_refuses_is_asked_for_again(  # noqa: PL
 
 
 async def test_a_schema_that_leads_elsewhere_or_nowhere_refuses_nothing(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(asks({"$ref": "http://127.0.0.1:9/schema"})):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         await interrupts(task)
         done = await said(task, "3")
     assert (state(done), answer(done)) == ("COMPLETED", "'3'")
@@ -148,10 +153,10 @@ async def test_a_schema_that_leads_elsewhere_or_nowhere_refuses_nothing(
     ids=["none", "refused"],
 )
 async def test_an_answer_that_comes_too_late_is_none(
-    desk: Desk, working: Working, schema: Json | None, ends: str, told: str
+    submitter: TaskSubmitter, working: Working, schema: Json | None, ends: str, told: str
 ) -> None:
     async with working(asks(schema, answer_within=0.0)):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         [asked] = await interrupts(task)
         done = await said(task, "3")
     assert asked["expiresAt"]
@@ -159,21 +164,23 @@ async def test_an_answer_that_comes_too_late_is_none(
 
 
 async def test_a_canceled_question_is_answered_with_none_or_stays_open(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(asks({"type": ["string", "null"]})):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         [asked] = await interrupts(task)
         done = await answered(task, approval(asked["id"], None, "cancelled"))
     assert (state(done), answer(done)) == ("COMPLETED", "None")
     async with working(asks({"type": "string"})):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         [asked] = await interrupts(task)
         again = await answered(task, approval(asked["id"], None, "cancelled"))
     assert state(again) == "INPUT_REQUIRED"
 
 
-async def test_answers_by_interrupt_id_stand_in_one_object(desk: Desk, working: Working) -> None:
+async def test_answers_by_interrupt_id_stand_in_one_object(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     def ask(name: str) -> Any:  # noqa: ANN401  # a node
         return lambda _: {"messages": [AIMessage(f"{name}={interrupt(name)} ")]}
 
@@ -183,7 +190,7 @@ async def test_answers_by_interrupt_id_stand_in_one_object(desk: Desk, working: 
         graph.add_edge(START, name)
     made = graph.compile(checkpointer=InMemorySaver())
     async with working(langgraph_agent(made, name="g", memory="task")):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         asked = {each["message"]: each["id"] for each in await interrupts(task)}
         part = await answered(task, {"data": {asked["a"]: 1}})
         [left] = await interrupts(task)
@@ -193,7 +200,7 @@ async def test_answers_by_interrupt_id_stand_in_one_object(desk: Desk, working: 
 
 
 async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
-    desk: Desk, working: Working, remembered: None
+    submitter: TaskSubmitter, working: Working, remembered: None
 ) -> None:
     del remembered
     heard: list[Any] = []
@@ -209,8 +216,8 @@ async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
     graph.add_edge(START, "talk")
     graph.add_edge("talk", END)
     async with working(langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="g")):
-        await folded(await desk.start("g", "How many?", context="c"))
-        await folded(await desk.start("g", "Sure?", context="c"))
+        await folded(await submitter.start("g", "How many?", context="c"))
+        await folded(await submitter.start("g", "Sure?", context="c"))
     before = heard[1][1]
     assert before.content[0]["extras"] == {"signature": "s"}
     assert before.additional_kwargs == {"odd": 1}
@@ -240,7 +247,7 @@ async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
     ids=["words", "approval", "decisions", "respond"],
 )
 async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
-    desk: Desk, working: Working, part: Json, paid: list[str]
+    submitter: TaskSubmitter, working: Working, part: Json, paid: list[str]
 ) -> None:
     paying: list[str] = []
 
@@ -256,7 +263,7 @@ async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
             ChatOpenAI(**asked), [pay], middleware=[review], checkpointer=InMemorySaver()
         )
         async with working(langgraph_agent(graph, name="g", memory="task")):
-            task = await desk.start("g", "Pay both.")
+            task = await submitter.start("g", "Pay both.")
             [question] = await interrupts(task)
             wrong = await answered(task, {"data": {"decisions": [{"type": "approve"}]}})
             assert state(wrong) == "INPUT_REQUIRED"
@@ -273,10 +280,10 @@ async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
     ids=["before", "after"],
 )
 async def test_a_breakpoint_is_passed_with_the_state_that_its_user_has_edited(
-    desk: Desk, working: Working, compiled: Json
+    submitter: TaskSubmitter, working: Working, compiled: Json
 ) -> None:
     async with working(stepping(steps(**compiled))):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         [asked] = await interrupts(task)
         foreign = {"approved": True, "editedArgs": {"done": []}}
         wrong = await answered(task, {"data": foreign})
@@ -291,11 +298,11 @@ async def test_a_breakpoint_is_passed_with_the_state_that_its_user_has_edited(
 
 @pytest.mark.parametrize("late", [False, True], ids=["refused", "late"])
 async def test_a_breakpoint_that_is_not_passed_ends_the_task(
-    desk: Desk, working: Working, *, late: bool
+    submitter: TaskSubmitter, working: Working, *, late: bool
 ) -> None:
     within = 0.0 if late else None
     async with working(stepping(steps(interrupt_before="*"), answer_within=within)):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         [first] = await interrupts(task)
         if not late:
             await said(task, "yes")
@@ -308,7 +315,7 @@ async def test_a_breakpoint_that_is_not_passed_ends_the_task(
 
 @pytest.mark.parametrize("is_inner", [False, True], ids=["outer", "inner"])
 async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, is_inner: bool
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch, *, is_inner: bool
 ) -> None:
     failures: list[Exception] = [Retryable("as if the worker had died")]
     ends: Any = LangGraphEvents.end
@@ -328,7 +335,7 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
         outer.add_edge("inner", END)
         graph = outer.compile(checkpointer=InMemorySaver())
     async with working(stepping(graph, backoff=0.0)):
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         await interrupts(task)
         assert not failures
         done = await said(task, "yes")
@@ -336,11 +343,11 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
 
 
 async def test_a_worker_killed_at_a_breakpoint_has_its_successor_ask(
-    desk: Desk, spawn: Spawn, working: Working, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, working: Working, tmp_path: Path
 ) -> None:
     target, module = "tests.integration.worker.adapters.serving:agents", breakpoint_graph.__name__
     with spawn(target, adapter=module, model="none", office=tmp_path) as worker:
-        task = await desk.start("g", "x")
+        task = await submitter.start("g", "x")
         await opened(tmp_path / "stopped")
         worker.kill()
     (tmp_path / "go").touch()

@@ -15,10 +15,10 @@ from headrace.model.task import AUTH_REQUIRED, CANCELED, WORKING
 from headrace_worker.adapters import ClientCredentials, executor_agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task, user_message
 from tests.support.log_reading import folded, state
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import sdk_server
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
 
@@ -46,11 +46,11 @@ class Asking(AgentExecutor):
 
 
 async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_input(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = Asking("input")
     async with working(executor_agent(executor, name="asking")):
-        task = await desk.start("asking", "x")
+        task = await submitter.start("asking", "x")
         assert state(await folded(task)) == "INPUT_REQUIRED"
         assert await cancel(task) == CANCELED
         await eventually(executor.was_canceled)
@@ -62,11 +62,11 @@ async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_input(
 
 
 async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_credentials(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = Asking("auth")
     async with working(executor_agent(executor, name="asking")):
-        task = await desk.start("asking", "x")
+        task = await submitter.start("asking", "x")
         await eventually(lambda: _waits(task))
         await task.held()
         assert await cancel(task) == CANCELED
@@ -77,14 +77,14 @@ async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_credenti
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("asks", ["ask", "auth"])
 async def test_an_outside_agent_hears_of_the_cancel_of_a_task_that_waits(
-    desk: Desk, working: Working, binding: str, asks: str
+    submitter: TaskSubmitter, working: Working, binding: str, asks: str
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
         working(await outside_agent(server.url, binding=binding)),
     ):
-        task = await desk.start("outside", asks)
+        task = await submitter.start("outside", asks)
         if asks == "ask":
             await folded(task)
         else:
@@ -97,15 +97,17 @@ async def test_an_outside_agent_hears_of_the_cancel_of_a_task_that_waits(
 
 
 async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server, working(await outside_agent(server.url)):
-        victim = await desk.start("outside", "ask")
+        victim = await submitter.start("outside", "ask")
         theirs = (await folded(victim))["metadata"]["remote_task"]
         wrong = {"remote_task": theirs}
         # Begun by a worker that died before it knew the task elsewhere.
-        task = await desk.start("outside", message=user_message("x"), metadata=wrong, publish=False)
+        task = await submitter.start(
+            "outside", message=user_message("x"), metadata=wrong, publish=False
+        )
         begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
         await task.append(begun, WORKING, writer="dead", run=1, attempt=1)
         assert await cancel(task) == CANCELED
@@ -116,14 +118,14 @@ async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
 
 
 async def test_an_outside_agent_that_was_out_of_reach_hears_of_it_later(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
         working(await outside_agent(server.url, backoff=0.05)),
     ):
-        task = await desk.start("outside", "ask")
+        task = await submitter.start("outside", "ask")
         await folded(task)
         server.proxy.refuses = True
         await server.proxy.cut()
@@ -134,13 +136,15 @@ async def test_an_outside_agent_that_was_out_of_reach_hears_of_it_later(
         await eventually(lambda: _was_canceled(executor, 1))
 
 
-async def test_a_token_that_is_refused_then_is_fetched_anew(desk: Desk, working: Working) -> None:
+async def test_a_token_that_is_refused_then_is_fetched_anew(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor, bindings=["JSONRPC"]) as server:
         issuer = ClientCredentials("me", "secret", f"{server.url}/token")
         server.headers = {"authorization": "Bearer token-1"}
         async with working(await outside_agent(server.url, credentials=issuer)):
-            task = await desk.start("outside", "ask")
+            task = await submitter.start("outside", "ask")
             await folded(task)
             server.headers = {"authorization": "Bearer token-2"}
             assert await cancel(task) == CANCELED
@@ -148,14 +152,14 @@ async def test_a_token_that_is_refused_then_is_fetched_anew(desk: Desk, working:
 
 
 async def test_a_task_whose_worker_was_killed_is_canceled_over_there(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server:
         worker = await asyncio.to_thread(
             spawn, "tests.support.outside_agent:outside", outside_url=server.url
         )
-        task = await desk.start("outside", "slowly")
+        task = await submitter.start("outside", "slowly")
         await eventually(lambda: _is_known(task))
         await asyncio.to_thread(worker.kill)
         assert await cancel(task) == CANCELED
@@ -165,7 +169,7 @@ async def test_a_task_whose_worker_was_killed_is_canceled_over_there(
 
 
 async def test_a_task_whose_last_attempt_lost_it_is_canceled_over_there(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with (
@@ -173,7 +177,7 @@ async def test_a_task_whose_last_attempt_lost_it_is_canceled_over_there(
         # It sees the task break off once and does not come back.
         working(await outside_agent(server.url, max_attempts=1, reconnecting=0.0)),
     ):
-        task = await desk.start("outside", "slowly")
+        task = await submitter.start("outside", "slowly")
         await eventually(lambda: _is_known(task))
         server.proxy.refuses = True
         await server.proxy.cut()

@@ -17,7 +17,6 @@ from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import McpServer, openai_agent
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import Reply, call, chat_stub, deltas
-from tests.support.desk import Desk
 from tests.support.log_reading import (
     answer,
     calls,
@@ -27,6 +26,7 @@ from tests.support.log_reading import (
     words,
 )
 from tests.support.servers import ports
+from tests.support.task_submitter import TaskSubmitter
 
 _CLOCK = Path(__file__).resolve().parents[4] / "examples" / "mcp_clock.py"
 
@@ -77,46 +77,48 @@ async def over_http(server: MCPServer) -> AsyncIterator[str]:
 
 
 async def test_the_example_calls_its_servers_tool(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(_CLOCK.parent))
     monkeypatch.delitem(sys.modules, "mcp_clock", raising=False)
     import mcp_clock  # noqa: PLC0415  # it lies among the examples
 
     async with working(mcp_clock.clock):
-        done = await folded(await desk.start("clock", "10:30 45"))
+        done = await folded(await submitter.start("clock", "10:30 45"))
     assert (state(done), answer(done)) == ("COMPLETED", "11:15")
     assert calls(done) == [("add_minutes", {"time": "10:30", "minutes": 45})]
     assert results(done) == [("11:15", "")]
 
 
 async def test_one_process_serves_all_runs_and_a_dead_one_is_started_anew(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     server = McpServer(command=[sys.executable, "-c", _SERVER])
     async with working(caller(server, "pid", "pid")):
-        first = answer(await folded(await desk.start("caller", "x")))
-        again = answer(await folded(await desk.start("caller", "x")))
+        first = answer(await folded(await submitter.start("caller", "x")))
+        again = answer(await folded(await submitter.start("caller", "x")))
         pids = set(first.split()) | set(again.split())
         assert len(pids) == 1
         os.kill(int(pids.pop()), signal.SIGKILL)
-        lost = answer(await folded(await desk.start("caller", "x")))
-        anew = answer(await folded(await desk.start("caller", "x")))
+        lost = answer(await folded(await submitter.start("caller", "x")))
+        anew = answer(await folded(await submitter.start("caller", "x")))
     assert "failed" in lost or lost != first
     assert anew != first
     assert "failed" not in anew
 
 
-async def test_a_tools_failure_is_its_answer(desk: Desk, working: Working) -> None:
+async def test_a_tools_failure_is_its_answer(submitter: TaskSubmitter, working: Working) -> None:
     server = McpServer(command=[sys.executable, "-c", _SERVER])
     async with working(caller(server, "fail")):
-        done = await folded(await desk.start("caller", "x"))
+        done = await folded(await submitter.start("caller", "x"))
     assert answer(done) == "failed "
     [(_, error)] = results(done)
     assert "fail" in error
 
 
-async def test_a_model_calls_tools_over_http_under_a_prefix(desk: Desk, working: Working) -> None:
+async def test_a_model_calls_tools_over_http_under_a_prefix(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     served = MCPServer("shop")
 
     @served.tool()
@@ -139,7 +141,7 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(desk: Desk, working:
             name="m", model="s", base_url=stub.url, api_key="k", tools=[tools], memory="task"
         )
         async with working(model):
-            done = await folded(await desk.start("m", "How much?"))
+            done = await folded(await submitter.start("m", "How much?"))
     assert (answer(done), results(done)) == ("Three.", [(3, "")])
     [offered] = stub.requests[0]["tools"]
     assert offered["function"]["name"] == "shop_price"
@@ -148,11 +150,11 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(desk: Desk, working:
 
 
 async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     for server in (McpServer(command=["/nowhere/at/all"]), McpServer(f"http://127.0.0.1:{1}/mcp")):
         async with working(caller(server)):
-            done = await folded(await desk.start("caller", "x"))
+            done = await folded(await submitter.start("caller", "x"))
         assert state(done) == "FAILED"
         assert "does not respond" in words(done)
 

@@ -15,8 +15,8 @@ from tests.integration.worker.adapters.behaviour import (
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, says
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.log_reading import folded
+from tests.support.task_submitter import TaskSubmitter
 
 
 async def put(ctx: RunContext, item: str) -> str:
@@ -37,7 +37,7 @@ class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedStat
     """Its behaviour."""
 
     async def test_what_children_say_is_told_to_no_later_turn_of_their_parents(
-        self, desk: Desk, working: Working
+        self, submitter: TaskSubmitter, working: Working
     ) -> None:
         @agent()
         async def child(ctx: RunContext) -> str:
@@ -52,8 +52,8 @@ class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedStat
                 name="agent", model="small", base_url=model.url, tools=[tool(consult)]
             )
             async with working(parent, child):
-                await folded(await desk.start("agent", "Find out.", context="shared"))
-                await folded(await desk.start("agent", "Again?", context="shared"))
+                await folded(await submitter.start("agent", "Find out.", context="shared"))
+                await folded(await submitter.start("agent", "Again?", context="shared"))
         assert lines(model.heard[2]) == [
             "user: Find out.",
             "assistant: consult()",

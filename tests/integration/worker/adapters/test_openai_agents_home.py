@@ -38,7 +38,6 @@ from tests.integration.worker.adapters.wire import (
 )
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import Reply, chat_stub, deltas
-from tests.support.desk import Desk
 from tests.support.examples import example
 from tests.support.log_reading import (
     answer,
@@ -49,6 +48,7 @@ from tests.support.log_reading import (
     thoughts,
 )
 from tests.support.log_reading import calls as called
+from tests.support.task_submitter import TaskSubmitter
 
 
 @asynccontextmanager
@@ -65,20 +65,22 @@ class Shape(BaseModel):
     sides: int
 
 
-async def test_the_example_hands_over_and_answers(desk: Desk, working: Working) -> None:
+async def test_the_example_hands_over_and_answers(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     script = [calls(("h1", "transfer_to_refunds", {})), says("Refunded.")]
     async with (
         chat_model(script) as served,
         working(example("agents_handoff", URL=served.url).desk),
     ):
-        done = await folded(await desk.start("desk", "My money!"))
+        done = await folded(await submitter.start("desk", "My money!"))
     assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
     assert [name for name, _ in called(done)] == ["transfer_to_refunds"]
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["agent", "handoff"])
 async def test_the_agent_that_was_handed_over_to_goes_on(
-    desk: Desk, working: Working, *, made: bool
+    submitter: TaskSubmitter, working: Working, *, made: bool
 ) -> None:
     script = [
         calls(("h1", "transfer_to_refunds", {})),
@@ -102,7 +104,7 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
             "desk", instructions="Hand over.", model=llm, handoffs=[over]
         )
         async with working(openai_agents_agent(entry, name="a", memory="task")):
-            task = await desk.start("a", "Refund A1.")
+            task = await submitter.start("a", "Refund A1.")
             [asked] = await interrupts(task)
             done = await answered(task, approval(asked["id"], {"approved": True}))
     assert speakers(done) == [
@@ -118,7 +120,7 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
 
 
 async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     over = calls(("h1", "transfer_to_refunds", {}))
     script: list[Spoken] = [over, *[Refuses(429)] * 3, says("Done.")]
@@ -129,7 +131,7 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
         )
         served_agent = openai_agents_agent(entry, name="a", memory="task", backoff=0.0)
         async with working(served_agent):
-            done = await folded(await desk.start("a", "Refund A1."))
+            done = await folded(await submitter.start("a", "Refund A1."))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     systems = [request["messages"][0]["content"] for request in served.requests]
     assert systems == ["Hand over.", *["Refund."] * 4]
@@ -137,7 +139,7 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
 
 
 async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused_clearly(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     def pay() -> str:
         """Pay."""
@@ -160,8 +162,8 @@ async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused
             tools=[inner.as_tool("ask_payer", "Ask the payer.", on_stream=lambda _: None)],
         )
         async with working(openai_agents_agent(outer, name="a", memory="task")):
-            done = await folded(await desk.start("a", "Pay."))
-            failed = await folded(await desk.start("a", "Pay."))
+            done = await folded(await submitter.start("a", "Pay."))
+            failed = await folded(await submitter.start("a", "Pay."))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert [content for content, _ in results(done)] == ["I paid."]
     assert state(failed) == "FAILED"
@@ -169,7 +171,7 @@ async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused
 
 
 async def test_words_beside_an_approval_are_told_behind_the_result(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     def pay() -> str:
         """Pay."""
@@ -181,26 +183,26 @@ async def test_words_beside_an_approval_are_told_behind_the_result(
             "a", model=llm, tools=[function_tool(pay, needs_approval=True)]
         )
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
-            task = await desk.start("a", "Pay.")
+            task = await submitter.start("a", "Pay.")
             [asked] = await interrupts(task)
             part = approval(asked["id"], {"approved": True})
             await answered(task, part, more=[{"text": "And again."}])
     assert [told.line for told in served.heard[1]][-2:] == ["tool: paid", "user: And again."]
 
 
-async def test_reasoning_is_shown(desk: Desk, working: Working) -> None:
+async def test_reasoning_is_shown(submitter: TaskSubmitter, working: Working) -> None:
     said: list[dict[str, Any]] = [{"reasoning_content": "Hm."}, {"content": "Six."}]
     async with chat_stub(Reply(deltas(*said))) as stub:
         client = AsyncOpenAI(base_url=stub.url, api_key="k")
         llm = OpenAIChatCompletionsModel("deepseek-small", client)
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm)
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
-            done = await folded(await desk.start("a", "How many?"))
+            done = await folded(await submitter.start("a", "How many?"))
     assert (thoughts(done), answer(done)) == ("Hm.", "Six.")
 
 
 async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = [Retryable("once")]
     whole = AgentsEvents.end
@@ -215,13 +217,15 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
         served_agent = openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)
         async with working(served_agent):
-            done = await folded(await desk.start("a", "How many?"))
+            done = await folded(await submitter.start("a", "How many?"))
     [artifact] = done["artifacts"]
     assert artifact["parts"][0]["data"] == {"sides": 6}
     assert len(served.requests) == 1
 
 
-async def test_images_that_a_tool_returns_are_told_again(desk: Desk, working: Working) -> None:
+async def test_images_that_a_tool_returns_are_told_again(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     image = ToolOutputImage(image_url="data:image/png;base64,iVBO")
 
     def look(words: str = "") -> object:
@@ -232,7 +236,7 @@ async def test_images_that_a_tool_returns_are_told_again(desk: Desk, working: Wo
     async with model(script) as (served, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, tools=[function_tool(look)])
         async with working(openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)):
-            done = await folded(await desk.start("a", "Look."))
+            done = await folded(await submitter.start("a", "Look."))
     assert (state(done), answer(done)) == ("COMPLETED", "Nice.")
     # What runs side by side ends in any order.
     first, retold = (sorted(served.requests[n]["messages"], key=str) for n in (1, -1))
@@ -242,7 +246,7 @@ async def test_images_that_a_tool_returns_are_told_again(desk: Desk, working: Wo
 
 @pytest.mark.parametrize("fails", [False, True], ids=["at once", "in the next attempt"])
 async def test_a_tools_result_can_be_the_answer(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
     failures = [Retryable("once")] * fails
     whole, carried_out = AgentsEvents.end, list[str]()
@@ -262,23 +266,25 @@ async def test_a_tools_result_can_be_the_answer(
             "a", model=llm, tools=[function_tool(price)], tool_use_behavior="stop_on_first_tool"
         )
         async with working(openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)):
-            done = await folded(await desk.start("a", "What is tea?"))
+            done = await folded(await submitter.start("a", "What is tea?"))
     assert (state(done), answer(done)) == ("COMPLETED", "tea costs 3")
     assert (carried_out, len(served.requests)) == (["tea"], 1)
 
 
-async def test_output_of_a_shape_is_data_and_usage_is_counted(desk: Desk, working: Working) -> None:
+async def test_output_of_a_shape_is_data_and_usage_is_counted(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with model([says('{"sides"', ": 6}")]) as (_, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
-            done = await folded(await desk.start("a", "How many?"))
+            done = await folded(await submitter.start("a", "How many?"))
     [artifact] = done["artifacts"]
     assert artifact["parts"][0]["data"] == {"sides": 6}
     assert done["metadata"]["tokens_used"] == 15
 
 
 async def test_tools_get_the_runs_context_and_guardrails_reject(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @function_tool
     def whoami(ctx: RunContextWrapper[RunContext]) -> str:
@@ -298,20 +304,20 @@ async def test_tools_get_the_runs_context_and_guardrails_reject(
     async with model(script) as (served, llm):
         wrapped = SdkAgent("a", model=llm, tools=[whoami], input_guardrails=[polite])
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
-            await folded(await desk.start("a", "Who?", owner="ada"))
-            rejected = await folded(await desk.start("a", "damn"))
+            await folded(await submitter.start("a", "Who?", owner="ada"))
+            rejected = await folded(await submitter.start("a", "damn"))
     assert served.heard[1][-1].text == "ada"
     assert state(rejected) == "REJECTED"
 
 
-async def test_nothing_is_traced(desk: Desk, working: Working) -> None:
+async def test_nothing_is_traced(submitter: TaskSubmitter, working: Working) -> None:
     seen = _Seen()
     set_trace_processors([seen])
     try:
         async with model([says("x")]) as (_, llm):
             wrapped: SdkAgent[None] = SdkAgent("a", model=llm)
             async with working(openai_agents_agent(wrapped, name="a", memory="task")):
-                await folded(await desk.start("a", "x"))
+                await folded(await submitter.start("a", "x"))
         assert seen.traces == 0
         with trace("control"):
             pass

@@ -12,7 +12,6 @@ from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
-from tests.support.desk import Desk
 from tests.support.examples import example
 from tests.support.log_reading import (
     answer,
@@ -23,6 +22,7 @@ from tests.support.log_reading import (
     thoughts,
     words,
 )
+from tests.support.task_submitter import TaskSubmitter
 
 
 @tool
@@ -61,7 +61,7 @@ def model(stub: ChatStub, **more: object) -> Agent:
 
 
 async def test_text_and_reasoning_stream_into_blocks_with_their_metadata(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     reply = Reply(
         [
@@ -73,7 +73,7 @@ async def test_text_and_reasoning_stream_into_blocks_with_their_metadata(
         ]
     )
     async with chat_stub(reply) as stub, working(model(stub, instruction="Be brief.")):
-        task = await desk.start("model", "2 + 2?")
+        task = await submitter.start("model", "2 + 2?")
         done = await folded(task)
     assert (state(done), answer(done), thoughts(done)) == (
         "COMPLETED",
@@ -93,19 +93,19 @@ async def test_text_and_reasoning_stream_into_blocks_with_their_metadata(
 
 
 async def test_reasoning_has_a_second_name_and_need_not_be_shown(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     reply = Reply(deltas({"reasoning": "Hm."}, {"content": "x"}))
     async with chat_stub(reply, reply) as stub:
         async with working(model(stub)):
-            shown = await folded(await desk.start("model", "?"))
+            shown = await folded(await submitter.start("model", "?"))
         async with working(model(stub, show_thinking=False)):
-            hidden = await folded(await desk.start("model", "?"))
+            hidden = await folded(await submitter.start("model", "?"))
     assert (thoughts(shown), thoughts(hidden)) == ("Hm.", "")
 
 
 async def test_tools_are_called_with_streamed_arguments_and_answered_to_the_model(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(
         {"content": "I add. "},
@@ -119,7 +119,7 @@ async def test_tools_are_called_with_streamed_arguments_and_answered_to_the_mode
         chat_stub(Reply(first), Reply(deltas({"content": "Five."}))) as stub,
         working(model(stub)),
     ):
-        task = await desk.start("model", "2 + 3?")
+        task = await submitter.start("model", "2 + 3?")
         done = await folded(task)
     assert answer(done) == "I add. Five."
     assert sorted(results(done), key=str) == [(5, ""), ({"owner": "anonymous"}, "")]
@@ -166,14 +166,14 @@ async def test_tools_are_called_with_streamed_arguments_and_answered_to_the_mode
     ],
 )
 async def test_what_goes_wrong_with_a_tool_is_its_answer(
-    desk: Desk, working: Working, name: str, arguments: str, error: str
+    submitter: TaskSubmitter, working: Working, name: str, arguments: str, error: str
 ) -> None:
     first = deltas(call(0, id="c1", name=name, said=arguments), finish="tool_calls")
     async with (
         chat_stub(Reply(first), Reply(deltas({"content": "Sorry."}))) as stub,
         working(model(stub)),
     ):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     [(_, told)] = results(done)
     assert error in told
     assert "secret" not in told
@@ -181,7 +181,9 @@ async def test_what_goes_wrong_with_a_tool_is_its_answer(
     assert (state(done), answer(done)) == ("COMPLETED", "Sorry.")
 
 
-async def test_calls_that_share_index_or_id_are_told_apart(desk: Desk, working: Working) -> None:
+async def test_calls_that_share_index_or_id_are_told_apart(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     first = deltas(
         call(0, id="c0", name="add", said='{"a": 1}'),
         call(0, id="c1", name="add", said='{"a": 2}'),
@@ -192,7 +194,7 @@ async def test_calls_that_share_index_or_id_are_told_apart(desk: Desk, working: 
         chat_stub(Reply(first), Reply(again), Reply(deltas({"content": "x"}))) as stub,
         working(model(stub)),
     ):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert sorted(content for content, _ in results(done)) == [2, 3, 4]  # type: ignore[type-var]
     ids = [m["tool_call_id"] for m in stub.requests[2]["messages"] if m["role"] == "tool"]
     assert len(set(ids)) == 3
@@ -202,7 +204,7 @@ PAINT = {"name": "paint", "description": "Paint it.", "parameters": {"type": "ob
 
 
 async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(
         call(0, id="c1", name="paint", said='{"colour": "red"}'),
@@ -214,7 +216,7 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
         chat_stub(Reply([*first, usage(1, 1)]), Reply(deltas({"content": "Done."}))) as stub,
         working(model(stub)),
     ):
-        task = await desk.start("model", "paint", metadata={"headrace.agui": agui})
+        task = await submitter.start("model", "paint", metadata={"headrace.agui": agui})
         entries = await task.ended()
         waits = entries[-1].events[-1]["statusUpdate"]
         assert waits["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -246,14 +248,16 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
 
 
 async def test_a_call_that_nobody_answered_is_told_so_to_the_model(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(call(0, id="c1", name="paint", said="{}"), finish="tool_calls")
     async with (
         chat_stub(Reply(first), Reply(deltas({"content": "As you like."}))) as stub,
         working(model(stub)),
     ):
-        task = await desk.start("model", "paint", metadata={"headrace.agui": {"tools": [PAINT]}})
+        task = await submitter.start(
+            "model", "paint", metadata={"headrace.agui": {"tools": [PAINT]}}
+        )
         await task.ended()
         run = await task.follow_up("never mind")
         await task.reaches(run + 2)
@@ -263,7 +267,9 @@ async def test_a_call_that_nobody_answered_is_told_so_to_the_model(
     assert stub.requests[1]["messages"][2]["content"] == "Error: there was no answer"
 
 
-async def test_an_agui_clients_messages_are_the_conversation(desk: Desk, working: Working) -> None:
+async def test_an_agui_clients_messages_are_the_conversation(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     agui = {
         "messages": [
             {"id": "1", "role": "developer", "content": "Be kind."},
@@ -281,7 +287,7 @@ async def test_an_agui_clients_messages_are_the_conversation(desk: Desk, working
         ]
     }
     async with chat_stub(Reply(deltas({"content": "x"}))) as stub, working(model(stub)):
-        task = await desk.start("model", "And 3?", metadata={"headrace.agui": agui})
+        task = await submitter.start("model", "And 3?", metadata={"headrace.agui": agui})
         await task.ended()
     told = [(m["role"], m["content"]) for m in stub.requests[0]["messages"]]
     assert told == [
@@ -294,7 +300,9 @@ async def test_an_agui_clients_messages_are_the_conversation(desk: Desk, working
     ]
 
 
-async def test_images_data_and_files_reach_the_model(desk: Desk, working: Working) -> None:
+async def test_images_data_and_files_reach_the_model(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     raw = base64.b64encode(b"png").decode()
     message: Json = {
         "messageId": "m",
@@ -308,7 +316,7 @@ async def test_images_data_and_files_reach_the_model(desk: Desk, working: Workin
         ],
     }
     async with chat_stub(Reply(deltas({"content": "x"}))) as stub, working(model(stub)):
-        await (await desk.start("model", message=message)).ended()
+        await (await submitter.start("model", message=message)).ended()
     assert stub.requests[0]["messages"][0]["content"] == [
         {"type": "text", "text": "What is it?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{raw}"}},
@@ -330,45 +338,49 @@ async def test_images_data_and_files_reach_the_model(desk: Desk, working: Workin
     ids=["busy", "down", "cut off", "unfinished", "error in the stream"],
 )
 async def test_trouble_that_may_pass_is_tried_again(
-    desk: Desk, working: Working, trouble: Reply
+    submitter: TaskSubmitter, working: Working, trouble: Reply
 ) -> None:
     async with (
         chat_stub(trouble, Reply(deltas({"content": "found"}))) as stub,
         working(model(stub)),
     ):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert (state(done), answer(done), len(stub.requests)) == ("COMPLETED", "found", 2)
 
 
-async def test_silence_is_tried_again(desk: Desk, working: Working) -> None:
+async def test_silence_is_tried_again(submitter: TaskSubmitter, working: Working) -> None:
     # Once more on a machine so slow that also the answer takes too long.
     replies = Reply([], hangs=True), *[Reply(deltas({"content": "found"}))] * 3
     async with chat_stub(*replies) as stub, working(model(stub, request_timeout=1.0)):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert (state(done), answer(done)) == ("COMPLETED", "found")
 
 
-async def test_a_refused_request_fails_without_a_second_try(desk: Desk, working: Working) -> None:
+async def test_a_refused_request_fails_without_a_second_try(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with chat_stub(Reply(status=401)) as stub, working(model(stub)):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert (state(done), len(stub.requests)) == ("FAILED", 1)
     assert words(done) == "The model's endpoint refused the request (401)"
 
 
-async def test_trouble_that_stays_fails_the_task(desk: Desk, working: Working) -> None:
+async def test_trouble_that_stays_fails_the_task(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     replies = [Reply(status=500)] * 2
     async with chat_stub(*replies) as stub, working(model(stub, max_attempts=2)):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert (state(done), len(stub.requests)) == ("FAILED", 2)
     assert "answered 500" in words(done)
 
 
-async def test_a_cancel_closes_the_stream(desk: Desk, working: Working) -> None:
+async def test_a_cancel_closes_the_stream(submitter: TaskSubmitter, working: Working) -> None:
     async with (
         chat_stub(Reply([chunk({"content": "and "})], hangs=True)) as stub,
         working(model(stub)),
     ):
-        task = await desk.start("model", "x")
+        task = await submitter.start("model", "x")
         await task.reaches(3)
         await task.held()
         await task.ask("cancel")
@@ -378,25 +390,31 @@ async def test_a_cancel_closes_the_stream(desk: Desk, working: Working) -> None:
     assert state(done) == "CANCELED"
 
 
-async def test_a_refusal_rejects_and_a_filter_too(desk: Desk, working: Working) -> None:
+async def test_a_refusal_rejects_and_a_filter_too(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     refused = Reply(deltas({"refusal": "I "}, {"refusal": "won't."}))
     filtered = Reply(deltas({"content": "x"}, finish="content_filter"))
     async with chat_stub(refused, filtered) as stub, working(model(stub)):
-        first = await folded(await desk.start("model", "x"))
-        second = await folded(await desk.start("model", "x"))
+        first = await folded(await submitter.start("model", "x"))
+        second = await folded(await submitter.start("model", "x"))
     assert (state(first), words(first)) == ("REJECTED", "I won't.")
     assert state(second) == "REJECTED"
 
 
-async def test_a_model_that_never_stops_calling_is_stopped(desk: Desk, working: Working) -> None:
+async def test_a_model_that_never_stops_calling_is_stopped(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     again = Reply(deltas(call(0, name="add", said='{"a": 1}'), finish="tool_calls"))
     async with chat_stub(*[again] * 3) as stub, working(model(stub, max_turns=3)):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert (state(done), len(stub.requests)) == ("FAILED", 3)
     assert "3 turns" in words(done)
 
 
-async def test_a_tool_that_blocks_runs_beside_the_worker(desk: Desk, working: Working) -> None:
+async def test_a_tool_that_blocks_runs_beside_the_worker(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     threads: list[int] = []
 
     @tool
@@ -408,20 +426,20 @@ async def test_a_tool_that_blocks_runs_beside_the_worker(desk: Desk, working: Wo
         chat_stub(Reply(first), Reply(deltas({"content": "x"}))) as stub,
         working(model(stub, tools=[where])),
     ):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert results(done) == [(None, "")]
     assert threads != [threading.get_ident()]
 
 
 async def test_the_example_answers_with_its_tool(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = deltas(call(0, id="c", name="in_stock", said='{"item": "nails"}'), finish="tool_calls")
     async with chat_stub(Reply(first), Reply(deltas({"content": "500 nails."}))) as stub:
         # Task state, which knows the conversation, is not part of this test.
         monkeypatch.setattr("headrace_worker.adapters.openai_chat.conversation", _alone)
         async with working(example("chat_model", MODEL_URL=stub.url).oracle):
-            done = await folded(await desk.start("oracle", "How many nails?"))
+            done = await folded(await submitter.start("oracle", "How many nails?"))
     assert (answer(done), results(done)) == ("500 nails.", [(500, "")])
 
 

@@ -12,7 +12,6 @@ from headrace.model.events import Json
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
-from tests.support.desk import Desk
 from tests.support.log_reading import (
     answer,
     folded,
@@ -21,6 +20,7 @@ from tests.support.log_reading import (
     thoughts,
     words,
 )
+from tests.support.task_submitter import TaskSubmitter
 
 
 @tool
@@ -42,7 +42,7 @@ def signed(index: int, name: str, signature: str) -> Json:
 
 
 async def test_what_a_model_said_is_replayed_with_every_field_and_clients_see_none(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     detail = {"type": "reasoning.text", "index": 0, "text": "Ad", "format": "x"}
     first = deltas(
@@ -57,7 +57,7 @@ async def test_what_a_model_said_is_replayed_with_every_field_and_clients_see_no
         chat_stub(Reply(first), Reply(deltas({"content": "Two."}))) as stub,
         working(model(stub, show_thinking=False)),
     ):
-        task = await desk.start("model", "1 + 1?")
+        task = await submitter.start("model", "1 + 1?")
         done = await folded(task)
     assert thoughts(done) == ""
     said = stub.requests[1]["messages"][1]
@@ -85,7 +85,7 @@ async def test_what_a_model_said_is_replayed_with_every_field_and_clients_see_no
 
 
 async def test_a_large_response_survives_into_the_next_run_and_on_another_worker(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     signature = "s" * 50_000
     paint = {"name": "paint", "description": "", "parameters": {"type": "object"}}
@@ -99,7 +99,7 @@ async def test_a_large_response_survives_into_the_next_run_and_on_another_worker
     replies = Reply(deltas(said, finish="tool_calls")), Reply(deltas({"content": "Done."}))
     async with chat_stub(*replies) as stub:
         async with working(model(stub)):
-            task = await desk.start("model", "x", metadata={"headrace.agui": agui})
+            task = await submitter.start("model", "x", metadata={"headrace.agui": agui})
             await task.ended()
         async with working(model(stub)):
             message = {"messageId": "r", "role": "ROLE_USER", "parts": [result]}
@@ -112,7 +112,7 @@ async def test_a_large_response_survives_into_the_next_run_and_on_another_worker
 
 
 async def test_usage_that_is_repeated_in_each_chunk_counts_once(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     used = usage(11, 1)["usage"]
     counting = [
@@ -121,11 +121,13 @@ async def test_usage_that_is_repeated_in_each_chunk_counts_once(
         usage(11, 2),
     ]
     async with chat_stub(Reply(counting)) as stub, working(model(stub)):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert done["metadata"]["tokens_used"] == 13
 
 
-async def test_null_deltas_and_choices_say_nothing(desk: Desk, working: Working) -> None:
+async def test_null_deltas_and_choices_say_nothing(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     odd: list[Json] = [
         {**chunk({}), "choices": None},
         {**chunk({}), "choices": [{"index": 0, "delta": None, "finish_reason": None}]},
@@ -133,11 +135,11 @@ async def test_null_deltas_and_choices_say_nothing(desk: Desk, working: Working)
         {**chunk({}), "choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]},
     ]
     async with chat_stub(Reply(odd)) as stub, working(model(stub)):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert (state(done), answer(done)) == ("COMPLETED", "fine")
 
 
-async def test_calls_without_ids_are_told_apart(desk: Desk, working: Working) -> None:
+async def test_calls_without_ids_are_told_apart(submitter: TaskSubmitter, working: Working) -> None:
     first = deltas(
         call(0, name="add", said='{"a":1}'),
         call(0, name="add", said='{"a":2}'),
@@ -147,14 +149,14 @@ async def test_calls_without_ids_are_told_apart(desk: Desk, working: Working) ->
         chat_stub(Reply(first), Reply(deltas({"content": "x"}))) as stub,
         working(model(stub)),
     ):
-        done = await folded(await desk.start("model", "x"))
+        done = await folded(await submitter.start("model", "x"))
     assert sorted(content for content, _ in results(done)) == [2, 3]  # type: ignore[type-var]
     ids = [c["id"] for c in stub.requests[1]["messages"][1]["tool_calls"]]
     assert len(set(ids)) == 2
 
 
 async def test_a_clients_call_that_is_cut_off_by_length_is_the_models_to_repeat(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     cut = deltas(call(0, id="p1", name="paint", said='{"colour": "re'), finish="length")
     agui: Json = {"tools": [{"name": "paint", "description": "", "parameters": {}}]}
@@ -162,20 +164,24 @@ async def test_a_clients_call_that_is_cut_off_by_length_is_the_models_to_repeat(
         chat_stub(Reply(cut), Reply(deltas({"content": "Sorry."}))) as stub,
         working(model(stub)),
     ):
-        done = await folded(await desk.start("model", "x", metadata={"headrace.agui": agui}))
+        done = await folded(await submitter.start("model", "x", metadata={"headrace.agui": agui}))
     assert (state(done), answer(done)) == ("COMPLETED", "Sorry.")
     assert "cut off" in results(done)[0][1]
     assert "cut off" in stub.requests[1]["messages"][2]["content"]
 
 
-async def test_an_empty_answer_of_an_earlier_turn_is_not_null(desk: Desk, working: Working) -> None:
+async def test_an_empty_answer_of_an_earlier_turn_is_not_null(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     messages: list[Json] = [
         {"id": "1", "role": "user", "content": "a"},
         {"id": "2", "role": "assistant", "content": ""},
         {"id": "3", "role": "user"},
     ]
     async with chat_stub(Reply(deltas({"content": "x"}))) as stub, working(model(stub)):
-        task = await desk.start("model", "b", metadata={"headrace.agui": {"messages": messages}})
+        task = await submitter.start(
+            "model", "b", metadata={"headrace.agui": {"messages": messages}}
+        )
         await task.ended()
     assert [m["content"] for m in stub.requests[0]["messages"]] == ["a", "b"]
 
@@ -211,7 +217,9 @@ def test_a_connection_has_a_time_out_of_its_own(made: list[Any]) -> None:
     assert (made[0].timeout.connect, made[0].timeout.read) == (3.0, 600.0)
 
 
-async def test_tools_that_block_leave_asyncios_threads_alone(desk: Desk, working: Working) -> None:
+async def test_tools_that_block_leave_asyncios_threads_alone(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     gate, begun = threading.Event(), threading.Semaphore(0)
 
     @tool
@@ -223,7 +231,7 @@ async def test_tools_that_block_leave_asyncios_threads_alone(desk: Desk, working
     several = [call(n, id=f"c{n}", name="block", said="{}") for n in range(40)]
     replies = Reply(deltas(*several, finish="tool_calls")), Reply(deltas({"content": "x"}))
     async with chat_stub(*replies) as stub, working(model(stub, tools=[block])):
-        task = await desk.start("model", "x")
+        task = await submitter.start("model", "x")
         try:
             async with asyncio.timeout(60):
                 # All forty are at work, and a thread of asyncio's own is still to be had.

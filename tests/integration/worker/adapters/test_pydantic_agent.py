@@ -23,7 +23,6 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.examples import example
 from tests.support.log_reading import (
     answer,
@@ -34,6 +33,7 @@ from tests.support.log_reading import (
     state,
     thoughts,
 )
+from tests.support.task_submitter import TaskSubmitter
 
 BUSY = [(429, "COMPLETED"), (503, "COMPLETED"), (401, "FAILED")]
 
@@ -47,9 +47,11 @@ class Progress(CustomEvent):
     done: int
 
 
-async def test_the_example_answers_with_its_tool(desk: Desk, working: Working) -> None:
+async def test_the_example_answers_with_its_tool(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(example("pydantic_dice").dice):
-        done = await folded(await desk.start("dice", "Roll!"))
+        done = await folded(await submitter.start("dice", "Roll!"))
     assert (state(done), answer(done)) == ("COMPLETED", "You rolled a four.")
     assert [name for name, _ in calls(done)] == ["roll"]
     assert results(done) == [(4, "")]
@@ -58,7 +60,9 @@ async def test_the_example_answers_with_its_tool(desk: Desk, working: Working) -
     assert done["metadata"]["tokens_used"] > 0
 
 
-async def test_reasoning_events_and_dependencies_get_there(desk: Desk, working: Working) -> None:
+async def test_reasoning_events_and_dependencies_get_there(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
         if len(messages) == 1:
             yield {0: DeltaThinkingPart(content="Hm.")}
@@ -76,14 +80,16 @@ async def test_reasoning_events_and_dependencies_get_there(desk: Desk, working: 
 
     served = pydantic_ai_agent(wrapped, name="p", deps=lambda ctx: ctx.owner, memory="task")
     async with working(served):
-        done = await folded(await desk.start("p", "Whose?"))
+        done = await folded(await submitter.start("p", "Whose?"))
     assert (thoughts(done), answer(done)) == ("Hm.", "It is yours.")
     assert results(done) == [("anonymous", "")]
     [custom] = [part for part in said(done) if parts.event_type(part) == parts.CUSTOM]
     assert (custom["metadata"]["agui_custom_name"], custom["data"]["done"]) == ("progress", 1)
 
 
-async def test_a_tool_that_asks_for_another_try_is_an_error(desk: Desk, working: Working) -> None:
+async def test_a_tool_that_asks_for_another_try_is_an_error(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     wrapped = PydanticAgent(TestModel(custom_output_text="x"), retries=2)
     tries: list[int] = []
 
@@ -95,7 +101,7 @@ async def test_a_tool_that_asks_for_another_try_is_an_error(desk: Desk, working:
         return number
 
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-        done = await folded(await desk.start("p", "Pick."))
+        done = await folded(await submitter.start("p", "Pick."))
     [(_, first), (second, error)] = results(done)
     assert "a greater one" in first
     assert (second, error) == (tries[1], "")
@@ -107,17 +113,17 @@ class City(BaseModel):
     name: str
 
 
-async def test_structured_output_is_data(desk: Desk, working: Working) -> None:
+async def test_structured_output_is_data(submitter: TaskSubmitter, working: Working) -> None:
     wrapped = PydanticAgent(TestModel(custom_output_args={"name": "Bern"}), output_type=City)
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-        done = await folded(await desk.start("p", "Where?"))
+        done = await folded(await submitter.start("p", "Where?"))
     [artifact] = done["artifacts"]
     assert (artifact["name"], artifact["parts"][0]["data"]) == ("output", {"name": "Bern"})
     assert calls(done) == []
 
 
 async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     seen: list[list[ModelMessage]] = []
 
@@ -132,7 +138,7 @@ async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
     wrapped = PydanticAgent(FunctionModel(stream_function=stream))
     agui: Json = {"tools": [{"name": "paint", "description": "Paint.", "parameters": {}}]}
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-        task = await desk.start("p", "Paint it.", metadata={"headrace.agui": agui})
+        task = await submitter.start("p", "Paint it.", metadata={"headrace.agui": agui})
         waits = (await task.events())[-1]["statusUpdate"]
         assert waits["metadata"]["headrace.pendingToolCalls"] == ["c1"]
         result = parts.tool_result_part("c1", "done")
@@ -151,7 +157,7 @@ async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
 
 @pytest.mark.parametrize(("status", "ends"), BUSY)
 async def test_a_busy_model_is_asked_again_and_a_refusing_one_not(
-    desk: Desk, working: Working, status: int, ends: str
+    submitter: TaskSubmitter, working: Working, status: int, ends: str
 ) -> None:
     asked: list[int] = []
 
@@ -163,5 +169,5 @@ async def test_a_busy_model_is_asked_again_and_a_refusing_one_not(
 
     wrapped = PydanticAgent(FunctionModel(stream_function=stream))
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0)):
-        done = await folded(await desk.start("p", "x"))
+        done = await folded(await submitter.start("p", "x"))
     assert state(done) == ends

@@ -32,8 +32,8 @@ from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
 from tests.integration.worker.adapters.wire import Refuses, Spoken, calls, chat_model, says
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.log_reading import answer, folded, results, state
+from tests.support.task_submitter import TaskSubmitter
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
 
@@ -49,7 +49,7 @@ SECOND: Json = {"id": "3", "role": "user"}
 
 
 async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     heard: list[list[ModelMessage]] = []
 
@@ -62,12 +62,14 @@ async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
     messages = [client, FIRST, {"id": "2", "role": "assistant", "content": "b"}, SECOND]
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
         agui = {"messages": messages}
-        await folded(await desk.start("p", "c", metadata={"headrace.agui": agui}))
+        await folded(await submitter.start("p", "c", metadata={"headrace.agui": agui}))
     prompts = [p for m in heard[0] for p in m.parts if isinstance(p, SystemPromptPart)]
     assert [prompt.content for prompt in prompts] == ["Be brief."]
 
 
-async def test_signed_reasoning_is_told_again_as_it_was(desk: Desk, working: Working) -> None:
+async def test_signed_reasoning_is_told_again_as_it_was(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     heard: list[list[ModelMessage]] = []
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
@@ -81,7 +83,7 @@ async def test_signed_reasoning_is_told_again_as_it_was(desk: Desk, working: Wor
     wrapped = PydanticAgent(FunctionModel(stream_function=stream))
     agui: Json = {"tools": [{"name": "paint", "description": "", "parameters": {}}]}
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-        task = await desk.start("p", "x", metadata={"headrace.agui": agui})
+        task = await submitter.start("p", "x", metadata={"headrace.agui": agui})
         await task.ended()
         message = {
             "messageId": "r",
@@ -98,7 +100,7 @@ async def test_signed_reasoning_is_told_again_as_it_was(desk: Desk, working: Wor
 
 
 async def test_declared_media_types_of_files_and_links_are_kept(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     heard: list[Any] = []
 
@@ -117,7 +119,7 @@ async def test_declared_media_types_of_files_and_links_are_kept(
     }
     wrapped = PydanticAgent(FunctionModel(stream_function=stream))
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-        await folded(await desk.start("p", message=message))
+        await folded(await submitter.start("p", message=message))
     linked, inline = heard[0].content
     assert isinstance(linked, ImageUrl)
     assert isinstance(inline, BinaryContent)
@@ -125,7 +127,7 @@ async def test_declared_media_types_of_files_and_links_are_kept(
 
 
 async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures, asked = [Retryable("once")], 0
     whole = pydantic_events.PydanticEvents._finish
@@ -144,7 +146,7 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
     model = FunctionModel(stream_function=stream)
     wrapped = PydanticAgent(model, output_type=PromptedOutput(Shape))
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
-        done = await folded(await desk.start("p", "How many?"))
+        done = await folded(await submitter.start("p", "How many?"))
     assert [a["parts"][0].get("data") for a in done["artifacts"]][-1] == {"sides": 6}
     assert asked == 1
 
@@ -156,7 +158,7 @@ IMAGE = BinaryContent(b"\x89PNG", media_type="image/png")
     "returned", [IMAGE, ToolReturn("seen", content=["This:", IMAGE], metadata=object())]
 )
 async def test_images_that_a_tool_returns_are_told_again(
-    desk: Desk, working: Working, returned: object
+    submitter: TaskSubmitter, working: Working, returned: object
 ) -> None:
     def look() -> object:
         return returned
@@ -166,7 +168,7 @@ async def test_images_that_a_tool_returns_are_told_again(
         provider = OpenAIProvider(base_url=served.url, api_key="k")
         wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), tools=[look])
         async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
-            done = await folded(await desk.start("p", "Look."))
+            done = await folded(await submitter.start("p", "Look."))
     assert answer(done) == "Nice."
     first, last = served.heard[1], served.heard[-1]
     assert [told.images for told in first if told.images] == [[b"\x89PNG"]]
@@ -175,7 +177,9 @@ async def test_images_that_a_tool_returns_are_told_again(
     assert "iVBO" not in str(results(done))
 
 
-async def test_bytes_that_a_tool_returns_are_base64(desk: Desk, working: Working) -> None:
+async def test_bytes_that_a_tool_returns_are_base64(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     def look() -> bytes:
         return b"\xff\x00"
 
@@ -183,12 +187,12 @@ async def test_bytes_that_a_tool_returns_are_base64(desk: Desk, working: Working
         provider = OpenAIProvider(base_url=served.url, api_key="k")
         wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), tools=[look])
         async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-            done = await folded(await desk.start("p", "Look."))
+            done = await folded(await submitter.start("p", "Look."))
     assert (state(done), results(done)) == ("COMPLETED", [("_wA=", "")])
 
 
 async def test_the_text_that_an_output_function_makes_is_the_answer(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     def shout(word: str) -> str:
         return word.upper()
@@ -197,5 +201,5 @@ async def test_the_text_that_an_output_function_makes_is_the_answer(
         provider = OpenAIProvider(base_url=served.url, api_key="k")
         wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), output_type=shout)
         async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-            done = await folded(await desk.start("p", "Shout."))
+            done = await folded(await submitter.start("p", "Shout."))
     assert (state(done), answer(done), results(done)) == ("COMPLETED", "TEA", [])

@@ -13,7 +13,6 @@ from headrace.sdk.errors import Misdeclared
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task, user_message
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
 from tests.support.plain_http import NO_TLS
@@ -21,18 +20,19 @@ from tests.support.running_gateway import running
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
 from tests.support.servers import ports
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_what_it_says_is_told_over_every_binding(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     async with (
         sdk_server(ScriptedExecutor()) as server,
         working(await outside_agent(server.url, binding=binding)),
     ):
-        task = await desk.start("outside", "all is well")
+        task = await submitter.start("outside", "all is well")
         done = await folded(task)
     assert (state(done), words(done)) == ("COMPLETED", "Cried.")
     cry, count = done["artifacts"]
@@ -70,14 +70,14 @@ def test_without_card_and_name_there_is_no_agent() -> None:
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
         working(await outside_agent(server.url, binding=binding)),
     ):
-        task = await desk.start("outside", "ask")
+        task = await submitter.start("outside", "ask")
         asked = await folded(task)
         assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "What shall I cry?")
         run = await task.follow_up("fire")
@@ -90,11 +90,11 @@ async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
 
 
 async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow_up_is_for(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server, working(await outside_agent(server.url)):
-        task = await desk.start(
+        task = await submitter.start(
             "outside", "ask for another", metadata={"remote_task": "a", "remote_context": "a"}
         )
         assert state(await folded(task)) == "INPUT_REQUIRED"
@@ -107,20 +107,20 @@ async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow
 
 
 async def test_users_with_one_context_id_have_a_conversation_each(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
         working(await outside_agent(server.url), await outside_agent(server.url, name="other")),
     ):
-        task = await desk.start("outside", "ask", context="same", owner="ada")
+        task = await submitter.start("outside", "ask", context="same", owner="ada")
         await folded(task)
         run = await task.follow_up("fire")
         await task.reaches(run + 3)
         await folded(task)
         for agent, owner in [("outside", "ada"), ("outside", "eve"), ("other", "ada")]:
-            await folded(await desk.start(agent, "x", context="same", owner=owner))
+            await folded(await submitter.start(agent, "x", context="same", owner=owner))
     first, answered, again, *others = [request.context_id for request in executor.requests]
     assert first == answered == again
     assert len({"same", first, *others}) == 4
@@ -128,20 +128,24 @@ async def test_users_with_one_context_id_have_a_conversation_each(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_it_is_given_files_and_what_the_client_accepts(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
         working(await outside_agent(server.url, binding=binding)),
     ):
-        kept = await desk.start("outside", "x", context="files", publish=False)
+        kept = await submitter.start("outside", "x", context="files", publish=False)
         mine = FileOwner("anonymous", "files")
-        link = await FileStore(desk.bus).put(kept.key, mine, b"PNG" * 70_000, "a.png", "image/png")
+        link = await FileStore(submitter.bus).put(
+            kept.key, mine, b"PNG" * 70_000, "a.png", "image/png"
+        )
         image = {"url": link, "mediaType": "image/png", "filename": "a.png"}
         message = {**user_message("look"), "parts": [{"text": "look"}, image]}
         modes = {"headrace.acceptedOutputModes": ["text/markdown"]}
-        await folded(await desk.start("outside", message=message, metadata=modes, context="files"))
+        await folded(
+            await submitter.start("outside", message=message, metadata=modes, context="files")
+        )
     [asked] = executor.requests
     assert asked.message is not None
     text, file = asked.message.parts
@@ -150,10 +154,12 @@ async def test_it_is_given_files_and_what_the_client_accepts(
     assert list(asked.configuration.accepted_output_modes) == ["text/markdown"]
 
 
-async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: Working) -> None:
+async def test_credentials_it_asks_for_come_from_our_user(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server, working(await outside_agent(server.url)):
-        task = await desk.start("outside", "auth")
+        task = await submitter.start("outside", "auth")
         await eventually(lambda: _waits(task))
         await task.held()
         asked = Control(ask="input", input="one", message=user_message("badge 7"))
@@ -163,22 +169,24 @@ async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: W
     assert (state(done), answer(done)) == ("COMPLETED", "Oyez, badge 7")
 
 
-async def test_credentials_that_nobody_brings_end_both_tasks(desk: Desk, working: Working) -> None:
+async def test_credentials_that_nobody_brings_end_both_tasks(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
         working(await outside_agent(server.url, auth_timeout=0.1)),
     ):
-        done = await folded(await desk.start("outside", "auth"))
+        done = await folded(await submitter.start("outside", "auth"))
     assert (state(done), executor.canceled) == ("REJECTED", [done["metadata"]["remote_task"]])
 
 
 async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
-    desk: Desk, working: Working, names: dict[str, str]
+    submitter: TaskSubmitter, working: Working, names: dict[str, str]
 ) -> None:
     settings = GatewaySettings.model_validate(
         {
-            "nats_url": desk.bus.settings.nats_url,
+            "nats_url": submitter.bus.settings.nats_url,
             "http_port": ports.pick(),
             "grpc_port": ports.pick(),
             "startup_timeout": 20,
@@ -201,13 +209,15 @@ async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: str) -> None:
+async def test_a_cancel_reaches_its_task(
+    submitter: TaskSubmitter, working: Working, binding: str
+) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
         working(await outside_agent(server.url, binding=binding)),
     ):
-        task = await desk.start("outside", "slowly")
+        task = await submitter.start("outside", "slowly")
         await _began(executor, task)
         await task.ask("cancel")
         done = await folded(task)
@@ -217,14 +227,14 @@ async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=[binding]) as server,
         working(await outside_agent(server.url)),
     ):
-        task = await desk.start("outside", "slowly")
+        task = await submitter.start("outside", "slowly")
         await _began(executor, task)
         await (server.by_grpc if binding == "GRPC" else server.proxy).cut()
         executor.go_on.set()
@@ -234,13 +244,13 @@ async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
     assert len(said(done)) == 1
 
 
-async def test_a_silent_stream_is_opened_anew(desk: Desk, working: Working) -> None:
+async def test_a_silent_stream_is_opened_anew(submitter: TaskSubmitter, working: Working) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
         working(await outside_agent(server.url, silence=1.0)),
     ):
-        task = await desk.start("outside", "slowly")
+        task = await submitter.start("outside", "slowly")
         await _began(executor, task)
         # The card twice, the message, the stream after the one that was silent.
         await eventually(lambda: _has_asked(server, 4))
@@ -251,13 +261,13 @@ async def test_a_silent_stream_is_opened_anew(desk: Desk, working: Working) -> N
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
 async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server:
         agent = await outside_agent(server.url, binding=binding)
         async with working(agent):
-            task = await desk.start("outside", "slowly")
+            task = await submitter.start("outside", "slowly")
             await _began(executor, task)
         # That worker has left; nobody told the outside to stop.
         async with working(agent):
@@ -269,12 +279,14 @@ async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
     assert [part["text"] for part in said(done)] == ["clearing my throat"]
 
 
-async def test_a_killed_workers_successor_follows_the_same_task(desk: Desk, spawn: Spawn) -> None:
+async def test_a_killed_workers_successor_follows_the_same_task(
+    submitter: TaskSubmitter, spawn: Spawn
+) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor, bindings=["JSONRPC"]) as server:
         target = "tests.support.outside_agent:outside"
         first = await asyncio.to_thread(spawn, target, outside_url=server.url)
-        task = await desk.start("outside", "slowly")
+        task = await submitter.start("outside", "slowly")
         await _began(executor, task)
         await asyncio.to_thread(spawn, target, outside_url=server.url)
         await asyncio.to_thread(first.kill)
@@ -287,14 +299,14 @@ async def test_a_killed_workers_successor_follows_the_same_task(desk: Desk, spaw
 
 
 async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor, streaming=False, bindings=["JSONRPC"]) as server,
         working(await outside_agent(server.url)),
     ):
-        task = await desk.start("outside", "slowly")
+        task = await submitter.start("outside", "slowly")
         await eventually(lambda: _shows(task, "Oyez, "))
         executor.go_on.set()
         done = await folded(task)
@@ -302,22 +314,24 @@ async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
     assert executor.heard == ["slowly"]
 
 
-async def test_a_bare_message_is_the_last_word(desk: Desk, working: Working) -> None:
+async def test_a_bare_message_is_the_last_word(submitter: TaskSubmitter, working: Working) -> None:
     async with sdk_server(ScriptedExecutor()) as server, working(await outside_agent(server.url)):
-        done = await folded(await desk.start("outside", "bare"))
+        done = await folded(await submitter.start("outside", "bare"))
     assert (state(done), words(done)) == ("COMPLETED", "hear, hear")
 
 
-async def test_a_refusal_rejects_with_its_reason(desk: Desk, working: Working) -> None:
+async def test_a_refusal_rejects_with_its_reason(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server, working(await outside_agent(server.url)):
-        done = await folded(await desk.start("outside", "refuse"))
+        done = await folded(await submitter.start("outside", "refuse"))
     assert state(done) in {"REJECTED", "FAILED"}
     assert executor.heard == ["refuse"]
 
 
 async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with (
@@ -326,17 +340,19 @@ async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
     ):
         proxy = server.proxy
         proxy.refuses = True
-        given_up = await folded(await desk.start("outside", "x"))
+        given_up = await folded(await submitter.start("outside", "x"))
         taken = proxy.taken
         proxy.refuses = False
-        done = await folded(await desk.start("outside", "y"))
+        done = await folded(await submitter.start("outside", "y"))
     assert state(given_up) == "FAILED"
     assert "busy or unreachable" in words(given_up)
     assert taken >= 3
     assert (state(done), executor.heard) == ("COMPLETED", ["y"])
 
 
-async def test_api_keys_tokens_and_headers_let_it_in(desk: Desk, working: Working) -> None:
+async def test_api_keys_tokens_and_headers_let_it_in(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
         cases: list[tuple[dict[str, Any], dict[str, str]]] = [
             ({"credentials": ApiKey("k", "X-Outside")}, {"x-outside": "k"}),
@@ -347,22 +363,22 @@ async def test_api_keys_tokens_and_headers_let_it_in(desk: Desk, working: Workin
         for given, needed in cases:
             server.headers = needed
             async with working(await outside_agent(server.url, **given)):
-                done = await folded(await desk.start("outside", "x"))
+                done = await folded(await submitter.start("outside", "x"))
             assert (state(done), server.refused) == ("COMPLETED", 0)
 
 
 async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
         issuer = ClientCredentials("me", "secret", f"{server.url}/token", scopes=["cry"])
         async with working(await outside_agent(server.url, credentials=issuer)):
             server.headers = {"authorization": "Bearer token-1"}
-            first = await folded(await desk.start("outside", "x"))
-            again = await folded(await desk.start("outside", "x"))
+            first = await folded(await submitter.start("outside", "x"))
+            again = await folded(await submitter.start("outside", "x"))
             assert len(server.issued) == 1
             server.headers = {"authorization": "Bearer token-2"}
-            renewed = await folded(await desk.start("outside", "x"))
+            renewed = await folded(await submitter.start("outside", "x"))
     assert {state(first), state(again), state(renewed)} == {"COMPLETED"}
     assert (server.refused, len(server.issued)) == (1, 2)
     assert server.issued[0]["grant_type"] == "client_credentials"
@@ -371,22 +387,22 @@ async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
     assert "secret" not in repr(issuer)
 
 
-async def test_wrong_credentials_reject_at_once(desk: Desk, working: Working) -> None:
+async def test_wrong_credentials_reject_at_once(submitter: TaskSubmitter, working: Working) -> None:
     async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
         server.headers = {"authorization": "Bearer right"}
         async with working(await outside_agent(server.url, credentials=Bearer("wrong"))):
-            done = await folded(await desk.start("outside", "x"))
+            done = await folded(await submitter.start("outside", "x"))
     assert state(done) == "REJECTED"
     assert "wrong" not in words(done)
 
 
-async def test_the_example_speaks_to_its_agent(desk: Desk, working: Working) -> None:
+async def test_the_example_speaks_to_its_agent(submitter: TaskSubmitter, working: Working) -> None:
     async with sdk_server(ScriptedExecutor()) as server:
         agent = await asyncio.to_thread(
             lambda: example("outside_agent", OUTSIDE_URL=server.url).outside
         )
         async with working(agent):
-            done = await folded(await desk.start("outside", "x"))
+            done = await folded(await submitter.start("outside", "x"))
     assert answer(done) == "Oyez, x"
 
 

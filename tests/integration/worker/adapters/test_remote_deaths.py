@@ -9,13 +9,13 @@ from headrace.model.task import COMPLETED
 from tests.integration.worker.adapters.behaviour import until_said
 from tests.integration.worker.conftest import Spawn
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.desk import Desk, Task
 from tests.support.log_reading import answer, folded
 from tests.support.other_headrace import OtherHeadrace, another_headrace
 from tests.support.scripted_agent import BurstingAgent, serving
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 _TARGET = "tests.support.outside_agent:outside"
@@ -29,7 +29,7 @@ async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
 
 
 async def killed_once_it_has_asked(
-    desk: Desk,
+    submitter: TaskSubmitter,
     spawn: Spawn,
     proxies: tuple[CuttingProxy, ...],
     was_asked: Callable[[], Awaitable[bool]],
@@ -39,7 +39,7 @@ async def killed_once_it_has_asked(
     worker = await asyncio.to_thread(spawn, _TARGET, **settings)
     for proxy in proxies:
         proxy.withholds = _CRY.encode()
-    task = await desk.start("outside", _CRY)
+    task = await submitter.start("outside", _CRY)
     await eventually(was_asked)
     await asyncio.to_thread(worker.kill)
     assert "remote_task" not in (await task.found()).task.get("metadata", {})
@@ -51,13 +51,13 @@ async def killed_once_it_has_asked(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_another_headrace_is_asked_once(
-    desk: Desk, spawn: Spawn, other: OtherHeadrace, binding: str
+    submitter: TaskSubmitter, spawn: Spawn, other: OtherHeadrace, binding: str
 ) -> None:
     async def was_asked() -> bool:
         return bool(other.fleet.runs)
 
     task = await killed_once_it_has_asked(
-        desk,
+        submitter,
         spawn,
         (other.proxy, other.grpc),
         was_asked,
@@ -74,7 +74,7 @@ async def test_another_headrace_is_asked_once(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_once(
-    desk: Desk, spawn: Spawn, binding: str
+    submitter: TaskSubmitter, spawn: Spawn, binding: str
 ) -> None:
     executor = ScriptedExecutor()
 
@@ -83,7 +83,7 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
 
     async with sdk_server(executor) as server:
         task = await killed_once_it_has_asked(
-            desk,
+            submitter,
             spawn,
             (server.proxy, server.by_grpc),
             was_asked,
@@ -96,13 +96,13 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
 
 
 async def test_the_successor_says_what_came_in_one_write_behind_the_last_that_was_told(
-    desk: Desk, spawn: Spawn
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     agent = BurstingAgent()
     async with serving(agent) as url:
         target = "tests.support.outside_agent:outside"
         worker = await asyncio.to_thread(spawn, target, outside_url=url)
-        task = await desk.start("outside", "x")
+        task = await submitter.start("outside", "x")
         await until_said(task, '"c"')
         await asyncio.to_thread(worker.kill)
         await asyncio.to_thread(worker.start)

@@ -9,7 +9,6 @@ from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS
 from headrace.model.task import CANCELED
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task
 from tests.support.log_reading import (
     answer,
     folded,
@@ -20,6 +19,7 @@ from tests.support.log_reading import (
 )
 from tests.support.other_headrace import OtherHeadrace, another_headrace
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -42,10 +42,10 @@ def chunks(log: list[events.Json]) -> list[str]:
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 async def test_its_events_are_told_with_their_metadata(
-    desk: Desk, working: Working, other: OtherHeadrace, binding: str
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     async with working(await other.agent("patient", binding)):
-        task = await desk.start("patient", "x")
+        task = await submitter.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
         [run] = other.fleet.runs
         run.go_on.set()
@@ -58,10 +58,10 @@ async def test_its_events_are_told_with_their_metadata(
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_cut_stream_goes_on_behind_its_cursor(
-    desk: Desk, working: Working, other: OtherHeadrace, binding: str
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     async with working(await other.agent("patient", binding)):
-        task = await desk.start("patient", "x")
+        task = await submitter.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
         [run] = other.fleet.runs
         await other.proxy.cut()
@@ -74,11 +74,11 @@ async def test_a_cut_stream_goes_on_behind_its_cursor(
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 async def test_a_new_attempt_follows_the_same_task_from_its_beginning(
-    desk: Desk, working: Working, other: OtherHeadrace, binding: str
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     agent = await other.agent("patient", binding)
     async with working(agent):
-        task = await desk.start("patient", "x")
+        task = await submitter.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
     [run] = other.fleet.runs
     run.go_on.set()
@@ -89,11 +89,11 @@ async def test_a_new_attempt_follows_the_same_task_from_its_beginning(
 
 
 async def test_a_message_sent_again_makes_no_second_task(
-    desk: Desk, working: Working, other: OtherHeadrace
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace
 ) -> None:
     agent = await other.agent("patient", "JSONRPC")
     async with working(agent):
-        task = await desk.start("patient", "x")
+        task = await submitter.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
         other.proxy.refuses = True
         await other.proxy.cut()
@@ -106,10 +106,10 @@ async def test_a_message_sent_again_makes_no_second_task(
 
 
 async def test_its_question_its_interrupt_and_the_answer_pass(
-    desk: Desk, working: Working, other: OtherHeadrace
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace
 ) -> None:
     async with working(await other.agent("ask", "JSONRPC")):
-        task = await desk.start("ask", "x")
+        task = await submitter.start("ask", "x")
         last = (await task.events())[-1]["statusUpdate"]
         assert last["metadata"][INTERRUPTS] == [{"id": "int-1", "reason": "name"}]
         named = {"agui_interrupt_id": "int-1", "agui_resume_status": "resolved"}
@@ -125,10 +125,10 @@ async def test_its_question_its_interrupt_and_the_answer_pass(
 
 
 async def test_a_cancel_is_confirmed_over_there(
-    desk: Desk, working: Working, other: OtherHeadrace
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace
 ) -> None:
     async with working(await other.agent("patient", "JSONRPC")):
-        task = await desk.start("patient", "x")
+        task = await submitter.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
         await task.held()
         await task.ask("cancel")

@@ -14,10 +14,10 @@ from a2a.types import (
 
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.log_reading import answer, folded, state, words
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
+from tests.support.task_submitter import TaskSubmitter
 
 GIVEN: dict[str, Callable[[SdkServer], dict[str, Any]]] = {
     "key": lambda _: {"credentials": ApiKey("s3cret")},
@@ -66,14 +66,14 @@ def leading_to(elsewhere: SdkServer, *, own_too: bool) -> Callable[[AgentCard], 
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("given", GIVEN)
 async def test_a_card_that_leads_elsewhere_alone_is_refused(
-    desk: Desk, working: Working, elsewhere: SdkServer, binding: str, given: str
+    submitter: TaskSubmitter, working: Working, elsewhere: SdkServer, binding: str, given: str
 ) -> None:
     shape = leading_to(elsewhere, own_too=False)
     async with (
         sdk_server(ScriptedExecutor(), shape_card=shape) as server,
         working(await outside_agent(server.url, binding=binding, **GIVEN[given](server))),
     ):
-        done = await folded(await desk.start("outside", "x"))
+        done = await folded(await submitter.start("outside", "x"))
     assert state(done) == "REJECTED"
     assert "names only interfaces at other origins" in words(done)
     assert was_left_alone(elsewhere)
@@ -81,28 +81,28 @@ async def test_a_card_that_leads_elsewhere_alone_is_refused(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_of_a_cards_interfaces_those_of_its_own_origin_are_used(
-    desk: Desk, working: Working, elsewhere: SdkServer, binding: str
+    submitter: TaskSubmitter, working: Working, elsewhere: SdkServer, binding: str
 ) -> None:
     shape = leading_to(elsewhere, own_too=True)
     async with (
         sdk_server(ScriptedExecutor(), shape_card=shape) as server,
         working(await outside_agent(server.url, binding=binding, credentials=Bearer("s3cret"))),
     ):
-        done = await folded(await desk.start("outside", "x"))
+        done = await folded(await submitter.start("outside", "x"))
     assert (state(done), answer(done)) == ("COMPLETED", "Oyez, x"), words(done)
     assert was_left_alone(elsewhere)
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_redirects_are_not_followed(
-    desk: Desk, working: Working, elsewhere: SdkServer, binding: str
+    submitter: TaskSubmitter, working: Working, elsewhere: SdkServer, binding: str
 ) -> None:
     async with sdk_server(ScriptedExecutor()) as server:
         for given, status in zip(GIVEN, REDIRECTS, strict=False):
             made = await outside_agent(server.url, binding=binding, **GIVEN[given](server))
             server.redirect = status, url_of(elsewhere)
             async with working(made):
-                done = await folded(await desk.start("outside", "x"))
+                done = await folded(await submitter.start("outside", "x"))
             server.redirect = None
             assert state(done) in {"REJECTED", "FAILED"}
     assert was_left_alone(elsewhere)
@@ -110,7 +110,7 @@ async def test_redirects_are_not_followed(
 
 @pytest.mark.parametrize("names_own", [False, True])
 async def test_a_cards_token_url_gets_the_secret_at_the_agents_own_origin_only(
-    desk: Desk, working: Working, elsewhere: SdkServer, *, names_own: bool
+    submitter: TaskSubmitter, working: Working, elsewhere: SdkServer, *, names_own: bool
 ) -> None:
     def shape(card: AgentCard) -> None:
         base = url_of(elsewhere)
@@ -124,7 +124,7 @@ async def test_a_cards_token_url_gets_the_secret_at_the_agents_own_origin_only(
         sdk_server(ScriptedExecutor(), shape_card=shape) as server,
         working(await outside_agent(server.url, credentials=ClientCredentials("me", "s3cret"))),
     ):
-        done = await folded(await desk.start("outside", "x"))
+        done = await folded(await submitter.start("outside", "x"))
         assert len(server.issued) == names_own
     assert state(done) == ("COMPLETED" if names_own else "REJECTED")
     assert names_own or "set token_url to allow it" in words(done)

@@ -11,7 +11,7 @@ from headrace.model.task import COMPLETED
 from tests.architecture.tree import ROOT
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_demo_agents import folded
-from tests.support.desk import Desk
+from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -47,17 +47,21 @@ async def has_written(worker: WorkerProcess, words: str) -> bool:
     return words in worker.output()
 
 
-async def test_agents_come_and_go_with_the_file(desk: Desk, spawn: Spawn, file: File) -> None:
+async def test_agents_come_and_go_with_the_file(
+    submitter: TaskSubmitter, spawn: Spawn, file: File
+) -> None:
     file.says(repeater=ECHO)
     worker = await started(spawn, file)
-    assert (await folded(await desk.start("repeater", "hello")))["status"]["state"] == COMPLETED
+    assert (await folded(await submitter.start("repeater", "hello")))["status"][
+        "state"
+    ] == COMPLETED
     file.says(repeater=ECHO, tally=COUNTER)
     await eventually(lambda: has_written(worker, "serves repeater, tally"))
-    assert (await folded(await desk.start("tally", "2")))["status"]["state"] == COMPLETED
+    assert (await folded(await submitter.start("tally", "2")))["status"]["state"] == COMPLETED
     file.says(tally=COUNTER)
     await eventually(lambda: has_written(worker, "reloaded: " + worker.id + " serves tally"))
-    left = await desk.start("repeater", "anybody?")
-    directory = Directory(desk.bus)
+    left = await submitter.start("repeater", "anybody?")
+    directory = Directory(submitter.bus)
     await directory.start()
     try:
         assert (directory.available("repeater"), directory.available("tally")) == (False, True)
@@ -66,12 +70,14 @@ async def test_agents_come_and_go_with_the_file(desk: Desk, spawn: Spawn, file: 
     assert len(await left.entries()) == 1, "it waits for a worker that serves repeaters"
 
 
-async def test_the_example_is_served(desk: Desk, spawn: Spawn) -> None:
+async def test_the_example_is_served(submitter: TaskSubmitter, spawn: Spawn) -> None:
     example = ROOT / "examples" / "headrace.yaml"
     worker = await asyncio.to_thread(spawn, ["--config", str(example)])
     assert await has_written(worker, "serves assistant, repeater")
-    assert (await folded(await desk.start("repeater", "hello")))["status"]["state"] == COMPLETED
-    directory = Directory(desk.bus)
+    assert (await folded(await submitter.start("repeater", "hello")))["status"][
+        "state"
+    ] == COMPLETED
+    directory = Directory(submitter.bus)
     await directory.start()
     try:
         card = directory.card("assistant")
@@ -83,12 +89,12 @@ async def test_the_example_is_served(desk: Desk, spawn: Spawn) -> None:
 
 
 async def test_a_run_at_work_goes_on_when_its_agent_changes_or_goes(
-    desk: Desk, spawn: Spawn, file: File, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, file: File, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     file.says(tally=GATED, rest=GATED)
     worker = await started(spawn, file)
-    tasks = [await desk.start(name, str(gate)) for name in ("tally", "rest")]
+    tasks = [await submitter.start(name, str(gate)) for name in ("tally", "rest")]
     for task in tasks:
         await task.held()
     file.says(tally=GATED.replace("2", "7"))
@@ -103,7 +109,7 @@ async def test_a_run_at_work_goes_on_when_its_agent_changes_or_goes(
 
 
 async def test_a_file_that_can_not_be_used_changes_nothing(
-    desk: Desk, spawn: Spawn, file: File
+    submitter: TaskSubmitter, spawn: Spawn, file: File
 ) -> None:
     file.says(repeater=ECHO)
     worker = await started(spawn, file)
@@ -123,13 +129,15 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
         await eventually(partial(has_written, worker, f"the old ones stay in use: {told}"))
     file.path.unlink()
     await eventually(lambda: has_written(worker, "No such file"))
-    assert (await folded(await desk.start("repeater", "hello")))["status"]["state"] == COMPLETED
+    assert (await folded(await submitter.start("repeater", "hello")))["status"][
+        "state"
+    ] == COMPLETED
 
 
 async def test_what_has_no_effect_is_logged_as_a_warning(
-    desk: Desk, spawn: Spawn, file: File
+    submitter: TaskSubmitter, spawn: Spawn, file: File
 ) -> None:
-    assert desk.bus
+    assert submitter.bus
     talker = "{model: {model: m, base_url: 'http://127.0.0.1:1'}, reasoning: {engine: x}}"
     file.says(talker=talker)
     worker = await started(spawn, file)

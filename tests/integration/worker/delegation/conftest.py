@@ -1,4 +1,4 @@
-"""A task state beside the desk and the workers, on streams of each test's own."""
+"""A task state beside `TaskSubmitter` and the workers, on streams of each test's own."""
 
 from collections.abc import AsyncIterator
 

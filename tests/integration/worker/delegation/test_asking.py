@@ -19,8 +19,8 @@ from headrace.model.events import Json
 from headrace.model.task import COMPLETED, FAILED
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task
 from tests.support.family import answer, children, log_of, relayed, state_of, told
+from tests.support.task_submitter import Task, TaskSubmitter
 
 
 @agent()
@@ -38,21 +38,23 @@ async def asking(ctx: RunContext) -> None:
     await ctx.text(f"It says: {result.text}")
 
 
-async def test_an_agent_on_another_worker_answers(desk: Desk, working: Working) -> None:
+async def test_an_agent_on_another_worker_answers(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(asking), working(worker):
-        entries = await (await desk.start("asking", "dig")).ended()
+        entries = await (await submitter.start("asking", "dig")).ended()
     assert answer(entries) == "It says: done: dig, truly"
     assert entries[-1].stamp.state == COMPLETED
 
 
 async def test_a_child_has_its_parents_context_and_points_at_it(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(asking, worker):
-        task = await desk.start("asking", "dig")
+        task = await submitter.start("asking", "dig")
         entries = await task.ended()
         [key] = children(entries).values()
-        first = (await log_of(desk, key))[0]
+        first = (await log_of(submitter, key))[0]
     begun = first.events[0]["task"]
     assert begun["contextId"] == task.context
     assert begun["history"][0]["referenceTaskIds"] == [task.key.task]
@@ -61,11 +63,13 @@ async def test_a_child_has_its_parents_context_and_points_at_it(
     assert (lineage["parent"], lineage["run"], lineage["path"]) == (task.key.task, 1, ["asking"])
 
 
-async def test_the_childs_progress_is_in_the_parents_log(desk: Desk, working: Working) -> None:
+async def test_the_childs_progress_is_in_the_parents_log(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(asking, worker):
-        entries = await (await desk.start("asking", "dig")).ended()
+        entries = await (await submitter.start("asking", "dig")).ended()
         [key] = children(entries).values()
-        child = await log_of(desk, key)
+        child = await log_of(submitter, key)
     generations = relayed(entries, key.task)
     assert generations[0] == 0
     assert generations[1:] == sorted(set(generations[1:]))
@@ -85,20 +89,20 @@ async def test_the_childs_progress_is_in_the_parents_log(desk: Desk, working: Wo
 
 
 async def test_what_a_child_says_can_be_kept_out_of_the_parents_log(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def quiet(ctx: RunContext) -> None:
         await ctx.text((await ctx.delegate("worker", "dig", relay=False)).text)
 
     async with working(quiet, worker):
-        entries = await (await desk.start("quiet")).ended()
+        entries = await (await submitter.start("quiet")).ended()
     assert [one.get("state") for one in told(entries)] == [None, COMPLETED]
     assert "working" not in str([entry.lines for entry in entries])
 
 
 async def test_a_stream_has_the_childs_events_and_then_its_result(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     seen: list[Json] = []
 
@@ -109,14 +113,14 @@ async def test_a_stream_has_the_childs_events_and_then_its_result(
             await ctx.text((await child.result()).text)
 
     async with working(streaming, worker):
-        entries = await (await desk.start("streaming")).ended()
+        entries = await (await submitter.start("streaming")).ended()
         [key] = children(entries).values()
-        child_log = await log_of(desk, key)
+        child_log = await log_of(submitter, key)
     assert answer(entries) == "done: dig, truly"
     assert seen == [event for entry in child_log for event in entry.events]
 
 
-async def test_children_are_asked_in_parallel(desk: Desk, working: Working) -> None:
+async def test_children_are_asked_in_parallel(submitter: TaskSubmitter, working: Working) -> None:
     meeting: set[str] = set()
     met = asyncio.Event()
 
@@ -137,12 +141,12 @@ async def test_children_are_asked_in_parallel(desk: Desk, working: Working) -> N
         await ctx.text("".join(result.text for result in [*results, more.result()]))
 
     async with working(gathering), working(meeter):
-        entries = await (await desk.start("gathering")).ended()
+        entries = await (await submitter.start("gathering")).ended()
     assert answer(entries) == "abcd"
 
 
 async def test_the_same_question_asked_twice_is_two_children_and_one_under_one_key(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def twice(ctx: RunContext) -> None:
@@ -150,11 +154,13 @@ async def test_the_same_question_asked_twice_is_two_children_and_one_under_one_k
         await asyncio.gather(*(ctx.delegate("worker", "x", key="k") for _ in range(3)))
 
     async with working(twice, worker):
-        entries = await (await desk.start("twice")).ended()
+        entries = await (await submitter.start("twice")).ended()
     assert len(children(entries)) == 3
 
 
-async def test_a_child_that_fails_is_an_error_that_names_it(desk: Desk, working: Working) -> None:
+async def test_a_child_that_fails_is_an_error_that_names_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def failing(_: RunContext) -> None:
         raise ValueError("a secret")
@@ -172,7 +178,7 @@ async def test_a_child_that_fails_is_an_error_that_names_it(desk: Desk, working:
                 await ctx.text(f"{failure.agent}: {failure.state}: {failure.reason}; ")
 
     async with working(failing, refusing, catching):
-        entries = await (await desk.start("catching")).ended()
+        entries = await (await submitter.start("catching")).ended()
     said = answer(entries)
     assert "failing: TASK_STATE_FAILED: the task failed: The agent failed (error " in said
     assert "refusing: TASK_STATE_REJECTED: the task was rejected: not today" in said
@@ -180,7 +186,7 @@ async def test_a_child_that_fails_is_an_error_that_names_it(desk: Desk, working:
 
 
 async def test_an_error_that_nobody_catches_fails_the_parent_and_says_whose_it_is(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def refusing(_: RunContext) -> AsyncIterator[Emission]:
@@ -192,14 +198,16 @@ async def test_an_error_that_nobody_catches_fails_the_parent_and_says_whose_it_i
             group.create_task(ctx.delegate("refusing", "x"))
 
     async with working(refusing, grouping):
-        entries = await (await desk.start("grouping")).ended()
+        entries = await (await submitter.start("grouping")).ended()
     status = entries[-1].events[-1]["statusUpdate"]["status"]
     assert status["state"] == FAILED
     failure = "delegation to 'refusing' failed: the task was rejected: not today"
     assert failure in status["message"]["parts"][0]["text"]
 
 
-async def test_an_agent_that_nobody_knows_is_refused(desk: Desk, working: Working) -> None:
+async def test_an_agent_that_nobody_knows_is_refused(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def lost(ctx: RunContext) -> None:
         for name in ("nobody", "not a name"):
@@ -209,12 +217,12 @@ async def test_an_agent_that_nobody_knows_is_refused(desk: Desk, working: Workin
                 await ctx.text(f"{refusal.why} ")
 
     async with working(lost):
-        entries = await (await desk.start("lost")).ended()
+        entries = await (await submitter.start("lost")).ended()
     assert answer(entries) == "agent_unknown agent_unknown "
 
 
 async def test_a_child_ends_by_its_deadline(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delegation, "_LATE", 60.0)
 
@@ -230,14 +238,14 @@ async def test_a_child_ends_by_its_deadline(
             await ctx.text(failure.reason)
 
     async with working(hasty, slow):
-        entries = await (await desk.start("hasty")).ended()
+        entries = await (await submitter.start("hasty")).ended()
         [key] = children(entries).values()
     assert answer(entries) == "the task failed: The run did not end before its deadline"
-    assert await state_of(desk, key) == FAILED
+    assert await state_of(submitter, key) == FAILED
 
 
 async def test_a_child_that_nobody_serves_is_canceled_after_its_deadline(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def gone(_: RunContext) -> None:
@@ -253,8 +261,8 @@ async def test_a_child_that_nobody_serves_is_canceled_after_its_deadline(
     async with working(gone):
         pass
     async with working(hasty):
-        entries = await (await desk.start("hasty")).ended()
+        entries = await (await submitter.start("hasty")).ended()
         [key] = children(entries).values()
     assert answer(entries) == "the task did not end in time"
-    assert await state_of(desk, key) == "TASK_STATE_CANCELED"
-    assert await Task(desk.bus, key, "", "").runs_waiting() == 0
+    assert await state_of(submitter, key) == "TASK_STATE_CANCELED"
+    assert await Task(submitter.bus, key, "", "").runs_waiting() == 0

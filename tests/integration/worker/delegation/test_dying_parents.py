@@ -9,7 +9,6 @@ import pytest
 from headrace.model.task import CANCELED, COMPLETED
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task
 from tests.support.family import (
     answer,
     attempts,
@@ -20,6 +19,7 @@ from tests.support.family import (
     relayed,
     told,
 )
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -48,15 +48,15 @@ async def helpers(spawn: Spawn, file: Path) -> WorkerProcess:
 
 
 async def killed_while_asking(
-    desk: Desk, spawn: Spawn, agent: str, prompt: str, asked: int
+    submitter: TaskSubmitter, spawn: Spawn, agent: str, prompt: str, asked: int
 ) -> Task:
     """Let an agent ask, kill its worker as soon as so many children run, and start another."""
     workers = [await asyncio.to_thread(spawn, f"{_AGENTS}:heads") for _ in range(2)]
-    task = await desk.start(agent, prompt)
+    task = await submitter.start(agent, prompt)
 
     async def all_began() -> bool:
         known = children(await task.entries())
-        logs = [await log_of(desk, key) for key in known.values()]
+        logs = [await log_of(submitter, key) for key in known.values()]
         return len(logs) == asked and all(len(log) > 2 for log in logs)
 
     await eventually(all_began)
@@ -72,10 +72,10 @@ async def _in_attempt(task: Task, attempt: int) -> bool:
 
 @pytest.mark.usefixtures("helpers")
 async def test_children_of_a_killed_parent_run_once_though_it_asks_in_another_order(
-    desk: Desk, spawn: Spawn, runs: Runs, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, runs: Runs, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    task = await killed_while_asking(desk, spawn, "head", f"a {gate}\nb {gate}\na {gate}", 3)
+    task = await killed_while_asking(submitter, spawn, "head", f"a {gate}\nb {gate}\na {gate}", 3)
     await eventually(lambda: _in_attempt(task, 2))
     gate.touch()
     entries = await task.ended()
@@ -87,30 +87,30 @@ async def test_children_of_a_killed_parent_run_once_though_it_asks_in_another_or
     for key in children(entries).values():
         generations = relayed(entries, key.task)
         assert generations == sorted(set(generations)), "relayed twice, or in another order"
-        assert generations[-1] == (await log_of(desk, key))[-1].last_generation
+        assert generations[-1] == (await log_of(submitter, key))[-1].last_generation
 
 
 @pytest.mark.usefixtures("helpers")
 async def test_a_child_that_the_last_attempt_did_not_ask_for_is_canceled(
-    desk: Desk, spawn: Spawn, runs: Runs
+    submitter: TaskSubmitter, spawn: Spawn, runs: Runs
 ) -> None:
-    task = await killed_while_asking(desk, spawn, "forgetful", "a 60\nb 0", 1)
+    task = await killed_while_asking(submitter, spawn, "forgetful", "a 60\nb 0", 1)
     entries = await task.ended()
     first, second = children(entries).values()
     assert answer(entries) == "b begins, b ends."
-    assert [await ends(desk, key) for key in (first, second)] == [CANCELED, COMPLETED]
+    assert [await ends(submitter, key) for key in (first, second)] == [CANCELED, COMPLETED]
     assert runs() == ["a 60 1", "b 0 1"]
 
 
 async def test_a_child_whose_own_worker_is_killed_is_begun_again_and_its_parent_gets_it_whole(
-    desk: Desk, spawn: Spawn, helpers: WorkerProcess, file: Path, runs: Runs
+    submitter: TaskSubmitter, spawn: Spawn, helpers: WorkerProcess, file: Path, runs: Runs
 ) -> None:
     gate = file.with_name("gate")
     await asyncio.to_thread(spawn, f"{_AGENTS}:heads")
     other = await asyncio.to_thread(spawn, f"{_AGENTS}:helpers", family_runs=file)
-    task = await desk.start("head", f"a {gate}")
+    task = await submitter.start("head", f"a {gate}")
     key = await child_of(task)
-    child = Task(desk.bus, key, "", "")
+    child = Task(submitter.bus, key, "", "")
     await child.reaches(3)
     held = await child.held()
     next(w for w in (helpers, other) if held.worker.startswith(w.id)).kill()
@@ -123,20 +123,20 @@ async def test_a_child_whose_own_worker_is_killed_is_begun_again_and_its_parent_
 
 @pytest.mark.usefixtures("helpers")
 async def test_a_parent_killed_while_it_cancels_its_children_is_canceled_by_its_successor(
-    desk: Desk, spawn: Spawn, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path
 ) -> None:
     workers = [await asyncio.to_thread(spawn, f"{_AGENTS}:heads") for _ in range(2)]
-    task = await desk.start("principal", f"a {tmp_path / 'never'}\n\n{tmp_path / 'gate'}")
+    task = await submitter.start("principal", f"a {tmp_path / 'never'}\n\n{tmp_path / 'gate'}")
 
     async def all_began() -> bool:
         known = children(await task.entries()).values()
-        return len(known) == 2 and all([len(await log_of(desk, key)) > 2 for key in known])
+        return len(known) == 2 and all([len(await log_of(submitter, key)) > 2 for key in known])
 
     await eventually(all_began)
     held = await task.held()
     assert await task.ask("cancel") is not None
     helper = next(k for k in children(await task.entries()).values() if k.agent == "helper")
-    assert await ends(desk, helper) == CANCELED
+    assert await ends(submitter, helper) == CANCELED
     next(w for w in workers if held.worker.startswith(w.id)).kill()
     (tmp_path / "gate").touch()
     entries = await task.ended()
@@ -145,13 +145,13 @@ async def test_a_parent_killed_while_it_cancels_its_children_is_canceled_by_its_
 
 @pytest.mark.usefixtures("helpers")
 async def test_an_attempt_that_others_have_taken_over_from_cancels_none_of_their_children(
-    desk: Desk, spawn: Spawn, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path
 ) -> None:
     gate, answered = tmp_path / "gate", tmp_path / "answered"
     workers = [await asyncio.to_thread(spawn, f"{_AGENTS}:heads") for _ in range(2)]
-    task = await desk.start("quitter", f"a {answered}\n{gate}")
+    task = await submitter.start("quitter", f"a {answered}\n{gate}")
     child = await child_of(task)
-    await Task(desk.bus, child, "", "").reaches(3)
+    await Task(submitter.bus, child, "", "").reaches(3)
     held = await task.held()
     frozen = next(w for w in workers if held.worker.startswith(w.id))
     await asyncio.to_thread(frozen.freeze)
@@ -161,7 +161,7 @@ async def test_an_attempt_that_others_have_taken_over_from_cancels_none_of_their
     await eventually(lambda: _has_written(frozen, "another worker has taken over"))
     answered.touch()
     entries = await task.ended()
-    assert await ends(desk, child) == COMPLETED
+    assert await ends(submitter, child) == COMPLETED
     assert (answer(entries), attempts(entries)) == ("a begins, a ends.", [1, 2])
 
 
@@ -171,11 +171,11 @@ async def _has_written(worker: WorkerProcess, words: str) -> bool:
 
 @pytest.mark.usefixtures("helpers")
 async def test_a_canceled_parent_without_a_worker_takes_its_children_with_it(
-    desk: Desk, spawn: Spawn, runs: Runs
+    submitter: TaskSubmitter, spawn: Spawn, runs: Runs
 ) -> None:
-    task = await killed_while_asking(desk, spawn, "head", "a 60\nb 60", 2)
+    task = await killed_while_asking(submitter, spawn, "head", "a 60\nb 60", 2)
     # The other worker has not taken over yet: nobody answers, so the gateway ends the task.
     assert await cancel(task) == CANCELED
     for key in children(await task.entries()).values():
-        assert await ends(desk, key) == CANCELED
+        assert await ends(submitter, key) == CANCELED
     assert len(runs()) == 2

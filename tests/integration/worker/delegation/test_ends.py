@@ -12,8 +12,8 @@ from headrace.tasks import cancel as canceling
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task
 from tests.support.family import answer, attempts, child_of, children, ends, log_of, state_of, told
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -36,39 +36,43 @@ async def top(ctx: RunContext) -> None:
     await ctx.delegate("middle", "x")
 
 
-async def at_work(desk: Desk, key: TaskKey) -> bool:
-    return any(entry.last_generation > 2 for entry in await log_of(desk, key))
+async def at_work(submitter: TaskSubmitter, key: TaskKey) -> bool:
+    return any(entry.last_generation > 2 for entry in await log_of(submitter, key))
 
 
-async def grandchildren(desk: Desk, task: Task) -> list[TaskKey]:
+async def grandchildren(submitter: TaskSubmitter, task: Task) -> list[TaskKey]:
     """Return the two at the bottom, at work."""
-    child = Task(desk.bus, await child_of(task), "", "")
+    child = Task(submitter.bus, await child_of(task), "", "")
 
     async def both() -> list[TaskKey] | None:
         known = list(children(await child.entries()).values())
-        return known if len(known) == 2 and all([await at_work(desk, k) for k in known]) else None
+        return (
+            known if len(known) == 2 and all([await at_work(submitter, k) for k in known]) else None
+        )
 
     return await eventually(both)
 
 
 async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
-    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long the others take, here they are waited for.
     monkeypatch.setattr(delegation, "CONFIRMATION", 60.0)
     monkeypatch.setattr(canceling, "HOLDER_TIMEOUT", 5.0)
     monkeypatch.setattr(canceling, "CLEANUP", 90.0)
     async with working(top), working(middle), working(endless):
-        task = await desk.start("top")
-        below = [await child_of(task), *(await grandchildren(desk, task))]
+        task = await submitter.start("top")
+        below = [await child_of(task), *(await grandchildren(submitter, task))]
         assert await cancel(task) == CANCELED
-        assert [await state_of(desk, key) for key in below] == [CANCELED] * 3
-        writers = [(await log_of(desk, key))[-1].stamp.writer for key in below]
+        assert [await state_of(submitter, key) for key in below] == [CANCELED] * 3
+        writers = [(await log_of(submitter, key))[-1].stamp.writer for key in below]
     assert all(writer.startswith("worker-") for writer in writers)
     assert told(await task.entries())[-1]["state"] == CANCELED
 
 
-async def test_an_agent_that_fails_takes_its_children_with_it(desk: Desk, working: Working) -> None:
+async def test_an_agent_that_fails_takes_its_children_with_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def failing(ctx: RunContext) -> None:
         asking = asyncio.create_task(ctx.delegate("endless", "x"))
@@ -80,29 +84,29 @@ async def test_an_agent_that_fails_takes_its_children_with_it(desk: Desk, workin
         raise ValueError("enough")
 
     async with working(failing, endless):
-        task = await desk.start("failing")
+        task = await submitter.start("failing")
         entries = await task.ended()
         keys = list(children(entries).values())
-        assert [await ends(desk, key) for key in keys] == [CANCELED] * 2
+        assert [await ends(submitter, key) for key in keys] == [CANCELED] * 2
     assert entries[-1].stamp.state == FAILED
 
 
 async def test_an_agent_that_is_out_of_time_takes_its_children_with_it(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(timeout=4.0)
     async def slow(ctx: RunContext) -> None:
         await ctx.delegate("endless", "x")
 
     async with working(slow, endless):
-        task = await desk.start("slow")
+        task = await submitter.start("slow")
         entries = await task.ended()
-        assert await ends(desk, await child_of(task)) in {CANCELED, FAILED}
+        assert await ends(submitter, await child_of(task)) in {CANCELED, FAILED}
     assert entries[-1].stamp.state == FAILED
 
 
 async def test_who_answers_without_waiting_for_a_child_leaves_none_behind(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def racing(ctx: RunContext) -> str:
@@ -118,13 +122,15 @@ async def test_who_answers_without_waiting_for_a_child_leaves_none_behind(
         return "first"
 
     async with working(racing, quick, endless):
-        entries = await (await desk.start("racing")).ended()
+        entries = await (await submitter.start("racing")).ended()
         loser = next(key for key in children(entries).values() if key.agent == "endless")
-        assert await ends(desk, loser) == CANCELED
+        assert await ends(submitter, loser) == CANCELED
     assert answer(entries) == "first"
 
 
-async def test_a_question_that_was_given_up_is_asked_anew(desk: Desk, working: Working) -> None:
+async def test_a_question_that_was_given_up_is_asked_anew(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     begun = asyncio.Event()
 
     @agent()
@@ -143,13 +149,15 @@ async def test_a_question_that_was_given_up_is_asked_anew(desk: Desk, working: W
         return (await ctx.delegate("moody", "x", key="k")).text
 
     async with working(asking, moody):
-        entries = await (await desk.start("asking")).ended()
-        states = [await ends(desk, key) for key in children(entries).values()]
+        entries = await (await submitter.start("asking")).ended()
+        states = [await ends(submitter, key) for key in children(entries).values()]
     assert answer(entries) == "well"
     assert states == [CANCELED, COMPLETED]
 
 
-async def test_who_tries_again_asks_anew_only_who_failed(desk: Desk, working: Working) -> None:
+async def test_who_tries_again_asks_anew_only_who_failed(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     runs: list[str] = []
 
     @agent()
@@ -169,21 +177,23 @@ async def test_who_tries_again_asks_anew_only_who_failed(desk: Desk, working: Wo
         return good.text + bad.text
 
     async with working(stubborn, worker):
-        entries = await (await desk.start("stubborn")).ended()
+        entries = await (await submitter.start("stubborn")).ended()
     assert attempts(entries) == [1, 2]
     assert answer(entries) == "goodbad"
     assert runs == ["good", "bad", "bad"]
 
 
 async def test_a_child_whose_parent_ends_over_its_workers_head_is_canceled(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(endless):
         async with working(top, middle):
-            task = await desk.start("top")
-            below = await grandchildren(desk, task)
+            task = await submitter.start("top")
+            below = await grandchildren(submitter, task)
             key = await child_of(task)
-            over = Task(desk.bus, key, (await log_of(desk, key))[0].stamp.log, task.context)
+            over = Task(
+                submitter.bus, key, (await log_of(submitter, key))[0].stamp.log, task.context
+            )
             draft = events.status_update(key.task, task.context, CANCELED)
             await over.append(draft, CANCELED, writer="gateway-test", run=1)
-        assert [await ends(desk, key) for key in below] == [CANCELED] * 2
+        assert [await ends(submitter, key) for key in below] == [CANCELED] * 2

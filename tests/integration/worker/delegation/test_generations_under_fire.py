@@ -12,8 +12,8 @@ from headrace.model.entry import Entry
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TERMINAL, TaskKey
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk
 from tests.support.family import answer, attempts, children, ends, log_of, relayed, state_of
+from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -36,16 +36,16 @@ async def torment(workers: list[WorkerProcess]) -> None:
         await asyncio.to_thread(victim.start)
 
 
-async def everybody(desk: Desk) -> list[TaskKey]:
+async def everybody(submitter: TaskSubmitter) -> list[TaskKey]:
     """Return every task that there is."""
-    found = await desk.bus.js.stream_info(desk.bus.streams.events(0), subjects_filter=">")
-    return [desk.bus.subjects.key_of_event(subject) for subject in found.state.subjects or {}]
+    found = await submitter.bus.js.stream_info(submitter.bus.streams.events(0), subjects_filter=">")
+    return [submitter.bus.subjects.key_of_event(subject) for subject in found.state.subjects or {}]
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parents(
-    desk: Desk, spawn: Spawn, tmp_path: Path
+    submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path
 ) -> None:
     file = tmp_path / "runs"
     file.touch()
@@ -53,7 +53,7 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
         await asyncio.to_thread(spawn, _EVERYBODY, family_runs=file, concurrency=8)
         for _ in range(3)
     ]
-    tasks = [await desk.start("manager", PROMPT) for _ in range(MANAGERS)]
+    tasks = [await submitter.start("manager", PROMPT) for _ in range(MANAGERS)]
     stopped, *followed = tasks
 
     async def has_children() -> bool:
@@ -67,25 +67,25 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
     assert [log[-1].stamp.state for log in logs] == [COMPLETED] * (MANAGERS - 1)
     for log in logs:
         assert set(answer(log).splitlines()) == EXPECTED
-        await _judge(desk, log, {"head": 2, "helper": 4})
+        await _judge(submitter, log, {"head": 2, "helper": 4})
     again = 0
-    for key in await everybody(desk):
+    for key in await everybody(submitter):
         # Task state's sweep finds also those that only a dead attempt knew of.
-        assert await ends(desk, key, 120) in TERMINAL, key
-        again += max(attempts(await log_of(desk, key)), default=1) - 1
+        assert await ends(submitter, key, 120) in TERMINAL, key
+        again += max(attempts(await log_of(submitter, key)), default=1) - 1
     assert again, "nobody was hit"
     below = list(children(await stopped.entries()).values())
-    assert {await state_of(desk, key) for key in below} <= {CANCELED, COMPLETED, FAILED}
+    assert {await state_of(submitter, key) for key in below} <= {CANCELED, COMPLETED, FAILED}
     runs = Counter(tuple(line.split()) for line in file.read_text().splitlines())
     assert max(runs.values()) == 1, "an attempt at a child was begun twice"
 
 
-async def _judge(desk: Desk, log: list[Entry], expected: dict[str, int]) -> None:
+async def _judge(submitter: TaskSubmitter, log: list[Entry], expected: dict[str, int]) -> None:
     """See that each question was one child, relayed in order and without a gap at its end."""
     asked: Counter[str] = Counter()
     for key in children(log).values():
         asked[key.agent] += 1
-        own = await log_of(desk, key)
+        own = await log_of(submitter, key)
         generations = relayed(log, key.task)
         assert generations == sorted(set(generations))
         assert generations[-1] == own[-1].last_generation

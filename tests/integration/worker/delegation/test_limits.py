@@ -10,8 +10,8 @@ from headrace.model.messages import StartTask
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, Task
 from tests.support.family import answer, log_of
+from tests.support.task_submitter import Task, TaskSubmitter
 
 
 @agent()
@@ -23,16 +23,18 @@ async def mirror(ctx: RunContext) -> str:
         return f"{refusal.why}: {refusal.reason}"
 
 
-async def test_an_agent_occurs_so_often_in_a_chain(desk: Desk, working: Working) -> None:
+async def test_an_agent_occurs_so_often_in_a_chain(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     async with working(mirror):
-        entries = await (await desk.start("mirror", "x")).ended()
+        entries = await (await submitter.start("mirror", "x")).ended()
     assert answer(entries) == (
         "m m repeated: an agent may occur 3 times in a chain of delegations:"
         " mirror → mirror → mirror → mirror"
     )
 
 
-async def test_a_chain_is_so_deep(desk: Desk, working: Working) -> None:
+async def test_a_chain_is_so_deep(submitter: TaskSubmitter, working: Working) -> None:
     def link(number: int) -> object:
         @agent(name=f"link-{number}")
         async def ask(ctx: RunContext) -> str:
@@ -44,13 +46,13 @@ async def test_a_chain_is_so_deep(desk: Desk, working: Working) -> None:
         return ask
 
     async with working(*(link(number) for number in range(1, 11))):
-        entries = await (await desk.start("link-1", "x")).ended()
+        entries = await (await submitter.start("link-1", "x")).ended()
     said = answer(entries)
     assert said.startswith("l " * 8 + "too_deep: the delegation depth is limited to 8: ")
     assert said.endswith("link-9 → link-10")
 
 
-async def test_tokens_are_inherited_and_counted(desk: Desk, working: Working) -> None:
+async def test_tokens_are_inherited_and_counted(submitter: TaskSubmitter, working: Working) -> None:
     @agent()
     async def spender(ctx: RunContext) -> AsyncIterator[Emission]:
         yield Usage(input_tokens=30, output_tokens=10)
@@ -72,12 +74,12 @@ async def test_tokens_are_inherited_and_counted(desk: Desk, working: Working) ->
         await ctx.text(f"{ctx.tokens_left} {result.tokens}: {result.text}")
 
     async with working(spender, saver, giver):
-        entries = await (await desk.start("giver")).ended()
+        entries = await (await submitter.start("giver")).ended()
     assert answer(entries) == "None 85: 35 left; 0 left; budget"
 
 
 @pytest.fixture
-async def parent(desk: Desk, working: Working) -> AsyncIterator[Task]:
+async def parent(submitter: TaskSubmitter, working: Working) -> AsyncIterator[Task]:
     """A task at work, of an agent that asks nobody by itself."""
 
     @agent()
@@ -85,7 +87,7 @@ async def parent(desk: Desk, working: Working) -> AsyncIterator[Task]:
         await ctx.auth_required("wait")
 
     async with working(idle, mirror):
-        task = await desk.start("idle")
+        task = await submitter.start("idle")
         await task.held()
         yield task
 
@@ -112,12 +114,12 @@ async def test_one_child_is_started_once(parent: Task) -> None:
 
 
 async def test_a_child_belongs_to_its_parents_owner_whatever_is_asked(
-    desk: Desk, parent: Task
+    submitter: TaskSubmitter, parent: Task
 ) -> None:
     started = await StateClient(parent.bus).start(
         query(parent.key, message={"parts": [{"text": "x"}], "metadata": {"owner": "eve"}})
     )
-    first = (await log_of(desk, TaskKey("default", "mirror", started.task)))[0]
+    first = (await log_of(submitter, TaskKey("default", "mirror", started.task)))[0]
     assert first.stamp.owner == "anonymous"
     assert first.events[0]["task"]["contextId"] == parent.context
 
@@ -139,13 +141,15 @@ async def test_who_does_not_work_on_the_parent_starts_nothing(
         await StateClient(parent.bus).start(query(parent.key, **changes))
 
 
-async def test_a_parent_that_has_ended_starts_nothing(desk: Desk, working: Working) -> None:
+async def test_a_parent_that_has_ended_starts_nothing(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def brief(_: RunContext) -> str:
         return "x"
 
     async with working(brief, mirror):
-        task = await desk.start("brief")
+        task = await submitter.start("brief")
         await task.ended()
         with pytest.raises(StartRefused, match="is over"):
             await StateClient(task.bus).start(query(task.key))

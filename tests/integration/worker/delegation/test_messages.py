@@ -14,11 +14,11 @@ from headrace.model.task import COMPLETED
 from headrace.state_client import StateClient
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.family import answer, children, log_of, task_of
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.servers import ports
+from tests.support.task_submitter import TaskSubmitter
 
 LARGE = 3_000_000
 FILE = {
@@ -43,19 +43,19 @@ async def sender(ctx: RunContext) -> str:
     return result.text
 
 
-async def stored(desk: Desk) -> list[str]:
+async def stored(submitter: TaskSubmitter) -> list[str]:
     """Return the files that the store has, each as ``tenant.agent.task.name``."""
-    bucket = desk.bus.streams.files
-    info = await desk.bus.js.stream_info(f"OBJ_{bucket}", subjects_filter=f"$O.{bucket}.C.>")
+    bucket = submitter.bus.streams.files
+    info = await submitter.bus.js.stream_info(f"OBJ_{bucket}", subjects_filter=f"$O.{bucket}.C.>")
     return [chunks.removeprefix(f"$O.{bucket}.C.") for chunks in info.state.subjects or {}]
 
 
 async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs_log(
-    desk: Desk, working: Working, names: dict[str, str]
+    submitter: TaskSubmitter, working: Working, names: dict[str, str]
 ) -> None:
     settings = GatewaySettings.model_validate(
         {
-            "nats_url": desk.bus.settings.nats_url,
+            "nats_url": submitter.bus.settings.nats_url,
             "http_port": ports.pick(),
             "grpc_port": ports.pick(),
             "startup_timeout": 20,
@@ -63,11 +63,11 @@ async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs
         }
     )
     async with working(weigher, sender):
-        parent = await desk.start("sender")
+        parent = await submitter.start("sender")
         entries = await parent.ended()
         [key] = children(entries).values()
-        child = await log_of(desk, key)
-        [file] = await stored(desk)
+        child = await log_of(submitter, key)
+        [file] = await stored(submitter)
         async with (
             running(settings) as gateway,
             httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as http,
@@ -88,7 +88,9 @@ async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs
     assert content == b"x" * LARGE
 
 
-async def test_a_parent_that_asks_again_stores_nothing_twice(desk: Desk, working: Working) -> None:
+async def test_a_parent_that_asks_again_stores_nothing_twice(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent(backoff=0.0)
     async def insisting(ctx: RunContext) -> str:
         result = await ctx.delegate("weigher", {"parts": [FILE]})
@@ -97,15 +99,15 @@ async def test_a_parent_that_asks_again_stores_nothing_twice(desk: Desk, working
         return result.text
 
     async with working(weigher, insisting):
-        entries = await (await desk.start("insisting")).ended()
-        files = await stored(desk)
+        entries = await (await submitter.start("insisting")).ended()
+        files = await stored(submitter)
     assert answer(entries) == str(LARGE)
     assert len(set(children(entries).values())) == 1
     assert len(files) == 1
 
 
 async def test_files_of_a_question_that_is_refused_are_dropped(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def asking(ctx: RunContext) -> str:
@@ -116,12 +118,12 @@ async def test_files_of_a_question_that_is_refused_are_dropped(
         return ""
 
     async with working(asking):
-        entries = await (await desk.start("asking")).ended()
-        files = await stored(desk)
+        entries = await (await submitter.start("asking")).ended()
+        files = await stored(submitter)
     assert (answer(entries), files) == ("agent_unknown", [])
 
 
-async def test_a_file_can_be_in_an_answer_too(desk: Desk, working: Working) -> None:
+async def test_a_file_can_be_in_an_answer_too(submitter: TaskSubmitter, working: Working) -> None:
     @agent()
     async def asks_back(ctx: RunContext) -> None:
         if ctx.run == 1:
@@ -135,7 +137,7 @@ async def test_a_file_can_be_in_an_answer_too(desk: Desk, working: Working) -> N
         return (await ctx.answer(result, {"parts": [FILE]})).text
 
     async with working(asks_back, asking):
-        entries = await (await desk.start("asking")).ended()
+        entries = await (await submitter.start("asking")).ended()
     assert answer(entries) == str(LARGE)
 
 
@@ -163,7 +165,7 @@ NO_MESSAGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("message", NO_MESSAGES.values(), ids=NO_MESSAGES)
 async def test_what_is_no_message_is_refused_and_the_asking_agent_goes_on(
-    desk: Desk,
+    submitter: TaskSubmitter,
     working: Working,
     message: Any,  # noqa: ANN401  # the point
 ) -> None:
@@ -176,12 +178,12 @@ async def test_what_is_no_message_is_refused_and_the_asking_agent_goes_on(
         return "not refused"
 
     async with working(weigher, clumsy):
-        entries = await (await desk.start("clumsy")).ended()
+        entries = await (await submitter.start("clumsy")).ended()
     assert (answer(entries), entries[-1].stamp.state) == ("bad_request", COMPLETED)
 
 
 async def test_task_state_refuses_what_workers_in_other_languages_may_send(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     refused = list[str]()
 
@@ -198,16 +200,16 @@ async def test_task_state_refuses_what_workers_in_other_languages_may_send(
             message={"parts": [{"text": 7}]},
         )
         try:
-            await StateClient(desk.bus).start(query)
+            await StateClient(submitter.bus).start(query)
         except InvalidName as refusal:
             refused.append(refusal.rule)
 
     async with working(weigher, asking):
-        await (await desk.start("asking")).ended()
+        await (await submitter.start("asking")).ended()
     assert refused == ["parts[0] text must be a string"]
 
 
-async def test_one_run_asks_for_so_many_tasks(desk: Desk, working: Working) -> None:
+async def test_one_run_asks_for_so_many_tasks(submitter: TaskSubmitter, working: Working) -> None:
     @agent()
     async def fanning_out(ctx: RunContext) -> str:
         asked = [ctx.delegate("weigher", f"{number}") for number in range(5)]
@@ -216,7 +218,7 @@ async def test_one_run_asks_for_so_many_tasks(desk: Desk, working: Working) -> N
         return f"{len(refused)} {refused[0].why} {refused[0]}"
 
     async with working(weigher, fanning_out, delegation_children=3):
-        entries = await (await desk.start("fanning-out")).ended()
+        entries = await (await submitter.start("fanning-out")).ended()
     assert len(children(entries)) == 3
     assert answer(entries) == (
         "2 too_many delegation to 'weigher' was refused: one run may start at most 3 tasks"

@@ -13,7 +13,6 @@ from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED
 from headrace_worker.config import declared_in
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.desk import Desk, Task
 from tests.support.family import (
     answer,
     child_of,
@@ -27,6 +26,7 @@ from tests.support.other_headrace import OtherHeadrace, another_headrace
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
+from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -47,7 +47,7 @@ async def mayor(ctx: RunContext) -> None:
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_agent_of_the_official_sdk_answers_over_every_binding(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
     async with (
@@ -55,9 +55,9 @@ async def test_an_agent_of_the_official_sdk_answers_over_every_binding(
         working(await outside_agent(server.url, binding=binding)),
         working(mayor),
     ):
-        entries = await (await desk.start("mayor", "all is well")).ended()
+        entries = await (await submitter.start("mayor", "all is well")).ended()
         [key] = children(entries).values()
-        child = await log_of(desk, key)
+        child = await log_of(submitter, key)
     assert answer(entries) == "It was cried: Oyez, all is wellCried."
     assert executor.heard == ["all is well"]
     assert task_of(child)["metadata"]["remote_task"]
@@ -67,7 +67,7 @@ async def test_an_agent_of_the_official_sdk_answers_over_every_binding(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_its_events_are_streamed_as_they_come(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor, seen = ScriptedExecutor(), list[str]()
 
@@ -85,37 +85,37 @@ async def test_its_events_are_streamed_as_they_come(
         sdk_server(executor) as server,
         working(await outside_agent(server.url, binding=binding), listening),
     ):
-        entries = await (await desk.start("listening")).ended()
+        entries = await (await submitter.start("listening")).ended()
     assert seen == ["Oyez, ", "slowly"]
     assert answer(entries) == "Oyez, slowlyCried."
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_cancel_of_the_parent_reaches_the_agent_elsewhere(
-    desk: Desk, working: Working, binding: str
+    submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
         working(await outside_agent(server.url, binding=binding), mayor),
     ):
-        task = await desk.start("mayor", "slowly")
+        task = await submitter.start("mayor", "slowly")
         key = await child_of(task)
-        await eventually(lambda: _has(Task(desk.bus, key, "", ""), "Oyez, "))
+        await eventually(lambda: _has(Task(submitter.bus, key, "", ""), "Oyez, "))
         await task.held()
         await task.ask("cancel")
         assert (await task.ended())[-1].stamp.state == CANCELED
-        child = task_of(await log_of(desk, key))
+        child = task_of(await log_of(submitter, key))
     assert child["status"]["state"] == CANCELED
     assert executor.canceled == [child["metadata"]["remote_task"]]
 
 
 async def test_its_question_is_the_childs_and_the_answer_goes_to_the_same_task(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server, working(await outside_agent(server.url), mayor):
-        entries = await (await desk.start("mayor", "ask")).ended()
+        entries = await (await submitter.start("mayor", "ask")).ended()
         [key] = set(children(entries).values())
     assert executor.heard == ["ask", "fire"]
     assert answer(entries) == "It was cried: Oyez, fireCried."
@@ -124,20 +124,20 @@ async def test_its_question_is_the_childs_and_the_answer_goes_to_the_same_task(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_another_headrace_answers_and_is_canceled(
-    desk: Desk, working: Working, other: OtherHeadrace, binding: str
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     @agent()
     async def asking(ctx: RunContext) -> None:
         await ctx.text((await ctx.delegate("patient", ctx.prompt)).text)
 
     async with working(await other.agent("patient", binding), asking):
-        task = await desk.start("asking", "x")
+        task = await submitter.start("asking", "x")
         await eventually(lambda: _asked(other, 1))
         other.fleet.runs[0].go_on.set()
         assert answer(await task.ended()) == "abc"
-        task = await desk.start("asking", "y")
+        task = await submitter.start("asking", "y")
         key = await child_of(task)
-        await eventually(lambda: _has(Task(desk.bus, key, "", ""), "ab"))
+        await eventually(lambda: _has(Task(submitter.bus, key, "", ""), "ab"))
         await task.held()
         await task.ask("cancel")
         assert (await task.ended())[-1].stamp.state == CANCELED
@@ -148,7 +148,7 @@ async def test_another_headrace_answers_and_is_canceled(
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_another_headrace_is_followed_by_cursor_and_its_words_come_once(
-    desk: Desk, working: Working, other: OtherHeadrace, binding: str
+    submitter: TaskSubmitter, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     seen = list[str]()
 
@@ -162,7 +162,7 @@ async def test_another_headrace_is_followed_by_cursor_and_its_words_come_once(
                     other.fleet.runs[0].go_on.set()
 
     async with working(await other.agent("patient", binding), listening):
-        entries = await (await desk.start("listening")).ended()
+        entries = await (await submitter.start("listening")).ended()
         [key] = children(entries).values()
     assert seen == ["a", "b", "c"]
     assert len(other.fleet.runs) == 1
@@ -171,15 +171,15 @@ async def test_another_headrace_is_followed_by_cursor_and_its_words_come_once(
 
 
 async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
-    desk: Desk, working: Working, spawn: Spawn
+    submitter: TaskSubmitter, working: Working, spawn: Spawn
 ) -> None:
     executor = ScriptedExecutor()
     async with sdk_server(executor) as server, working(await outside_agent(server.url)):
         target = f"{__name__}:mayor"
         first = await asyncio.to_thread(spawn, target)
-        task = await desk.start("mayor", "slowly")
+        task = await submitter.start("mayor", "slowly")
         key = await child_of(task)
-        await eventually(lambda: _has(Task(desk.bus, key, "", ""), "Oyez, "))
+        await eventually(lambda: _has(Task(submitter.bus, key, "", ""), "Oyez, "))
         await asyncio.to_thread(first.kill)
         await asyncio.to_thread(first.start)
         await eventually(lambda: _is_at_attempt(task, 2))
@@ -190,7 +190,7 @@ async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
 
 
 async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name(
-    desk: Desk, working: Working, tmp_path: Path
+    submitter: TaskSubmitter, working: Working, tmp_path: Path
 ) -> None:
     async with sdk_server(ScriptedExecutor()) as server:
         file = tmp_path / "headrace.yaml"
@@ -201,12 +201,12 @@ async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name
         )
         agents = await asyncio.to_thread(lambda: declared_in(file, {"OUTSIDE": server.url}).agents)
         async with working(*agents):
-            entries = await (await desk.start("mayor", "fire")).ended()
+            entries = await (await submitter.start("mayor", "fire")).ended()
     assert answer(entries) == "It was cried: Oyez, fireCried."
 
 
 async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     refused = dict[str, str]()
 
@@ -223,18 +223,20 @@ async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
             await ctx.text((await ctx.delegate(outside, "fire")).text)
 
         async with working(outside, asking):
-            entries = await (await desk.start("asking")).ended()
+            entries = await (await submitter.start("asking")).ended()
     assert answer(entries) == "Oyez, fireCried."
     assert refused.keys() == {"agent_unknown", "bad_request"}
 
 
-async def test_the_refusal_of_a_url_says_what_to_do(desk: Desk, working: Working) -> None:
+async def test_the_refusal_of_a_url_says_what_to_do(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def asking(ctx: RunContext) -> None:
         await ctx.delegate("https://outside.example", "x")
 
     async with working(asking):
-        entries = await (await desk.start("asking")).ended()
+        entries = await (await submitter.start("asking")).ended()
     assert entries[-1].stamp.state == FAILED
     said = task_of(entries)["status"]["message"]["parts"][0]["text"]
     assert "remote_agent" in said

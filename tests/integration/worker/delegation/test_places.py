@@ -5,8 +5,8 @@ import asyncio
 from headrace import Agent, RunContext, agent
 from headrace.model.task import COMPLETED
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
 from tests.support.family import answer
+from tests.support.task_submitter import TaskSubmitter
 
 
 def chain(length: int) -> list[Agent]:
@@ -26,7 +26,7 @@ def chain(length: int) -> list[Agent]:
 
 
 async def test_a_chain_of_five_ends_on_workers_with_one_place_each(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     one, two, three, four, five = chain(5)
     async with (
@@ -36,20 +36,20 @@ async def test_a_chain_of_five_ends_on_workers_with_one_place_each(
         working(four, concurrency=1),
         working(five, concurrency=1),
     ):
-        entries = await (await desk.start("link-1")).ended()
+        entries = await (await submitter.start("link-1")).ended()
     assert answer(entries) == "1 2 3 4 5"
 
 
 async def test_a_chain_of_five_ends_on_one_worker_with_one_place(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(*chain(5), concurrency=1):
-        entries = await (await desk.start("link-1")).ended()
+        entries = await (await submitter.start("link-1")).ended()
     assert answer(entries) == "1 2 3 4 5"
 
 
 async def test_several_chains_on_one_place_all_end_and_no_two_work_at_a_time(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     at_work, most = 0, 0
 
@@ -73,13 +73,15 @@ async def test_several_chains_on_one_place_all_end_and_no_two_work_at_a_time(
         return "".join(result.text for result in results)
 
     async with working(leaf, branch, concurrency=1):
-        tasks = [await desk.start("branch") for _ in range(3)]
+        tasks = [await submitter.start("branch") for _ in range(3)]
         logs = [await task.ended() for task in tasks]
     assert [answer(log) for log in logs] == ["xxx"] * 3
     assert most == 1
 
 
-async def test_a_stream_gives_its_place_away_until_it_ends(desk: Desk, working: Working) -> None:
+async def test_a_stream_gives_its_place_away_until_it_ends(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def leaf(ctx: RunContext) -> None:
         for word in ("one ", "two ", "three"):
@@ -92,6 +94,6 @@ async def test_a_stream_gives_its_place_away_until_it_ends(desk: Desk, working: 
         await ctx.text("heard" if count > 3 else "nothing")
 
     async with working(leaf, streaming, concurrency=1):
-        entries = await (await desk.start("streaming")).ended()
+        entries = await (await submitter.start("streaming")).ended()
     assert entries[-1].stamp.state == COMPLETED
     assert answer(entries) == "heard"

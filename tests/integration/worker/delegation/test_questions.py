@@ -6,8 +6,8 @@ from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_follow_ups import hand_in
-from tests.support.desk import Desk
 from tests.support.family import answer, children, ends, log_of, state_of
+from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 
 
@@ -20,7 +20,9 @@ async def booker(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"booked for {ctx.prompt}"
 
 
-async def test_an_agent_may_answer_a_child_itself(desk: Desk, working: Working) -> None:
+async def test_an_agent_may_answer_a_child_itself(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def host(ctx: RunContext) -> str:
         asked = await ctx.delegate("booker", "a table")
@@ -28,50 +30,52 @@ async def test_an_agent_may_answer_a_child_itself(desk: Desk, working: Working) 
         return (await ctx.answer(asked, "four")).text
 
     async with working(host), working(booker):
-        entries = await (await desk.start("host")).ended()
+        entries = await (await submitter.start("host")).ended()
         [key, *_] = children(entries).values()
-        states = [entry.stamp.state for entry in await log_of(desk, key)]
+        states = [entry.stamp.state for entry in await log_of(submitter, key)]
     assert answer(entries) == "booked for four"
     assert INPUT_REQUIRED in states
     assert states[-1] == COMPLETED
 
 
-async def test_an_agent_may_have_its_user_answer(desk: Desk, working: Working) -> None:
+async def test_an_agent_may_have_its_user_answer(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def host(ctx: RunContext) -> AsyncIterator[Emission]:
         asked = await (ctx.delegate("booker", "a table") if ctx.run == 1 else ctx.answer())
         yield asked.ask_user() if asked.needs_input else asked.text
 
     async with working(host), working(booker):
-        task = await desk.start("host")
+        task = await submitter.start("host")
         entries = await task.ended()
         [key] = children(entries).values()
         question = entries[-1].events[-1]["statusUpdate"]["status"]
         assert question["state"] == INPUT_REQUIRED
         assert question["message"]["parts"] == [{"text": "For how many?"}]
         assert question["message"]["metadata"]["headrace.inputSchema"] == {"type": "integer"}
-        assert await state_of(desk, key) == INPUT_REQUIRED
+        assert await state_of(submitter, key) == INPUT_REQUIRED
         await task.follow_up("six")
-        assert await ends(desk, task.key) == COMPLETED
+        assert await ends(submitter, task.key) == COMPLETED
         assert answer(await task.entries()) == "booked for six"
 
 
 async def test_a_child_that_waits_is_canceled_with_a_parent_that_does_not(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def rude(ctx: RunContext) -> str:
         return (await ctx.delegate("booker", "a table")).state
 
     async with working(rude), working(booker):
-        entries = await (await desk.start("rude")).ended()
+        entries = await (await submitter.start("rude")).ended()
         [key] = children(entries).values()
-        assert await ends(desk, key) == "TASK_STATE_CANCELED"
+        assert await ends(submitter, key) == "TASK_STATE_CANCELED"
     assert answer(entries) == INPUT_REQUIRED
 
 
 async def test_credentials_that_a_child_needs_are_asked_of_its_parents_user(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def vault(ctx: RunContext) -> str:
@@ -83,7 +87,7 @@ async def test_credentials_that_a_child_needs_are_asked_of_its_parents_user(
         return (await ctx.delegate("vault", "open")).text
 
     async with working(asking), working(vault):
-        task = await desk.start("asking")
+        task = await submitter.start("asking")
 
         async def asked() -> bool:
             return (await task.last()).stamp.state == AUTH_REQUIRED
@@ -95,7 +99,7 @@ async def test_credentials_that_a_child_needs_are_asked_of_its_parents_user(
 
 
 async def test_several_questions_of_one_child_are_answered_in_turn_also_by_a_second_attempt(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     answered: list[str] = []
 
@@ -118,6 +122,6 @@ async def test_several_questions_of_one_child_are_answered_in_turn_also_by_a_sec
         return child.text
 
     async with working(patient), working(curious):
-        entries = await (await desk.start("patient")).ended()
+        entries = await (await submitter.start("patient")).ended()
     assert answer(entries) == "one and two"
     assert answered == ["one", "two"]

@@ -11,8 +11,8 @@ from headrace.model.task import REJECTED
 from headrace.tasks.end import withdraw
 from headrace.tasks.runs import RunQueues
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk, fresh_names
 from tests.support.family import answer, children, log_of
+from tests.support.task_submitter import TaskSubmitter, fresh_names
 
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 
@@ -46,11 +46,11 @@ async def root(ctx: RunContext) -> str:
 
 @pytest.mark.parametrize("is_in_input", [True, False])
 async def test_the_trace_reaches_children_of_children_and_those_that_are_answered(
-    desk: Desk, working: Working, *, is_in_input: bool
+    submitter: TaskSubmitter, working: Working, *, is_in_input: bool
 ) -> None:
     metadata = {"headrace.traceparent": TRACE} if is_in_input else None
     async with working(root), working(branch), working(leaf):
-        task = await desk.start("root", metadata=metadata, publish=False)
+        task = await submitter.start("root", metadata=metadata, publish=False)
         trace = None if is_in_input else TRACE
         run = RunRequest(log=task.log, context=task.context, owner="anonymous", traceparent=trace)
         await task.publish(1, run.encode())
@@ -58,16 +58,18 @@ async def test_the_trace_reaches_children_of_children_and_those_that_are_answere
 
 
 async def test_a_childs_input_keeps_its_terms_so_that_its_run_can_be_asked_for_again(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(root), working(branch), working(leaf):
-        task = await desk.start("root", metadata={"headrace.traceparent": TRACE}, publish=False)
-        await RunQueues(desk.bus).open(RunQueue.of(task.key, "high"))
+        task = await submitter.start(
+            "root", metadata={"headrace.traceparent": TRACE}, publish=False
+        )
+        await RunQueues(submitter.bus).open(RunQueue.of(task.key, "high"))
         await task.publish(1, priority="high")
         [middle] = children(await task.ended()).values()
-        below = await log_of(desk, middle)
+        below = await log_of(submitter, middle)
         lowest = next(iter(children(below).values()))
-        events = [event for entry in await log_of(desk, lowest) for event in entry.events]
+        events = [event for entry in await log_of(submitter, lowest) for event in entry.events]
     held = [next(iter(event.values())).get("metadata") or {} for event in events]
     inputs = [one for one in held if DELEGATION in one]
     assert [one.get("headrace.priority") for one in inputs] == ["high", "high"]
@@ -76,7 +78,7 @@ async def test_a_childs_input_keeps_its_terms_so_that_its_run_can_be_asked_for_a
 
 @pytest.mark.parametrize("names", [1], indirect=True)
 async def test_a_child_for_which_the_queue_has_no_place_is_rejected_and_its_parent_told(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def asking(ctx: RunContext) -> str:
@@ -86,7 +88,7 @@ async def test_a_child_for_which_the_queue_has_no_place_is_rejected_and_its_pare
             return f"{failure.agent} {failure.state}: {failure.reason}"
 
     async with working(asking), working(leaf):
-        entries = await (await desk.start("asking")).ended()
+        entries = await (await submitter.start("asking")).ended()
     assert answer(entries) == (
         f"leaf {REJECTED}: the task was rejected: Rejected: the queue is full; try again later"
     )
@@ -94,7 +96,7 @@ async def test_a_child_for_which_the_queue_has_no_place_is_rejected_and_its_pare
 
 @pytest.mark.parametrize("names", [2], indirect=True)
 async def test_a_parent_may_try_again_when_the_queue_has_places(
-    desk: Desk, working: Working
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def brief(_: RunContext) -> str:
@@ -105,11 +107,11 @@ async def test_a_parent_may_try_again_when_the_queue_has_places(
         try:
             return (await ctx.delegate("brief", "x")).text
         except DelegationFailed as failure:
-            await withdraw(desk.bus, desk.bus.subjects.run(waiting.key, 1, NORMAL), 5.0)
+            await withdraw(submitter.bus, submitter.bus.subjects.run(waiting.key, 1, NORMAL), 5.0)
             raise Retryable(after=0) from failure
 
     async with working(patient), working(brief):
-        waiting = await desk.start("nobody")
-        entries = await (await desk.start("patient")).ended()
+        waiting = await submitter.start("nobody")
+        entries = await (await submitter.start("patient")).ended()
     assert answer(entries) == "done"
     assert len(children(entries)) == 2

@@ -9,11 +9,11 @@ import pytest_asyncio
 
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.worker.adapters.official.users import RecordedRun, read_again
-from tests.support.desk import fresh_names
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.task_states import open_task_states
+from tests.support.task_submitter import fresh_names
 
 module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
 """One for all tests of a module: starting and stopping gateways takes most of a test's time."""

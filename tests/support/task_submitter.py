@@ -37,8 +37,8 @@ def fresh_names() -> dict[str, str]:
     return {"prefix": name, "stream_prefix": f"{name}-"}
 
 
-class Desk:
-    """A gateway without HTTP."""
+class TaskSubmitter:
+    """Submits tasks as the gateway does, without HTTP."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -87,7 +87,7 @@ class Desk:
 
 
 class Task:
-    """One task of a desk's."""
+    """One submitted task."""
 
     def __init__(
         self, bus: Bus, key: TaskKey, log: str, context: str, *, owner: str = "anonymous"
@@ -201,11 +201,11 @@ def user_message(text: str) -> Json:
 
 
 @asynccontextmanager
-async def open_desk(settings: BusSettings) -> AsyncIterator[Desk]:
-    """Open a desk on a connection of its own."""
+async def open_submitter(settings: BusSettings) -> AsyncIterator[TaskSubmitter]:
+    """Open a `TaskSubmitter` on a connection of its own."""
     bus = Bus(settings)
-    await bus.connect("desk")
+    await bus.connect("submitter")
     try:
-        yield Desk(bus)
+        yield TaskSubmitter(bus)
     finally:
         await bus.close()
