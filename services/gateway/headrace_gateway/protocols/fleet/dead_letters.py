@@ -20,7 +20,7 @@ from headrace.tasks.dead_letters import (
 )
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid, check_body_type, error_answer, json_object
-from headrace_gateway.protocols.fleet.parameters import number_in
+from headrace_gateway.protocols.fleet.parameters import number_in, whole_number
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import json_response
@@ -77,11 +77,13 @@ class DeadLetterPages:
         """Return one letter in full.
 
         Raises:
+            InputInvalid: the number in the path breaks its rule.
             LetterUnknown: the caller's tenant has no such letter.
             HeadraceError: as `Access.check_operator` and `Letters.get`.
         """
         caller = self._operator(request, "GetDeadLetter")
-        letter = await self._letter(caller, request.path_params["number"])
+        number = whole_number(request.path_params["number"], "id", 1, _LARGEST_NUMBER)
+        letter = await self._letter(caller, number)
         return json_response(letter.details(), headers=_NO_STORE)
 
     async def retry(self, request: Request) -> ASGIApp:

@@ -58,8 +58,11 @@ class FleetState:
             return json_response(content, headers={"Cache-Control": "no-store"})
 
         async def opening() -> ASGIApp:
-            shared = replace(services.subscriptions, feeds=self._changes)
-            return HttpStream(shared, self._changes, 0, _FleetRenderer(view))
+            changes = self._changes
+            shared = replace(services.subscriptions, feeds=changes)
+            # Nobody has refreshed the kept sample since the last watcher left: wait for the next.
+            after = 0 if changes.is_watched else changes.head
+            return HttpStream(shared, changes, after, _FleetRenderer(view))
 
         return await services.stream_limits.with_permit(caller, opening)
 

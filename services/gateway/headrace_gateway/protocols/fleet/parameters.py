@@ -19,8 +19,15 @@ def number_in(query: QueryParams, name: str, least: int, most: int, usual: int) 
         InputInvalid: it is not a whole number from `least` to `most`.
     """
     stated = query.get(name)
-    if stated is None:
-        return usual
+    return usual if stated is None else whole_number(stated, name, least, most)
+
+
+def whole_number(stated: str, name: str, least: int, most: int) -> int:
+    """Return the number in the text of the parameter `name`.
+
+    Raises:
+        InputInvalid: it is not a whole number from `least` to `most`.
+    """
     is_number = stated.isascii() and stated.isdecimal() and len(stated) <= len(str(most))
     if not is_number or not least <= int(stated) <= most:
         raise InputInvalid(f"{name}: must be a whole number from {least} to {most}")

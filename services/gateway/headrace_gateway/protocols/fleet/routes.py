@@ -20,7 +20,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("GET", fleet_state.PATH, fleet.read),
         ("POST", f"{AGENT}{fail.PATH}", failing.fail),
         ("GET", dead_letters.PATH, letters.list),
-        ("GET", f"{dead_letters.PATH}/{{number:int}}", letters.show),
+        ("GET", f"{dead_letters.PATH}/{{number}}", letters.show),
         ("POST", f"{dead_letters.PATH}:retry", letters.retry),
         ("POST", f"{dead_letters.PATH}:drop", letters.drop),
     )

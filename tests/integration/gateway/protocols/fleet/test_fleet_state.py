@@ -53,6 +53,13 @@ async def events(response: httpx.Response) -> AsyncIterator[tuple[str, Json]]:
             yield name, json.loads(line.removeprefix("data: "))
 
 
+async def first_state(http: httpx.AsyncClient) -> Json:
+    """Watch until the whole state comes."""
+    async with http.stream("GET", PATH, headers=EVENTS) as response:
+        _, whole = await anext(events(response))
+    return whole
+
+
 async def waiting(http: httpx.AsyncClient, fleet: ScriptedFleet) -> None:
     """Send a message that no worker takes."""
     fleet.working = False
@@ -108,6 +115,20 @@ async def test_changes_follow_the_whole_state(
             if any(queue["waiting"] for queue in change.get("queues", [])):
                 break
     assert "agents" not in change, "what has not changed is not sent again"
+
+
+async def test_a_first_watcher_gets_the_present_state(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    left = (await first_state(http))["at"]
+
+    async def later() -> bool:
+        now = await seen(http)
+        return bool(now["at"] > left and not now["gateway"]["openStreams"])
+
+    await eventually(later, "the stream has ended, and its last sample is old")
+    assert (await first_state(http))["at"] > left
 
 
 async def test_others_see_the_agents_that_they_may_use(

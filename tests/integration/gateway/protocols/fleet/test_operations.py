@@ -112,6 +112,14 @@ async def test_letters_of_another_tenant_are_unknown(
     assert await bus.js.get_msg(bus.streams.dead, number)
 
 
+@pytest.mark.parametrize("number", ["0", "x", "9" * 19, "9" * 30, "9" * 5000])
+async def test_a_number_that_no_letter_can_have_is_refused(
+    http: httpx.AsyncClient, number: str
+) -> None:
+    answer = await http.get(f"{LETTERS}/{number}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
+
+
 async def test_a_failed_run_is_retried_and_its_letter_dropped(
     http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
 ) -> None:
