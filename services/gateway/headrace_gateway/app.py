@@ -22,6 +22,7 @@ from headrace_gateway.call import AGENT
 from headrace_gateway.console.pages import ConsolePages
 from headrace_gateway.extensions import NAMES
 from headrace_gateway.file_download import FileDownload
+from headrace_gateway.fleet_metrics import FleetMetrics
 from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.refusals import Starting
 from headrace_gateway.server.health import Health, healthy
@@ -38,6 +39,8 @@ class MetricsPage:
     def __init__(self, services: Services) -> None:
         """Report metrics of the gateway with these `services`."""
         self._now = CollectorRegistry()
+        self._fleet = FleetMetrics(services)
+        self._now.register(self._fleet)
         cards, available = services.directory.cards, services.directory.available
         gauges: dict[tuple[str, str], Callable[[], float]] = {
             ("headrace_open_streams", "Open streams and WebSockets."): (
@@ -65,6 +68,7 @@ class MetricsPage:
         return [Route("/metrics", self._page)]
 
     async def _page(self, request: Request) -> Response:  # noqa: ARG002 - a route
+        await self._fleet.refresh()
         body = generate_latest(REGISTRY) + generate_latest(self._now)
         headers = {"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"}
         return Response(body, headers=headers)

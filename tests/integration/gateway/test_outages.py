@@ -134,6 +134,7 @@ async def test_nats_lost_while_running_is_503_and_heals_by_itself(
 ) -> None:
     async with httpx.AsyncClient(base_url=own_gateway, timeout=60, verify=NO_TLS) as http:
         assert "task" in await Rest(http).call("SendMessage", message())
+        assert "headrace_runs_waiting{" in (await http.get("/metrics")).text
         own_server.kill()
         refusals = await asyncio.gather(
             *(talk.refused("SendMessage", message()) for talk in (Rest(http), Rpc(http))),
@@ -144,6 +145,9 @@ async def test_nats_lost_while_running_is_503_and_heals_by_itself(
         ready = await http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
         assert (await http.get("/v1/agents")).json()["agents"]
+        page = (await http.get("/metrics")).raise_for_status().text
+        assert "headrace_nats_connected 0" in page
+        assert "headrace_runs_waiting{" not in page, "no figures rather than old ones"
         own_server.start()
         # It hears of no run that is asked for while it is away, and the message would wait for it.
         await own_fleet.settle()

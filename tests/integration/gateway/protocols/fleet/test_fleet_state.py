@@ -102,6 +102,27 @@ async def test_a_queue_shows_what_waits_and_for_how_long(
     await eventually(waits, "a run waits")
 
 
+async def test_prometheus_sees_what_waits_and_how_full_the_streams_are(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    await waiting(http, fleet)
+    samples = dict[str, float]()
+
+    async def waits() -> bool:
+        page = (await http.get("/metrics")).raise_for_status().text
+        pairs = (line.rpartition(" ") for line in page.splitlines() if line[:1] != "#")
+        samples.update({name: float(value) for name, _, value in pairs})
+        return samples.get('headrace_runs_waiting{agent="assistant"}') == 1
+
+    await eventually(waits, "a run waits")
+    assert samples['headrace_oldest_run_seconds{agent="assistant"}'] >= 0
+    assert samples['headrace_agent_available{agent="assistant"}'] == 1
+    others = [value for name, value in samples.items() if name.startswith("headrace_runs_waiting{")]
+    assert (len(others) > 1, sum(others)) == (True, 1), "agents without waiting runs are at zero"
+    filled = {name for name in samples if name.startswith("headrace_stream_bytes{")}
+    assert any("EVENTS" in name for name in filled)
+
+
 async def test_changes_follow_the_whole_state(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:

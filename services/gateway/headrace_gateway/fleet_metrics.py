@@ -1,0 +1,81 @@
+"""Metrics of the fleet as a gateway sees it: waiting runs, agents and streams.
+
+Every gateway exports the same figures, so queries take their maximum. They are read from NATS when
+Prometheus asks, at most once a second. Without a current sample they are missing, because old ones
+would mislead an autoscaler.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import override
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from headrace.model.errors import BusUnavailable
+from headrace_gateway.protocols.fleet.sample import Sample, Sampler
+from headrace_gateway.services import Services
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT = 3.0
+"""Seconds within which a sample must be read; Prometheus waits ten for the whole page."""
+
+
+class FleetMetrics(Collector):
+    """The metrics, of the last sample."""
+
+    def __init__(self, services: Services) -> None:
+        """Read over `services`; there is no sample yet."""
+        self._sampler, self._directory = Sampler(services), services.directory
+        self._bus = services.bus
+        self._sample: Sample | None = None
+
+    async def refresh(self) -> None:
+        """Read a sample; without one, the metrics are missing."""
+        self._sample = None
+        if not self._bus.connected:
+            return
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                self._sample = await self._sampler.sample()
+        except (BusUnavailable, TimeoutError) as trouble:
+            _log.debug("no metrics of the fleet: %s", trouble)
+
+    @override
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics."""
+        if self._sample is not None:
+            yield from self._queues(self._sample)
+            yield from _streams(self._sample)
+
+    def _queues(self, sample: Sample) -> Iterator[GaugeMetricFamily]:
+        names = {card.name for card in self._directory.cards()}
+        waiting, oldest = dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
+        for queue in sample.queues:
+            if queue.agent in names:
+                waiting[queue.agent] += queue.waiting
+                oldest[queue.agent] = max(oldest[queue.agent], queue.oldest or 0)
+        yield _family("headrace_runs_waiting", "Runs that wait for a worker.", "agent", waiting)
+        help_text = "Seconds for which the oldest waiting run has waited."
+        yield _family("headrace_oldest_run_seconds", help_text, "agent", oldest)
+        available = {name: float(self._directory.available(name)) for name in names}
+        help_text = "1 while a running worker serves the agent."
+        yield _family("headrace_agent_available", help_text, "agent", available)
+
+
+def _streams(sample: Sample) -> Iterator[GaugeMetricFamily]:
+    sizes = {one["name"]: one["bytes"] for one in sample.streams}
+    yield _family("headrace_stream_bytes", "Bytes that a stream holds.", "stream", sizes)
+    limits = {one["name"]: one["maxBytes"] for one in sample.streams if one["maxBytes"]}
+    yield _family("headrace_stream_max_bytes", "Limit of a stream's bytes.", "stream", limits)
+
+
+def _family(
+    name: str, help_text: str, label: str, values: dict[str, int] | dict[str, float]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_text, labels=[label])
+    for value_of, value in values.items():
+        family.add_metric([value_of], value)
+    return family
