@@ -11,10 +11,8 @@ from headrace.model.events import TRACEPARENT
 from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, TaskKey
 from headrace_worker.recovery import Recovered
+from headrace_worker.tool_spans import OTHER, ToolSpans
 from headrace_worker.usage import UsageTotals
-
-OTHER = "_OTHER"
-"""``error.type`` of failures without an exception, in the semantic conventions."""
 
 
 class AttemptSpan:
@@ -26,6 +24,8 @@ class AttemptSpan:
         self._input_tokens, self._output_tokens = usage.input_tokens, usage.output_tokens
         self.own_traceparent = tracing.traceparent_of(span)
         """W3C trace context of the span; None if traces are not exported."""
+        self.tools = ToolSpans(self.own_traceparent) if self.own_traceparent else None
+        """Spans of the tool calls; None if traces are not exported."""
         self.traceparent = self.own_traceparent or request_traceparent
         """W3C trace context for what the agent does: the span's, or else the request's."""
 

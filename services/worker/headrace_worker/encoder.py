@@ -46,6 +46,7 @@ from headrace.sdk.signals import (
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks, RunIds
 from headrace_worker.relayed import RelayedEvents
 from headrace_worker.shared_state import SharedState
+from headrace_worker.tool_spans import ToolSpans
 from headrace_worker.usage import usage_json
 
 PIECE = 64 * 1024
@@ -84,8 +85,15 @@ class Encoder:
         ids: RunIds,
         next_index: int = 0,
         state: SharedState | None = None,
+        *,
+        tool_spans: ToolSpans | None = None,
     ) -> None:
-        """Encode for one run of `task` in `context`; the first block's index is `next_index`."""
+        """Encode for one run of `task` in `context`; the first block's index is `next_index`.
+
+        Calls and results are reported to `tool_spans`, here and not for every output, so that
+        pieces of text cost nothing.
+        """
+        self._tool_spans = tool_spans
         self._state = state or SharedState()
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
@@ -243,6 +251,8 @@ class Encoder:
             # Its arguments have already been emitted in pieces.
             last = ToolArguments(call_id, "", output.name, end=True, encrypted=output.encrypted)
             return self._tool_arguments(last)
+        if self._tool_spans is not None:
+            self._tool_spans.begin(call_id, output.name)
         part = parts.tool_call_part(
             output.name, output.arguments, call_id, encrypted=output.encrypted
         )
@@ -256,6 +266,8 @@ class Encoder:
         if output.end:
             self._blocks.end(ARGUMENTS, output.id)
         block.type = output.name or block.type
+        if output.end and self._tool_spans is not None:
+            self._tool_spans.begin(output.id, block.type)
         part = parts.tool_arguments_part(
             output.delta, output.id, block.type, encrypted=output.encrypted, end=output.end
         )
@@ -263,6 +275,8 @@ class Encoder:
 
     def _tool_result(self, output: ToolResult) -> Draft:
         self._blocks.interrupt(TOOL)
+        if self._tool_spans is not None:
+            self._tool_spans.end(output.id, has_failed=bool(output.error))
         part = parts.tool_result_part(output.id, output.content, output.error)
         return self._message_event(self._ids.mint("message"), part)
 

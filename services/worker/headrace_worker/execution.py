@@ -104,7 +104,8 @@ class Execution:
         )
         ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)
         state = _state_of(recovered)
-        self.encoder = Encoder(key.task, request.context, ids, recovered.checkpoint.index, state)
+        index, tools = recovered.checkpoint.index, taken.span.tools
+        self.encoder = Encoder(key.task, request.context, ids, index, state, tool_spans=tools)
         self.endings = Endings(key.task, request.context, ids)
         self.emitter = Emitter(
             self.encoder,

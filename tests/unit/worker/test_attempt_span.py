@@ -1,11 +1,12 @@
 """What the spans of attempts descend from, link to and record."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from opentelemetry import trace
 
-from headrace import Emission, Retryable, RunContext, Usage, agent, tracing
+from headrace import Emission, Retryable, RunContext, ToolError, Usage, agent, tool, tracing
 from headrace.testing import TestFleet
 from tests.support.spans import RecordedSpans, links, parent, traceparent
 
@@ -82,6 +83,42 @@ async def test_an_attempt_links_to_the_one_before_and_tells_why_that_failed(
     kinds = [(span.attributes or {}).get("error.type") for span in (first, second)]
     assert kinds == ["Retryable", "ValueError"]
     assert "secret" not in first.to_json() + second.to_json()
+
+
+async def test_tool_calls_are_spans_below_the_attempt_without_their_content(
+    spans: RecordedSpans,
+) -> None:
+    @tool
+    def divide(dividend: int, divisor: int) -> float:
+        return dividend / divisor
+
+    @agent()
+    async def clerk(ctx: RunContext) -> str:
+        await ctx.call(divide, dividend=4711, divisor=1)
+        with suppress(ToolError):
+            await ctx.call(divide, dividend=4711, divisor=0)
+        await ctx.tool_arguments("pieces", '{"x":', "stream")
+        await ctx.tool_arguments("pieces", "4711}", end=True)
+        await ctx.tool_result("pieces", 4711)
+        await ctx.tool_call("clients_own", {"x": 4711})
+        return "done"
+
+    async with TestFleet([clerk]) as fleet:
+        await fleet.send("clerk", "x")
+    [attempt], calls = spans.named(INVOKE + "clerk"), spans.all()[1:]
+    seen = [(call.name, (call.attributes or {}).get("error.type")) for call in calls]
+    assert seen == [
+        ("execute_tool divide", None),
+        ("execute_tool divide", "_OTHER"),
+        ("execute_tool stream", None),
+    ]
+    assert {parent(call) for call in calls} == {traceparent(attempt)}
+    assert dict(calls[2].attributes or {}) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "stream",
+        "gen_ai.tool.call.id": "pieces",
+    }
+    assert "4711" not in "".join(call.to_json() for call in calls)
 
 
 async def test_without_traces_agents_get_the_trace_context_of_the_request() -> None:

@@ -1,16 +1,22 @@
 """A request is one trace, from the client's span to those of its task's children."""
 
+import grpc.aio
 import httpx
 import pytest
 
-from headrace import RunContext, agent
+from headrace import RunContext, agent, tool
+from headrace.model import events
+from headrace.model.task import WORKING
 from tests.integration.worker.conftest import Working
 from tests.support.clients.bindings import Rest
+from tests.support.clients.grpc_binding import Grpc
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.servers import NatsProcess
-from tests.support.spans import RecordedSpans, parent, traceparent
+from tests.support.spans import RecordedSpans, links, parent, traceparent
+from tests.support.task_submitter import TaskSubmitter
 
+DEAD = f"00-{'a' * 32}-{'d' * 16}-01"
 CLIENT = f"00-{'a' * 32}-{'b' * 16}-01"
 
 
@@ -22,11 +28,16 @@ async def child(ctx: RunContext) -> str:
 
 @agent()
 async def asked(ctx: RunContext) -> str:
-    """Says what its child says."""
-    return (await ctx.delegate("child", "x")).text
+    """Says what its child says, which it asks with a tool."""
+
+    @tool
+    async def ask() -> str:
+        return (await ctx.delegate("child", "x")).text
+
+    return f"{await ctx.call(ask)}"
 
 
-async def test_client_gateway_attempt_and_childs_attempt_are_one_trace(
+async def test_client_gateway_attempt_tool_and_childs_attempt_are_one_trace(
     nats_server: NatsProcess,
     names: dict[str, str],
     working: Working,
@@ -42,15 +53,17 @@ async def test_client_gateway_attempt_and_childs_attempt_are_one_trace(
         httpx.AsyncClient(base_url=url, headers=headers, timeout=60, verify=NO_TLS) as http,
     ):
         answer = await Rest(http, "asked").call("SendMessage", {"message": said})
-    request, above, below = spans.all()
-    assert [request.name, above.name, below.name] == [
+    request, above, called, below = spans.all()
+    assert [span.name for span in spans.all()] == [
         "SendMessage",
         "invoke_agent asked",
+        "execute_tool ask",
         "invoke_agent child",
     ]
-    assert [parent(span) for span in (request, above, below)] == [
+    assert [parent(span) for span in (request, above, called, below)] == [
         CLIENT,
         traceparent(request),
+        traceparent(above),
         traceparent(above),
     ]
     task = answer["task"]
@@ -75,9 +88,29 @@ async def test_a_refused_call_is_a_span_with_the_reason_and_is_the_clients_error
         working(child),
         running(settings) as url,
         httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+        grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel,
     ):
-        refusal = await Rest(http, "child").refused("GetTask", {"id": "no-such-task"})
+        await Rest(http, "child").refused("GetTask", {"id": "no-such-task"})
+        await Grpc(http, "child", channel).refused("GetTask", {"id": "no-such-task"})
+    found = [dict(span.attributes or {}) for span in spans.named("GetTask")]
+    assert [(each["headrace.binding"], each["error.type"]) for each in found] == [
+        ("http", "TASK_NOT_FOUND"),
+        ("grpc", "TASK_NOT_FOUND"),
+    ]
+    assert all(span.status.is_unset for span in spans.all())
+
+
+async def test_an_attempt_that_takes_over_links_to_the_dead_workers(
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans = RecordedSpans(monkeypatch)
+    task = await submitter.start("child", metadata={events.TRACEPARENT: CLIENT}, publish=False)
+    left = {events.ATTEMPT: 1, events.WORKER: "dead", events.ATTEMPT_TRACEPARENT: DEAD}
+    draft = events.status_update(task.key.task, task.context, WORKING, metadata=left)
+    await task.append(draft, WORKING, writer="dead-1", run=1, attempt=1)
+    async with working(child):
+        await task.publish(1)
+        await task.ended()
     [span] = spans.all()
-    assert (span.name, refusal.code) == ("GetTask", 404)
-    assert (span.attributes or {})["error.type"] == "TASK_NOT_FOUND"
-    assert span.status.is_unset
+    assert (span.attributes or {})["headrace.attempt"] == 2
+    assert (parent(span), links(span)) == (CLIENT, [DEAD])
