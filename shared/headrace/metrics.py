@@ -18,6 +18,12 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 _LONG_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400)
 
+BUILD = Gauge(
+    "headrace_build_info",
+    "Always 1; the labels name the service, Headrace's version and Python's.",
+    ["service", "version", "python"],
+)
+
 APPENDS = Counter(
     "headrace_appends",
     "Appends to task logs, by outcome: stored, fenced, lost, full, unknown.",

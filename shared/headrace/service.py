@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import platform
 import signal
 import socket
 import socketserver
@@ -12,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
+from importlib.metadata import version
 from threading import Thread
 from typing import override
 
@@ -21,6 +23,7 @@ from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
 from headrace import log_lines, tracing
+from headrace.metrics import BUILD
 from headrace.model.errors import HeadraceError, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.setting_names import misspelt_settings
@@ -170,6 +173,11 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, _OLDER, _OLDER)
+
+
+def export_build(name: str) -> None:
+    """Export the versions of this process, which is the service `name`, as a metric."""
+    BUILD.labels(name, version("headrace"), platform.python_version()).set(1)
 
 
 def observe(

@@ -3,7 +3,9 @@
 import secrets
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
 
 import httpx
 import pytest
@@ -40,6 +42,12 @@ async def scraped(url: str) -> Samples:
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
+
+
+def built(service: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the name and labels of a service's build."""
+    labels = {"service": service, "version": version("headrace"), "python": python_version()}
+    return "headrace_build_info", tuple(sorted(labels.items()))
 
 
 def test_every_metric_is_documented() -> None:
@@ -102,6 +110,7 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
     assert during["headrace_feeds", ()] >= 1
     assert during["headrace_agents", ()] == len(AGENTS)
     assert during["headrace_nats_connected", ()] == 1
+    assert during[built("gateway")] == 1
 
 
 async def test_task_state_tells_how_far_it_is(
@@ -122,6 +131,7 @@ async def test_task_state_tells_how_far_it_is(
         samples = await scraped(f"http://127.0.0.1:{port}/metrics")
         assert samples["headrace_lag", (("range", "0"),)] == 0
         assert samples["headrace_following", (("range", "0"),)] == 1
+        assert samples[built("task-state")] == 1
 
 
 async def test_a_task_state_without_redis_says_that_it_does_not_follow(
@@ -174,6 +184,7 @@ async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Pa
     assert samples["headrace_queue_wait_seconds_count", (("agent", "echo"),)] == 1
     assert samples["headrace_first_event_seconds_count", (("agent", "echo"),)] == 1
     assert samples["headrace_run_seconds_count", (("agent", "echo"),)] == 1
+    assert samples[built("worker")] == 1
     # Prometheus sees an increase only if it has seen a value before.
     assert before["headrace_runs_taken_over_total", (("agent", "echo"),)] == 0
     assert before["headrace_runs_ended_total", (("agent", "echo"), ("state", FAILED))] == 0

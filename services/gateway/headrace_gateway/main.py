@@ -46,6 +46,7 @@ async def serving(
         CredentialsUnreadable, KeyUnreadable: a file named in a setting is missing or invalid.
     """
     check_exposure(settings)
+    service.export_build("gateway")
     requests = OpenRequests(RequestMetrics().ended)
     front = DeferringApp(requests, build_starting_app())
     async with AsyncExitStack() as stack:

@@ -210,6 +210,7 @@ async def serving(settings: TaskStateSettings) -> AsyncIterator[None]:
         StreamsDiffer: the streams differ from the settings.
     """
     replica = TaskState(settings)
+    service.export_build("task-state")
     service.observe(
         settings.metrics_host,
         settings.metrics_port,

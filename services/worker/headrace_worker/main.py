@@ -104,6 +104,7 @@ async def serving(
     """
     source.warn()
     worker = Worker(settings, agents)
+    service.export_build("worker")
     service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
     await worker.start()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
