@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -14,7 +15,7 @@ from headrace import tracing
 from headrace.directory import AgentCard
 from headrace.model.events import TRACEPARENT, Json
 from headrace_gateway.extensions import activated, asked_for
-from headrace_gateway.refusals import AgentUnknown, CredentialsRefused
+from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
 from headrace_gateway.request_span import begin_span
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER
@@ -94,6 +95,18 @@ def caller_of(services: Services, request: Request) -> Caller:
     if found is None:
         found = request.scope[CALLER] = services.callers.of(request.headers, of_any_agent=True)
     return found
+
+
+def check_unchanged(services: Services, headers: Mapping[str, str], caller: Caller) -> None:
+    """Check that the request with these headers would still come from the same caller.
+
+    Raises:
+        CredentialsRefused: the credentials have been withdrawn.
+        NotPermitted: their permissions have changed.
+    """
+    now = services.callers.of(headers, of_any_agent=True)
+    if (now, now.grants) != (caller, caller.grants):
+        raise NotPermitted("your permissions have changed; connect again")
 
 
 def call_of(

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
-from headrace_gateway.call import caller_of
+from headrace_gateway.call import caller_of, check_unchanged
 from headrace_gateway.changes import Batch, Changes
 from headrace_gateway.protocols.fleet.parameters import wants_events
 from headrace_gateway.protocols.fleet.sample import EVERY, Sample, Sampler
@@ -62,7 +62,8 @@ class FleetState:
             shared = replace(services.subscriptions, feeds=changes)
             # Nobody has refreshed the kept sample since the last watcher left: wait for the next.
             after = 0 if changes.is_watched else changes.head
-            return HttpStream(shared, changes, after, _FleetRenderer(view))
+            renderer = _FleetRenderer(view, request.headers)
+            return HttpStream(shared, changes, after, renderer)
 
         return await services.stream_limits.with_permit(caller, opening)
 
@@ -99,6 +100,14 @@ class _FleetView:
             "rates": sample.rates,
         }
 
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Check the caller's permissions again, because the stream has no end.
+
+        Raises:
+            CredentialsRefused, NotPermitted: as `check_unchanged`.
+        """
+        check_unchanged(self._services, headers, self._caller)
+
     def _agents(self, sample: Sample) -> list[Json]:
         directory = self._services.directory
         return [
@@ -122,14 +131,20 @@ def _serving(sample: Sample, agent: str) -> list[str]:
 class _FleetRenderer(Renderer):
     """The whole state first, then what has changed since the client was sent something."""
 
-    __slots__ = ("_sent", "_view")
+    __slots__ = ("_headers", "_sent", "_view")
 
-    def __init__(self, view: _FleetView) -> None:
-        self._view = view
+    def __init__(self, view: _FleetView, headers: Mapping[str, str]) -> None:
+        self._view, self._headers = view, headers
         self._sent: Json = {}
 
     def render(self, blocks: Sequence[Batch[Sample]], after: int) -> Messages:  # noqa: ARG002
-        """Return one event for the newest sample; a slow client skips those between."""
+        """Return one event for the newest sample; a slow client skips those between.
+
+        Raises:
+            CredentialsRefused: the credentials have been withdrawn.
+            NotPermitted: their permissions have changed.
+        """
+        self._view.check(self._headers)
         now = self._view.of(blocks[-1].items[-1])
         name = b"change" if self._sent else b"fleet"
         changed = {key: value for key, value in now.items() if self._sent.get(key) != value}

@@ -1,8 +1,10 @@
 """The fleet's state, to operators and to others, once and live."""
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -180,3 +182,33 @@ async def test_others_see_the_agents_that_they_may_use(
     assert found["operator"]["queues"] == [], "those of the operator's tenant"
     audited = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
     assert audited == ["operator tenant=acme owner=operator operation=GetFleet agent=* task=-"]
+
+
+@pytest.mark.parametrize(
+    ("left", "reason"),
+    [
+        pytest.param((), "unknown credentials", id="withdrawn"),
+        pytest.param((replace(OPERATOR, roles=("on-call",)),), "permissions", id="changed"),
+    ],
+)
+async def test_a_stream_ends_with_the_permission_for_it(
+    settings: GatewaySettings,
+    fleet: ScriptedFleet,
+    tmp_path: Path,
+    left: tuple[Person, ...],
+    reason: str,
+) -> None:
+    assert fleet.working
+    file = write(tmp_path / "credentials.toml", ANN, OPERATOR, head=ROLES)
+    changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
+    async with (
+        running(settings.model_copy(update=changed)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+        http.stream("GET", PATH, headers=EVENTS | OPERATOR.bearer) as response,
+        asyncio.timeout(60),
+    ):
+        lines = response.aiter_lines()
+        assert await anext(lines) == "event: fleet"
+        write(file, ANN, *left, head=ROLES)
+        comments = [line async for line in lines if line.startswith(":")]
+    assert reason in comments[-1]
