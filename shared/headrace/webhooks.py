@@ -87,7 +87,7 @@ class Webhook(BusMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredWebhook:
     """A record in the bucket."""
 
     webhook: Webhook
@@ -138,12 +138,16 @@ class Webhooks:
             return
         raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
 
-    async def get(self, key: TaskKey, token: str) -> Kept | None:
+    async def get(self, key: TaskKey, token: str) -> StoredWebhook | None:
         """Return the webhook whose encoded id is `token`. None: it does not exist."""
         found = await self._bucket.get(_name(key, token))
-        return None if found.data is None else Kept(_decode(key, found.data), found.sequence)
+        return (
+            None if found.data is None else StoredWebhook(_decode(key, found.data), found.sequence)
+        )
 
-    async def tell(self, key: TaskKey, token: str, kept: Kept, progress: WebhookProgress) -> Kept:
+    async def tell(
+        self, key: TaskKey, token: str, kept: StoredWebhook, progress: WebhookProgress
+    ) -> StoredWebhook:
         """Store the webhook's progress and return the new record.
 
         Raises:
@@ -151,7 +155,7 @@ class Webhooks:
         """
         webhook = kept.webhook.model_copy(update={"progress": progress})
         name = _name(key, token)
-        return Kept(webhook, await self._bucket.put(name, webhook.encode(), kept.sequence))
+        return StoredWebhook(webhook, await self._bucket.put(name, webhook.encode(), kept.sequence))
 
     async def list(self, key: TaskKey) -> list[Webhook]:
         """Return the task's webhooks, oldest first."""

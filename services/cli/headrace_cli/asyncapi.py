@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
 from headrace_cli.asyncapi_page import serve
-from headrace_cli.bus_channels import ANSWERS, CHANNELS, Carried, Channel
+from headrace_cli.bus_channels import ANSWERS, CHANNELS, Channel, ChannelMessage
 from headrace_cli.services import module_of
 
 _PARAMETERS = {
@@ -103,7 +103,7 @@ def _operation(channel: Channel) -> Json:
     }
 
 
-def _reply(channel: str, answers: tuple[Carried, ...]) -> Json:
+def _reply(channel: str, answers: tuple[ChannelMessage, ...]) -> Json:
     return {
         "address": {"location": "$message.header#/replyTo"},
         "channel": {"$ref": f"#/channels/{channel}"},
@@ -111,15 +111,15 @@ def _reply(channel: str, answers: tuple[Carried, ...]) -> Json:
     }
 
 
-def _listed(carried: tuple[Carried, ...]) -> Json:
+def _listed(carried: tuple[ChannelMessage, ...]) -> Json:
     return {each.name: {"$ref": f"#/components/messages/{_key(each)}"} for each in carried}
 
 
-def _refs(channel: str, carried: tuple[Carried, ...]) -> list[Json]:
+def _refs(channel: str, carried: tuple[ChannelMessage, ...]) -> list[Json]:
     return [{"$ref": f"#/channels/{channel}/messages/{each.name}"} for each in carried]
 
 
-def _message(carried: Carried) -> Json:
+def _message(carried: ChannelMessage) -> Json:
     message: Json = {
         "name": carried.name,
         "payload": {"$ref": f"#/components/schemas/{carried.name}"},
@@ -132,7 +132,7 @@ def _message(carried: Carried) -> Json:
     return message
 
 
-def _schemas(carried: Iterable[Carried]) -> Json:
+def _schemas(carried: Iterable[ChannelMessage]) -> Json:
     """Return the JSON Schemas of the messages; for messages by line, that of one line."""
     schemas: Json = {}
     models: list[type[BaseModel]] = []
@@ -156,12 +156,12 @@ def _on_one_line(schema: Any) -> Any:  # noqa: ANN401  # any JSON
     return " ".join(schema.split()) if isinstance(schema, str) else schema
 
 
-def _carried() -> list[Carried]:
+def _carried() -> list[ChannelMessage]:
     of_log = [each for channel in CHANNELS for each in (*channel.messages, *channel.replies)]
     return of_log + [each for answers in ANSWERS.values() for each in answers]
 
 
-def _key(carried: Carried) -> str:
+def _key(carried: ChannelMessage) -> str:
     return carried.name if carried.headers is None else f"{carried.name}WithHeaders"
 
 

@@ -104,7 +104,7 @@ TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class ChannelMessage:
     """The content of a message on a channel."""
 
     name: str
@@ -123,16 +123,16 @@ class Channel:
     carrier: str
     """What stores the messages, or that nothing does."""
     description: str
-    messages: tuple[Carried, ...]
-    replies: tuple[Carried, ...] = ()
+    messages: tuple[ChannelMessage, ...]
+    replies: tuple[ChannelMessage, ...] = ()
 
 
-def _message(model: type[BusMessage]) -> Carried:
-    return Carried(model.__name__, model)
+def _message(model: type[BusMessage]) -> ChannelMessage:
+    return ChannelMessage(model.__name__, model)
 
 
 _RUN = _message(RunRequest)
-_ENTRY = Carried("Entry", EVENT, ENTRY_HEADERS, by_line=True)
+_ENTRY = ChannelMessage("Entry", EVENT, ENTRY_HEADERS, by_line=True)
 _REFUSAL = _message(Refusal)
 
 
@@ -160,7 +160,7 @@ CHANNELS: tuple[Channel, ...] = (
         SUBJECTS.queue("{agent}"),
         "core NATS",
         "Announces a new queue of runs to workers.",
-        (Carried("Nothing", NOTHING),),
+        (ChannelMessage("Nothing", NOTHING),),
     ),
     Channel(
         "event",
@@ -196,7 +196,7 @@ CHANNELS: tuple[Channel, ...] = (
         SUBJECTS.poke(_TASK),
         "core NATS",
         "Asks readers of a log to check its tail.",
-        (Carried("Nothing", NOTHING),),
+        (ChannelMessage("Nothing", NOTHING),),
     ),
     Channel(
         "rates",
@@ -210,7 +210,7 @@ CHANNELS: tuple[Channel, ...] = (
         SUBJECTS.push(_KEY, "{webhook}").replace(".0.", ".{stream}.").replace("0-{task}", _TASK),
         f"stream {STREAMS.pushes}, a work queue",
         "Asks task state to deliver a webhook's outstanding notifications.",
-        (Carried("Alive", EMPTY),),
+        (ChannelMessage("Alive", EMPTY),),
     ),
     Channel(
         "webhook",
@@ -231,19 +231,19 @@ CHANNELS: tuple[Channel, ...] = (
         subject_of(STREAMS.agents, "live.{agent}.{instance}"),
         f"bucket {STREAMS.agents}; expires after {TIMING.instance_ttl} s unless renewed",
         "A worker that serves the agent; deleted when the worker leaves.",
-        (Carried("Alive", EMPTY, TTL), Carried("Nothing", NOTHING, TTL)),
+        (ChannelMessage("Alive", EMPTY, TTL), ChannelMessage("Nothing", NOTHING, TTL)),
     ),
 )
 
 
-ANSWERS: dict[str, tuple[Carried, ...]] = {
+ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
     "stateGet": (_message(TaskFound), _REFUSAL),
     "stateList": (_message(TasksFound), _REFUSAL),
     "stateStart": (_message(TaskStarted), _REFUSAL),
     **dict.fromkeys(
         ("stateCancel", "stateTell", "stateQueue", "stateDrop"), (_message(Done), _REFUSAL)
     ),
-    "stateReady": (Carried("Following", FOLLOWING),),
-    "stateMore": (Carried("Piece", PIECE),),
+    "stateReady": (ChannelMessage("Following", FOLLOWING),),
+    "stateMore": (ChannelMessage("Piece", PIECE),),
 }
 """Task state's answers, by the name of the channel of the request."""

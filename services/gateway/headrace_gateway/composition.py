@@ -33,7 +33,7 @@ from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency, SentRecords
 from headrace_gateway.tasks.inputs import InputWriter
-from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 
@@ -121,9 +121,9 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
     bus, directory, detached = running.bus, running.directory, running.detached
     links = Links(own_url(settings))
     feeds = Feeds(bus, running.rule, settings.feed_bytes, detached, links)
-    settling = Settling(bus, detached, settings.append_timeout)
-    state = StateClient(bus, links, settling.check)
-    inputs = InputWriter(bus, feeds, running.admission, settling)
+    appends = InputAppends(bus, detached, settings.append_timeout)
+    state = StateClient(bus, links, appends.check)
+    inputs = InputWriter(bus, feeds, running.admission, appends)
     submissions = Submissions(bus, feeds, state, directory, inputs=inputs, detached=detached)
     records = SentRecords(bus, settings.idempotency_seconds)
     return Services(
@@ -148,7 +148,7 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
         cancelling=Cancelling(bus, feeds, state, detached),
         deleting=Deleting(bus, state, detached),
         detached=detached,
-        settling=settling,
+        appends=appends,
         full_streams=FullStreams(bus),
         access=Access(running.rates),
     )

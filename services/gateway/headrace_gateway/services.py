@@ -23,7 +23,7 @@ from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency
-from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 
@@ -62,7 +62,7 @@ class Services:
     deleting: Deleting
     detached: Detached
     """Work that continues when its client disconnects."""
-    settling: Settling
+    appends: InputAppends
     """Inputs whose append got no answer yet."""
     access: Access
     """Permissions and rate limits."""

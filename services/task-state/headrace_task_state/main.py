@@ -105,7 +105,7 @@ class TaskState:
         application = FastStream(broker, logger=None)
         self._stack.push_async_callback(application.stop)
         await application.start()
-        if is_beside := await self._store.is_another_kept():
+        if other_version_in_use := await self._store.is_other_version_in_use():
             _log.warning(
                 "building a new view; the view of another version serves lists until it is built"
             )
@@ -127,15 +127,15 @@ class TaskState:
         self._stack.callback(
             keep_running(QueueUpkeep(self._bus, self._timing).run, "unused queues").cancel
         )
-        self._answers_now = not is_beside
+        self._answers_now = not other_version_in_use
 
         async def switch() -> None:
             await self._caught_up(frontier)
-            if is_beside:
+            if other_version_in_use:
                 await questions.include_lists(broker, observers)
                 _log.info("the view is built; replica %s now serves lists, too", self._name)
                 self._answers_now = True
-            await self._store.delete_unkept()
+            await self._store.delete_unused_versions()
 
         self._stack.callback(asyncio.create_task(switch(), name="versions").cancel)
 

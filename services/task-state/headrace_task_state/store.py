@@ -356,14 +356,14 @@ class Store(Protocol):
             StateUnavailable: it does not answer.
         """
 
-    async def is_another_kept(self) -> bool:
+    async def is_other_version_in_use(self) -> bool:
         """Return whether live replicas keep a projection of another version.
 
         Raises:
             StateUnavailable: it does not answer.
         """
 
-    async def delete_unkept(self) -> None:
+    async def delete_unused_versions(self) -> None:
         """Periodically delete projections of other versions that no replica keeps."""
 
     async def close(self) -> None:

@@ -99,11 +99,11 @@ class MemoryStore:
         """Return the time by this machine's clock, seconds since 1970."""
         return time.time()
 
-    async def is_another_kept(self) -> bool:
+    async def is_other_version_in_use(self) -> bool:
         """Return False: no other version exists."""
         return False
 
-    async def delete_unkept(self) -> None:
+    async def delete_unused_versions(self) -> None:
         """Do nothing: no other version exists."""
 
     async def close(self) -> None:

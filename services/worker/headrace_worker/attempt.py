@@ -24,9 +24,9 @@ from headrace.sdk.interrupt import Interrupt
 from headrace_worker.claim import (
     Assignment,
     Behind,
+    ClaimedRun,
     Ended,
     Held,
-    Taken,
     Void,
     claim,
     pause_before,
@@ -94,7 +94,7 @@ class Attempt:
         resources, assignment = self._resources, self._assignment
         taken = await claim(resources.bus, resources.worker, assignment, self._agent.policy)
         match taken:
-            case Taken():
+            case ClaimedRun():
                 if taken.authorship.attempt == 1:
                     observe_wait(assignment)
                 in_progress = metrics.RUNS_WORKING.labels(assignment.key.agent).track_inprogress()
@@ -157,7 +157,7 @@ class Attempt:
         ended = EndedTask(key, request.context, request.owner, fold.task(), logged)
         await self._agent.clean_up(ended)
 
-    async def _execute(self, hold: Hold, taken: Taken) -> None:
+    async def _execute(self, hold: Hold, taken: ClaimedRun) -> None:
         resources = self._resources
         execution = self._execution = Execution(
             resources, self._agent, self._assignment, taken, attempt=self, permit=self._permit
@@ -181,7 +181,7 @@ class Attempt:
         loop = asyncio.get_running_loop()
         return loop.call_later(left, self.interrupt, Interrupt.OVERDUE)
 
-    def _answers(self, taken: Taken, execution: Execution) -> HolderAnswers:
+    def _answers(self, taken: ClaimedRun, execution: Execution) -> HolderAnswers:
         by = taken.authorship
         answer = Holding(
             writer=by.writer,

@@ -413,7 +413,7 @@ _TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedRun:
     """A run that this worker holds."""
 
     recovered: Recovered
@@ -426,7 +426,7 @@ class Taken:
 
 async def claim(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy
-) -> Taken | Held | Void | Behind | Ended:
+) -> ClaimedRun | Held | Void | Behind | Ended:
     """Claim the run if that is allowed; fail it if its attempts are used up.
 
     Raises:
@@ -450,7 +450,7 @@ async def claim(
 
 async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
-) -> Taken | Held | Void | Behind:
+) -> ClaimedRun | Held | Void | Behind:
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and is_too_late(recovered):
         if not await reject_unstarted(bus, assignment.key, assignment.run, TOO_LATE):
@@ -478,7 +478,7 @@ async def _begin(
     metrics.ATTEMPTS.labels(assignment.key.agent).inc()
     if free.attempt > 1:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
-    return Taken(recovered, authorship, writer, span, deadline_of(policy, recovered))
+    return ClaimedRun(recovered, authorship, writer, span, deadline_of(policy, recovered))
 
 
 def _working(

@@ -18,7 +18,7 @@ from headrace.sdk.interrupt import Interrupt
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
-from headrace_worker.claim import Assignment, Taken
+from headrace_worker.claim import Assignment, ClaimedRun
 from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
@@ -72,7 +72,7 @@ class Execution:
         resources: WorkerResources,
         agent: Agent,
         assignment: Assignment,
-        taken: Taken,
+        taken: ClaimedRun,
         *,
         attempt: Interruptible,
         permit: Permit,
@@ -137,7 +137,7 @@ class Execution:
         self,
         resources: WorkerResources,
         assignment: Assignment,
-        taken: Taken,
+        taken: ClaimedRun,
         attempt: Interruptible,
         permit: Permit,
     ) -> Parent:

@@ -37,7 +37,7 @@ _INLINE = 4 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RememberedConversation:
     """The remembered conversation."""
 
     turns: list[Turn]
@@ -64,7 +64,9 @@ async def conversation(
     return (await remembered(ctx, memory, verbatim)).turns
 
 
-async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str = "") -> Remembered:
+async def remembered(
+    ctx: RunContext, memory: Memory = "context", verbatim: str = ""
+) -> RememberedConversation:
     """Return the turns so far, including this run's input and the saved output of earlier attempts.
 
     Tool calls without a result stay open (see `answered`). The user's files are included by value
@@ -96,7 +98,7 @@ async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str 
     for turn in turns:
         turn.parts = await with_content(ctx, turn.parts)
         turn.verbatim = await _loaded(ctx, turn.verbatim, verbatim)
-    return Remembered(turns, asked_by, [] if memory == "none" else [*earlier, log], log)
+    return RememberedConversation(turns, asked_by, [] if memory == "none" else [*earlier, log], log)
 
 
 async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[Entry]]:

@@ -49,7 +49,7 @@ class Value:
     """Seconds since it was written, by NATS's clock and this machine's."""
 
 
-class Copied(NamedTuple):
+class ReplicaValue(NamedTuple):
     """A key's value in a replica of a bucket."""
 
     data: bytes
@@ -136,9 +136,9 @@ class Bucket:
             if not page or len(found) >= state["num_subjects"]:
                 return found
 
-    async def copy(self) -> dict[str, Copied]:
+    async def copy(self) -> dict[str, ReplicaValue]:
         """Return every key and its value, from any replica: many in one answer."""
-        found, start = dict[str, Copied | None](), 1
+        found, start = dict[str, ReplicaValue | None](), 1
         while True:
             query = {"batch": _READ_AT_ONCE, "seq": start, "next_by_subj": f"{self.prefix}>"}
             page = await direct_get(self._bus, self._stream, query, self._copied)
@@ -150,10 +150,10 @@ class Bucket:
             if not page.messages or not page.pending:
                 return {key: copied for key, copied in found.items() if copied is not None}
 
-    def _copied(self, msg: Msg) -> tuple[str, int, Copied | None]:
+    def _copied(self, msg: Msg) -> tuple[str, int, ReplicaValue | None]:
         headers = msg.headers or {}
         key, sequence = headers[SUBJECT].removeprefix(self.prefix), int(headers[SEQUENCE])
-        return key, sequence, None if KV_OPERATION in headers else Copied(msg.data, sequence)
+        return key, sequence, None if KV_OPERATION in headers else ReplicaValue(msg.data, sequence)
 
     async def _ask(self, query: Json) -> tuple[str, Value] | None:
         message = await until_answered(

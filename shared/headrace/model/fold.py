@@ -504,7 +504,7 @@ class History:
 
 
 @dataclass(slots=True)
-class Standing:
+class TaskFields:
     """The fields of a task that events overwrite."""
 
     task: str = ""
@@ -545,14 +545,14 @@ class TaskFold:
 
     def __init__(self) -> None:
         """Start with an empty log."""
-        self.standing = Standing()
+        self.standing = TaskFields()
         self.trimmed = False
         """Whether the beginning of the log is missing, so that the task is incomplete."""
         self._history = History()
         self._artifacts = Artifacts()
 
     @classmethod
-    def restored(cls, standing: Standing, history: list[Item], artifacts: list[Item]) -> Self:
+    def restored(cls, standing: TaskFields, history: list[Item], artifacts: list[Item]) -> Self:
         """Return a fold restored from stored items; apply the event after them next."""
         fold = cls()
         fold.standing = standing
@@ -590,7 +590,7 @@ class TaskFold:
             self.trimmed = generation != 1
         elif change.opens:
             # The subject was purged, and a new log was started on it.
-            self.standing, self.trimmed = Standing(), False
+            self.standing, self.trimmed = TaskFields(), False
             self._history, self._artifacts = History(), Artifacts()
         self.standing.take(change)
         for item in change.history:

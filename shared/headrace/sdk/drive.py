@@ -11,7 +11,7 @@ from headrace.sdk.errors import AgentExited, MalformedOutput
 from headrace.sdk.source import raised_at, stopped_at
 
 
-class Driven(Protocol):
+class RunnableAgent(Protocol):
     """An agent, as it is called here."""
 
     @property
@@ -33,7 +33,7 @@ class Driven(Protocol):
         """See `Agent.returning`."""
 
 
-async def drive(agent: Driven, ctx: RunContext) -> None:
+async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
     """Run `agent` until its function ends.
 
     Raises:
@@ -52,7 +52,7 @@ async def drive(agent: Driven, ctx: RunContext) -> None:
         ) from exit_
 
 
-async def _stream(agent: Driven, ctx: RunContext) -> None:
+async def _stream(agent: RunnableAgent, ctx: RunContext) -> None:
     runtime = runtime_of(ctx)
     emit, room = runtime.emit, runtime.room
     async with aclosing(agent.streaming(ctx)) as stream:
@@ -66,7 +66,7 @@ async def _stream(agent: Driven, ctx: RunContext) -> None:
             raise _located(agent, error, _frame_of(stream)) from error
 
 
-async def _call(agent: Driven, ctx: RunContext) -> None:
+async def _call(agent: RunnableAgent, ctx: RunContext) -> None:
     try:
         output = await agent.returning(ctx)
         if output is not None:
@@ -82,7 +82,9 @@ def _frame_of(stream: AsyncGenerator[Emission]) -> FrameType | None:
     return getattr(inner, "gi_frame", frame)
 
 
-def _located(agent: Driven, error: MalformedOutput, frame: FrameType | None) -> MalformedOutput:
+def _located(
+    agent: RunnableAgent, error: MalformedOutput, frame: FrameType | None
+) -> MalformedOutput:
     """Return the error with the agent's name and line; `frame` is a stopped generator's."""
     function = agent.function
     if frame is not None:

@@ -65,7 +65,7 @@ class LetterUnknown(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LetterFilter:
     """A filter for letters; None matches all."""
 
     tenant: str | None = None
@@ -125,7 +125,7 @@ class Letters:
         self._bus = bus
         self._stream = bus.streams.dead
 
-    async def find(self, wanted: Wanted, after: int = 0) -> AsyncIterator[Letter]:
+    async def find(self, wanted: LetterFilter, after: int = 0) -> AsyncIterator[Letter]:
         """Yield the matching letters with numbers above `after`, oldest first.
 
         Raises:

@@ -17,7 +17,7 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.names import decode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.cancel import cancel_task
-from headrace.tasks.dead_letters import Letters, LetterUnknown, Wanted
+from headrace.tasks.dead_letters import LetterFilter, Letters, LetterUnknown
 from headrace.tasks.end import writer_of
 from headrace.tasks.runs import until_gone
 
@@ -95,7 +95,7 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
 
 async def _drop_letters(bus: Bus, key: TaskKey) -> None:
     letters = Letters(bus)
-    wanted = Wanted(decode_token(key.tenant), decode_token(key.agent), task=key.task)
+    wanted = LetterFilter(decode_token(key.tenant), decode_token(key.agent), task=key.task)
     async for letter in letters.find(wanted):
         try:
             await letters.drop(letter.number)

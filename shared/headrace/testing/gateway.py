@@ -20,7 +20,7 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import WatchedFeed
 from headrace_gateway.tasks.inputs import FollowUp, InputWriter
-from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 
 _UNLIMITED = -1
@@ -38,9 +38,9 @@ class GatewayTasks:
         self._rule = TailRule(bus)
         self._detached = Detached()
         self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._detached)
-        settling = Settling(bus, self._detached, settings.append_timeout)
-        self._state = StateClient(bus, check_unknown=settling.check)
-        inputs = InputWriter(bus, self.feeds, Admission(bus, settings), settling)
+        appends = InputAppends(bus, self._detached, settings.append_timeout)
+        self._state = StateClient(bus, check_unknown=appends.check)
+        inputs = InputWriter(bus, self.feeds, Admission(bus, settings), appends)
         self._submissions = Submissions(
             bus, self.feeds, self._state, directory, inputs=inputs, detached=self._detached
         )

@@ -18,7 +18,7 @@ from headrace.model.messages import DeadLetter
 from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace.tasks.dead_letters import Letters, Wanted, write_letter
+from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace.tasks.runs import RunQueues
 from headrace.webhooks import Webhooks
 from tests.support.cluster import NatsCluster
@@ -196,7 +196,7 @@ async def written_once(bus: Bus) -> None:
     """Change what buckets, queues and the store of files keep, all at once."""
     key, owner = TaskKey("_", "counter", mint_task_id(0)), FileOwner("somebody", "somewhere")
     files, bucket, letters = FileStore(bus), Bucket(bus, bus.streams.push), Letters(bus)
-    subject, wanted = bus.subjects.run(key, 1), Wanted(task=key.task)
+    subject, wanted = bus.subjects.run(key, 1), LetterFilter(task=key.task)
     letter = DeadLetter(reason="a test", subject=subject, task=key.task, at="")
     async with asyncio.TaskGroup() as group:
         put = group.create_task(bucket.put("put", b"value", 0))

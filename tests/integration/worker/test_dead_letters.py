@@ -17,7 +17,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
 from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
-from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
+from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
 from tests.integration.worker.conftest import Working
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -50,8 +50,8 @@ class Service:
         return needy
 
 
-async def letters(submitter: TaskSubmitter, wanted: Wanted | None = None) -> list[Letter]:
-    return [letter async for letter in Letters(submitter.bus).find(wanted or Wanted())]
+async def letters(submitter: TaskSubmitter, wanted: LetterFilter | None = None) -> list[Letter]:
+    return [letter async for letter in Letters(submitter.bus).find(wanted or LetterFilter())]
 
 
 async def given_up(

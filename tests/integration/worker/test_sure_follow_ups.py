@@ -18,9 +18,9 @@ from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.admission import Admission
-from headrace_gateway.tasks.idempotency import Idempotency, Keyed, SentRecords
+from headrace_gateway.tasks.idempotency import Idempotency, KeyedRequest, SentRecords
 from headrace_gateway.tasks.inputs import Accepted, FollowUp, InputWriter
-from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, inputs, repeater, whole
@@ -51,9 +51,9 @@ class Gateway:
         self.rule = TailRule(bus)
         detached = Detached()
         feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
-        settling = Settling(bus, detached, 60.0)
+        appends = InputAppends(bus, detached, 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
-        inputs = InputWriter(bus, feeds, Admission(bus, settings), settling)
+        inputs = InputWriter(bus, feeds, Admission(bus, settings), appends)
         state, directory = cast("StateClient", found), cast("Directory", found)
         self.submissions = Submissions(
             bus, feeds, state, directory, inputs=inputs, detached=detached
@@ -62,7 +62,7 @@ class Gateway:
 
     async def send(self, task: Task, text: str, key: str) -> Accepted:
         said = {**user_message(text), "messageId": text}
-        request = Keyed(Caller(), task.key.agent, key, text)
+        request = KeyedRequest(Caller(), task.key.agent, key, text)
         return await self.idempotency.follow_up(request, FollowUp(task.key.task, said))
 
     async def send_at(self, task: Task, text: str, generation: int) -> Accepted:

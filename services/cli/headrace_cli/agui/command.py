@@ -115,7 +115,7 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
         with endpoint.post(asked) as answer:
             _check(answer, asked, report)
     except RequestFailed as failure:
-        raise _Unasked(failure.message) from failure
+        raise _InvalidRequest(failure.message) from failure
     report.end()
     sys.exit(1 if report.broken or (strict and report.doubtful) else 0)
 
@@ -127,7 +127,7 @@ def rules() -> None:
         click.echo(one_line(f"{name:<20} {description}"))
 
 
-class _Unasked(RequestFailed):
+class _InvalidRequest(RequestFailed):
     exit_code = 2
 
 

@@ -15,7 +15,7 @@ LONGEST = 10_000_000
 """Maximum bytes of a frame that clients accept."""
 
 
-class Framed(NamedTuple):
+class ParsedFrame(NamedTuple):
     """One frame."""
 
     event: Json
@@ -73,7 +73,7 @@ class Endpoint:
             connection.close()
 
 
-def framed(answer: HTTPResponse) -> Iterator[Framed]:
+def framed(answer: HTTPResponse) -> Iterator[ParsedFrame]:
     """Yield the frames of an answer as they arrive, without comments."""
     data, lines, ill = list[str](), 0, ""
     while line := answer.readline(LONGEST + 1):
@@ -92,7 +92,7 @@ def framed(answer: HTTPResponse) -> Iterator[Framed]:
         yield _frame("\n".join(data), lines, "the stream ended inside a frame")
 
 
-def _frame(data: str, size: int, ill: str) -> Framed:
+def _frame(data: str, size: int, ill: str) -> ParsedFrame:
     try:
         event = json.loads(data)
     except ValueError as error:
@@ -104,4 +104,4 @@ def _frame(data: str, size: int, ill: str) -> Framed:
         required(size <= LONGEST, "sse.size", f"{size} bytes"),
         required(isinstance(event, dict), "sse.json", why),
     ]
-    return Framed(event if isinstance(event, dict) else {}, findings)
+    return ParsedFrame(event if isinstance(event, dict) else {}, findings)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import click
 
 from headrace.jetstream.connection import Bus
-from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry_and_drop
+from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry_and_drop
 from headrace_cli.dead.selection import Choice, with_choice, with_filters
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, printable, table
@@ -31,7 +31,9 @@ def dead() -> None:
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def list_(nats_url: str | None, wanted: Wanted, after: int, limit: int, *, as_json: bool) -> None:
+def list_(
+    nats_url: str | None, wanted: LetterFilter, after: int, limit: int, *, as_json: bool
+) -> None:
     """List dead letters, oldest first."""
     # One more than is shown, to find out whether there is another page.
     found = on_bus(nats_url, lambda bus: _first(Letters(bus).find(wanted, after), limit + 1))

@@ -9,7 +9,7 @@ import click
 
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, HeadraceError
-from headrace.tasks.dead_letters import KINDS, Kind, Letter, Letters, LetterUnknown, Wanted
+from headrace.tasks.dead_letters import KINDS, Kind, Letter, LetterFilter, Letters, LetterUnknown
 from headrace_cli.on_bus import on_bus
 from headrace_cli.tables import one_line
 
@@ -24,7 +24,7 @@ class Choice:
     """The letters with the given numbers, or all that match the filters."""
 
     numbers: tuple[int, ...]
-    wanted: Wanted
+    wanted: LetterFilter
     sure: bool
 
     def carry_out(
@@ -95,7 +95,7 @@ def with_filters(command: Callable[..., None]) -> Callable[..., None]:
     def filtered(
         tenant: str | None, agent: str | None, kind: Kind | None, task: str | None, **rest: object
     ) -> None:
-        command(wanted=Wanted(tenant, agent, kind, task), **rest)
+        command(wanted=LetterFilter(tenant, agent, kind, task), **rest)
 
     return filtered
 
@@ -111,11 +111,11 @@ def with_choice(command: Callable[..., None]) -> Callable[..., None]:
     @with_filters
     @wraps(command)
     def chosen(
-        numbers: tuple[int, ...], wanted: Wanted, *, all_: bool, yes: bool, **rest: object
+        numbers: tuple[int, ...], wanted: LetterFilter, *, all_: bool, yes: bool, **rest: object
     ) -> None:
         if all_ == bool(numbers):
             raise click.UsageError("missing argument: IDs of dead letters, or --all")
-        if numbers and wanted != Wanted():
+        if numbers and wanted != LetterFilter():
             raise click.UsageError("filters need --all; they can't be combined with IDs")
         command(choice=Choice(numbers, wanted, yes), **rest)
 

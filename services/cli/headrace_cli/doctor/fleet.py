@@ -8,7 +8,7 @@ from headrace.directory import Directory
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
-from headrace.tasks.dead_letters import Letters, Wanted
+from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 
 AGENTS, TASK_STATE, DEAD_LETTERS = "agents", "task state", "dead letters"
@@ -65,6 +65,6 @@ async def _check_task_state(bus: Bus) -> Diagnosis:
 
 
 async def _check_dead_letters(bus: Bus) -> Diagnosis:
-    async for _ in Letters(bus).find(Wanted()):
+    async for _ in Letters(bus).find(LetterFilter()):
         return warning(DEAD_LETTERS, "there are some", "headrace dead list")
     return ok(DEAD_LETTERS, "there are none")

@@ -21,7 +21,7 @@ _LONGEST = 123
 """Maximum bytes of the reason in a close frame."""
 
 
-class Closing(NamedTuple):
+class CloseReason(NamedTuple):
     """A close code and a readable reason."""
 
     code: int
@@ -33,26 +33,26 @@ class Closing(NamedTuple):
         return self.reason.encode()[:_LONGEST].decode(errors="ignore")
 
 
-def restarting(reason: str) -> Closing:
+def restarting(reason: str) -> CloseReason:
     """Return the closing for a stopping gateway: reconnect at once to any gateway, with cursors."""
-    return Closing(1012, reason)
+    return CloseReason(1012, reason)
 
 
-def try_later(reason: str) -> Closing:
+def try_later(reason: str) -> CloseReason:
     """Return the closing for a connection that the gateway can't accept now: retry later."""
-    return Closing(1013, reason)
+    return CloseReason(1013, reason)
 
 
-def refused(reason: str) -> Closing:
+def refused(reason: str) -> CloseReason:
     """Return the closing for a connection where a retry does not help."""
-    return Closing(1008, reason)
+    return CloseReason(1008, reason)
 
 
-TEXT_ONLY = Closing(1003, "each frame must be text with one JSON object")
+TEXT_ONLY = CloseReason(1003, "each frame must be text with one JSON object")
 """The client sent a frame that is not text."""
 
 
-async def close_at_once(socket: WebSocket, closing: Closing) -> None:
+async def close_at_once(socket: WebSocket, closing: CloseReason) -> None:
     """Accept and close with the reason: browsers show no other answer than a close frame."""
     try:
         async with asyncio.timeout(_TIMEOUT):

@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from headrace_gateway.feeds import Feed
 from headrace_gateway.server.open_requests import OpenRequest, protocol_of
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
-from headrace_gateway.server.websocket_closing import TEXT_ONLY, Closing, restarting, try_later
+from headrace_gateway.server.websocket_closing import TEXT_ONLY, CloseReason, restarting, try_later
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import (
     LAST_WORDS,
@@ -50,7 +50,7 @@ class SocketConnection:
         self._jobs = set[asyncio.Task[None]]()
         self._subscriptions = set[Subscription]()
         self._turn = asyncio.Lock()
-        self._over: asyncio.Future[Closing | None] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[CloseReason | None] = asyncio.get_running_loop().create_future()
         self._why: Interruption | None = None
         self._requests = set[OpenRequest]()
         self._writing = False
@@ -123,7 +123,7 @@ class SocketConnection:
         if start < len(messages):
             await self._send(messages[start:])
 
-    def end(self, closing: Closing | None) -> None:
+    def end(self, closing: CloseReason | None) -> None:
         """End with a close frame; None means that the client has disconnected."""
         if not self._over.done():
             self._over.set_result(closing)
@@ -139,13 +139,13 @@ class SocketConnection:
         """End soon with `reason`; the client may reconnect with its cursors."""
         self._interrupt(Interruption(Cause.STOPPING, reason), restarting(reason))
 
-    def _interrupt(self, why: Interruption, closing: Closing) -> None:
+    def _interrupt(self, why: Interruption, closing: CloseReason) -> None:
         self._why = self._why or why
         for subscription in list(self._subscriptions):
             subscription.interrupt(why)
         self.end(closing)
 
-    async def _finish(self, closing: Closing | None) -> None:
+    async def _finish(self, closing: CloseReason | None) -> None:
         """Let interrupted streams send their end, then close the connection with the reason."""
         cause = self._why.cause if self._why is not None else Cause.STOPPING
         if self._why is not None:

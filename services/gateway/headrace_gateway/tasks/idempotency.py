@@ -117,7 +117,7 @@ def begins_within(tombstone_seconds: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class KeyedRequest:
     """A request under a key: its caller, agent and content."""
 
     caller: Caller
@@ -157,7 +157,7 @@ class Idempotency:
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
 
     async def start(
-        self, request: Keyed, message: Json, context: str | None, metadata: Json | None
+        self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
     ) -> Accepted:
         """Create a task from `message`, or return the one that this request created before.
 
@@ -170,7 +170,7 @@ class Idempotency:
         return await self._detached.run(_repeatable(starting), self._submissions.give_back)
 
     async def _start(
-        self, request: Keyed, message: Json, context: str | None, metadata: Json | None
+        self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
     ) -> Accepted:
         async with self._one_at_a_time(request):
             caller = request.caller
@@ -195,7 +195,7 @@ class Idempotency:
                     is_mine = False
             raise TaskBusy(f"task {key.task} is being started")
 
-    async def again(self, request: Keyed) -> Accepted | None:
+    async def again(self, request: KeyedRequest) -> Accepted | None:
         """Return the result of the same earlier request, or None if it was never accepted.
 
         Raises:
@@ -208,7 +208,7 @@ class Idempotency:
         _check_same(kept, request)
         return await self._accepted(request, kept.sent)
 
-    async def follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
+    async def follow_up(self, request: KeyedRequest, asked: FollowUp) -> Accepted:
         """Append the message to its task, or return where it was appended before.
 
         Raises:
@@ -218,14 +218,14 @@ class Idempotency:
         following = self._follow_up(request, asked)
         return await self._detached.run(_repeatable(following), self._submissions.give_back)
 
-    async def _follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
+    async def _follow_up(self, request: KeyedRequest, asked: FollowUp) -> Accepted:
         async with self._one_at_a_time(request):
             for _ in range(ROUNDS):
                 with suppress(Fenced):
                     return await self._once(request, asked)
             raise TaskBusy(f"task {asked.task} is busy with other messages")
 
-    async def _once(self, request: Keyed, asked: FollowUp) -> Accepted:
+    async def _once(self, request: KeyedRequest, asked: FollowUp) -> Accepted:
         """Append the message unless the log already has it.
 
         Raises:
@@ -248,7 +248,7 @@ class Idempotency:
             await self._claim(request, found)
         return await self._submissions.append(request.caller, found, asked, request.writer)
 
-    async def _claim(self, request: Keyed, found: TaskFound) -> None:
+    async def _claim(self, request: KeyedRequest, found: TaskFound) -> None:
         sent = Sent(
             fingerprint=request.fingerprint,
             task=found.task["id"],
@@ -263,13 +263,13 @@ class Idempotency:
             )
 
     @asynccontextmanager
-    async def _one_at_a_time(self, request: Keyed) -> AsyncIterator[None]:
+    async def _one_at_a_time(self, request: KeyedRequest) -> AsyncIterator[None]:
         # Between gateways the log decides; this lock avoids that contention within one gateway.
         lock = self._under_way.setdefault(request.name, asyncio.Lock())
         async with lock:
             yield
 
-    async def _accepted(self, request: Keyed, sent: Sent) -> Accepted | None:
+    async def _accepted(self, request: KeyedRequest, sent: Sent) -> Accepted | None:
         """Return where the record's input was appended, or None if it was not."""
         key = TaskKey(request.caller.tenant, request.agent, sent.task)
         if sent.run == 1:
@@ -293,7 +293,7 @@ class Idempotency:
         feed = await self._feeds.acquire(key)
         return Accepted(key, sent.context, first.stamp.log, 1, feed, again=True)
 
-    async def _input(self, key: TaskKey, sent: Sent, request: Keyed) -> Entry | None:
+    async def _input(self, key: TaskKey, sent: Sent, request: KeyedRequest) -> Entry | None:
         """Return the entry with the request's message, or None if it was not appended."""
         last = await last_entry(self._bus, key)
         if last is None:
@@ -311,7 +311,7 @@ class Idempotency:
         return None
 
     async def _input_accepted(
-        self, key: TaskKey, sent: Sent, entry: Entry, request: Keyed
+        self, key: TaskKey, sent: Sent, entry: Entry, request: KeyedRequest
     ) -> Accepted:
         """Return the input in `entry`, with the Task as it was just before."""
         snapshot = await self._before(key, entry)
@@ -354,7 +354,7 @@ async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
         raise BusUnavailable(str(unsettled)) from unsettled
 
 
-def _check_same(kept: StoredRecord, request: Keyed) -> None:
+def _check_same(kept: StoredRecord, request: KeyedRequest) -> None:
     if kept.sent.fingerprint != request.fingerprint:
         raise KeyReused("this Idempotency-Key was used for another request")
 

@@ -35,7 +35,7 @@ from headrace.wait_for import ELECTION
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
 from headrace_gateway.tasks.admission import Admission, Admitted
-from headrace_gateway.tasks.settle import Settling, Unsettled
+from headrace_gateway.tasks.settle import InputAppends, Unsettled
 
 
 @dataclass(slots=True)
@@ -260,9 +260,9 @@ type BuildInput = Callable[[Json, Json | None], Input]
 class InputWriter:
     """Puts inputs into logs."""
 
-    def __init__(self, bus: Bus, feeds: Feeds, admission: Admission, settling: Settling) -> None:
+    def __init__(self, bus: Bus, feeds: Feeds, admission: Admission, appends: InputAppends) -> None:
         """Append on `bus` the inputs of runs that `admission` admits."""
-        self._feeds, self._admission, self._settling = feeds, admission, settling
+        self._feeds, self._admission, self._appends = feeds, admission, appends
         self._requests, self._queued = BackgroundRuns(bus), QueuedInputs(bus)
         self._offload = InputOffload(bus, feeds.links)
 
@@ -283,7 +283,7 @@ class InputWriter:
             BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
             Unsettled: it is unknown whether the log has stored it.
         """
-        await self._settling.ready()
+        await self._appends.ready()
         # Admission comes first, so that a refused input stores no file.
         async with (
             self._admission.admitted(key) as admitted,
@@ -291,7 +291,7 @@ class InputWriter:
             self._feeds.handed_on(await open_feed(key)) as feed,
         ):
             asked = build(*offloaded)
-            await self._settling.append(asked, partial(self._request, asked, admitted))
+            await self._appends.append(asked, partial(self._request, asked, admitted))
         return Accepted(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
 
     def _request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
@@ -309,7 +309,7 @@ class InputWriter:
             HeadraceError: as `QueuedInputs.add`.
             Unsettled: it is unknown whether the log has stored it.
         """
-        await self._settling.ready()
+        await self._appends.ready()
         context = found.task["contextId"]
         async with (
             self._offload.offloaded(
@@ -318,7 +318,7 @@ class InputWriter:
             self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
             message = replace(asked, message=offloaded, metadata=metadata)
-            generation = await self._settling.carry_out(
+            generation = await self._appends.carry_out(
                 key,
                 context,
                 lambda: self._queued.add(key, found, message, name),

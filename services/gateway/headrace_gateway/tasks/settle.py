@@ -90,7 +90,7 @@ MOST = 1000
 """Maximum number of unsettled inputs; each is held in memory."""
 
 
-class Settling:
+class InputAppends:
     """Carries out appends of inputs, if necessary for longer than their client waits."""
 
     def __init__(self, bus: Bus, detached: Detached, timeout: float) -> None:

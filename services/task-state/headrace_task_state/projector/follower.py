@@ -288,7 +288,7 @@ class RangeFollower:
         """
         entries = LastEntries(self._bus, self._range, self._new_name())
         summaries = Summaries(self._bus, self._timeout)
-        writing, newest = Writing(self._writer, summaries), (0, 0)
+        writing, newest = BatchWrite(self._writer, summaries), (0, 0)
         try:
             await entries.open()
             at = Progress(origin=progress.origin, summarized=entries.head)
@@ -323,7 +323,7 @@ class RangeFollower:
 
         `shards` has for each shard the stream sequence up to which it is already applied.
         """
-        batches, writing = Batches(self._bus.subjects, self._timeout), Writing(self._writer)
+        batches, writing = Batches(self._bus.subjects, self._timeout), BatchWrite(self._writer)
         consumer = Consumer(self._bus, self._stream, self._new_name())
         wanted = await self._bus.listen(
             wanted_by_list(self._bus, self._range), lambda _: consumer.press()
@@ -381,7 +381,7 @@ class RangeFollower:
         ]
 
 
-class Writing:
+class BatchWrite:
     """One batch being written to the store while the next one is built."""
 
     def __init__(self, writer: Writer, summaries: Summaries | None = None) -> None:

@@ -10,7 +10,7 @@ from headrace.log.logged_task import LoggedTask, fold_log, log_of
 from headrace.log.read import as_if_empty
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
-from headrace.model.fold import Change, Standing, TaskFold
+from headrace.model.fold import Change, TaskFields, TaskFold
 from headrace.model.messages import GetTask
 from headrace_task_state.store import Fields, Reader, StoredTask
 
@@ -29,8 +29,8 @@ def read_found(stored: StoredTask) -> LoggedTask:
     )
 
 
-def _standing(task: str, fields: Fields) -> Standing:
-    standing = Standing(
+def _standing(task: str, fields: Fields) -> TaskFields:
+    standing = TaskFields(
         task,
         fields["context"],
         status=_json(fields, "status"),

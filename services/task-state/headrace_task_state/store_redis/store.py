@@ -293,34 +293,34 @@ class Shapes:
         """Find views other than the one with these `keys`."""
         self._redis, self._keys, self._ranges = redis, keys, list(ranges)
 
-    async def is_another_kept(self) -> bool:
+    async def is_other_version_in_use(self) -> bool:
         """Return whether replicas of another version are alive.
 
         Raises:
             StateUnavailable: Redis does not answer.
         """
-        return any([await self._is_kept(other) for other in self._keys.others()])
+        return any([await self._is_in_use(other) for other in self._keys.others()])
 
-    async def _is_kept(self, keys: Keys) -> bool:
+    async def _is_in_use(self, keys: Keys) -> bool:
         now = await self._redis.time()
         [until] = await self._redis.ask(["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"])
         return any(float(when) >= now * 1000 for when in until[1::2])
 
-    async def delete_unkept(self) -> None:
+    async def delete_unused_versions(self) -> None:
         """Periodically delete views of other versions that no replica keeps."""
         while True:
             try:
                 for other in self._keys.others():
-                    await self._delete_unkept(other)
+                    await self._delete_if_unused(other)
             except StateUnavailable as trouble:
                 _log.info("views of other versions will be deleted later: %s", trouble)
             await asyncio.sleep(EVERY)
 
-    async def _delete_unkept(self, keys: Keys) -> None:
+    async def _delete_if_unused(self, keys: Keys) -> None:
         # These keys are deleted last, so that an interrupted deletion is detected and continued.
         marks = [keys.progress(place) for place in self._ranges]
         [there] = await self._redis.ask(["EXISTS", *marks])
-        if not there or await self._is_kept(keys):
+        if not there or await self._is_in_use(keys):
             return
         _log.warning("deleting the view of version %s: no service uses it", keys.shape)
         await self._redis.unlink_all(keys.root, but=marks)
@@ -361,17 +361,17 @@ class RedisStore:
         """
         return await self.redis.time()
 
-    async def is_another_kept(self) -> bool:
+    async def is_other_version_in_use(self) -> bool:
         """Return whether live replicas keep a projection of another version.
 
         Raises:
             StateUnavailable: Redis does not answer.
         """
-        return await self._shapes.is_another_kept()
+        return await self._shapes.is_other_version_in_use()
 
-    async def delete_unkept(self) -> None:
+    async def delete_unused_versions(self) -> None:
         """Periodically delete projections of other versions that no replica keeps."""
-        await self._shapes.delete_unkept()
+        await self._shapes.delete_unused_versions()
 
     async def close(self) -> None:
         """Disconnect."""

@@ -90,7 +90,7 @@ class _Connection:
     def __init__(
         self, origin: httpcore.Origin, network: httpcore.AsyncNetworkBackend, tls: ssl.SSLContext
     ) -> None:
-        self._network = _Remembering(network)
+        self._network = _RecordingBackend(network)
         self.http = httpcore.AsyncHTTPConnection(
             origin, ssl_context=tls, keepalive_expiry=_KEEP_ALIVE, network_backend=self._network
         )
@@ -102,7 +102,7 @@ class _Connection:
             await self._network.stream.aclose()
 
 
-class _Remembering(httpcore.AsyncNetworkBackend):
+class _RecordingBackend(httpcore.AsyncNetworkBackend):
     def __init__(self, network: httpcore.AsyncNetworkBackend) -> None:
         self._network = network
         self.stream: httpcore.AsyncNetworkStream | None = None

@@ -16,7 +16,7 @@ from headrace.log import last_entry
 from headrace.model.errors import InvalidName, LogLost, UndecodableMessage
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
-from headrace.webhooks import Kept, Webhook, WebhookProgress, Webhooks
+from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.deliveries import deliveries
@@ -77,7 +77,7 @@ class WebhookSender:
         """Prepare to notify the webhook whose id is encoded in `token`."""
         self._resources, self._key, self._token = resources, key, token
 
-    async def send(self, kept: Kept) -> float | None:
+    async def send(self, kept: StoredWebhook) -> float | None:
         """Send what is unsent; return after how many seconds to continue; None: all is sent.
 
         Raises:
@@ -109,7 +109,7 @@ class WebhookSender:
         await self._resources.webhooks.delete(self._key, self._token)
         return None
 
-    async def _send_unsent(self, kept: Kept) -> float | None:
+    async def _send_unsent(self, kept: StoredWebhook) -> float | None:
         progress = kept.webhook.progress
         goes_on = grouping_of(kept.webhook)
         async for delivery in deliveries(self._resources.bus, self._key, progress, goes_on):
@@ -170,7 +170,7 @@ class WebhookSender:
             self._key, webhook, self._token, undelivered, failure.reason
         )
 
-    async def resend(self, kept: Kept, msg: Msg) -> float | None:
+    async def resend(self, kept: StoredWebhook, msg: Msg) -> float | None:
         """Send a notification that was given up and that an operator retries; returns as `send`.
 
         Raises:

@@ -27,7 +27,7 @@ _UNANSWERED = "The user did not answer."
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingCall:
     """A call that waits for the client."""
 
     id: str
@@ -57,9 +57,9 @@ class UserDecision:
     """A2A Parts that the user sent in addition to the answers."""
 
 
-def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
+def waiting_calls(events: Iterable[Event]) -> list[WaitingCall]:
     """Return the calls that wait for the client, in order."""
-    waiting, replies = dict[str, Waiting](), dict[str, str]()
+    waiting, replies = dict[str, WaitingCall](), dict[str, str]()
     for event in events:
         long_running = event.long_running_tool_ids or set()
         for call in event.get_function_calls():
@@ -71,13 +71,13 @@ def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
             elif response.id in waiting:
                 replies[response.id] = _short(response.response)
     return [
-        Waiting(each.id, each.name, each.call, replies.get(each.id, each.hint), each.payload)
+        WaitingCall(each.id, each.name, each.call, replies.get(each.id, each.hint), each.payload)
         for each in waiting.values()
     ]
 
 
 def questions(
-    waiting: Sequence[Waiting], from_client: Collection[str], within: float | None
+    waiting: Sequence[WaitingCall], from_client: Collection[str], within: float | None
 ) -> tuple[list[Json], list[str]]:
     """Return the interrupts to emit, and the ids of calls to client tools (`from_client`)."""
     asked = [_asked(each, within) for each in waiting if each.name not in from_client]
@@ -86,7 +86,7 @@ def questions(
 
 def answer_of(
     message: Sequence[Json],
-    waiting: Sequence[Waiting],
+    waiting: Sequence[WaitingCall],
     asked: Sequence[Json],
     from_client: Mapping[str, Json],
 ) -> UserDecision | None:
@@ -128,7 +128,7 @@ def answer_of(
     return UserDecision(types.Content(role="user", parts=approving), results, decisions, extra)
 
 
-def _waiting(name: str, call: types.FunctionCall) -> Waiting:
+def _waiting(name: str, call: types.FunctionCall) -> WaitingCall:
     given = call.args or {}
     if call.name == CONFIRMATION:
         original = given.get("originalFunctionCall") or {}
@@ -136,11 +136,13 @@ def _waiting(name: str, call: types.FunctionCall) -> Waiting:
             original.get("id") or name, original.get("name") or "", original.get("args")
         )
         wanted = given.get("toolConfirmation") or {}
-        return Waiting(name, CONFIRMATION, about, wanted.get("hint") or "", wanted.get("payload"))
-    return Waiting(name, call.name or "", CallItem(name, call.name or "", given))
+        return WaitingCall(
+            name, CONFIRMATION, about, wanted.get("hint") or "", wanted.get("payload")
+        )
+    return WaitingCall(name, call.name or "", CallItem(name, call.name or "", given))
 
 
-def _asked(waits: Waiting, within: float | None) -> Json:
+def _asked(waits: WaitingCall, within: float | None) -> Json:
     call = waits.call
     if waits.name == CONFIRMATION:
         asked = question(call, {"hint": waits.hint} if waits.hint else None, within)

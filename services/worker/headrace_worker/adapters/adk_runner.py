@@ -37,7 +37,7 @@ from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_c
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import Turn, turns_of_log, user_turn
-from headrace_worker.memory import Memory, Remembered, remembered, with_content
+from headrace_worker.memory import Memory, RememberedConversation, remembered, with_content
 
 with needs("google-adk"):
     import httpx
@@ -255,7 +255,7 @@ class _AdkRun:
             asked, pending = questions(waiting, self._brought, self._options.approve_within)
             await ask(self._ctx, asked, pending)
 
-    async def _begin(self, known: Remembered) -> _AdkStart | None:
+    async def _begin(self, known: RememberedConversation) -> _AdkStart | None:
         """Return where the run starts; None if the interrupts must be repeated.
 
         Raises:
@@ -384,7 +384,7 @@ def _calls(events: Sequence[Event]) -> set[str]:
     return {call.id for call in calls if call.id and call.name not in FRAMEWORKS}
 
 
-def _state(ctx: RunContext, known: Remembered) -> Json:
+def _state(ctx: RunContext, known: RememberedConversation) -> Json:
     """Return the session's state: the client's if it sent one, else the conversation's."""
     state = ctx.state if ctx.agui.get("state") is not None else known.state()
     return dict(state) if isinstance(state, dict) else {}

@@ -23,7 +23,7 @@ from headrace_worker.conversation import (
     other_parts,
     snapshot_of_logs,
 )
-from headrace_worker.memory import Memory, Remembered, remembered
+from headrace_worker.memory import Memory, RememberedConversation, remembered
 
 
 def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
@@ -182,7 +182,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
     return whole
 
 
-def _messages(ctx: RunContext, before: Remembered) -> list[Json]:
+def _messages(ctx: RunContext, before: RememberedConversation) -> list[Json]:
     """Return the messages that the agent has set, if any, and those since then.
 
     If an AG-UI client sent messages, they already include what the agent has set.

@@ -47,11 +47,11 @@ class NotingTransport(httpx.AsyncHTTPTransport):
         kind = response.headers.get("content-type", "")
         is_plain = response.headers.get("content-encoding", "identity") == "identity"
         if cursor is not None and is_plain and kind.startswith("text/event-stream"):
-            response.stream = _Noted(cast("httpx.AsyncByteStream", response.stream), cursor)
+            response.stream = _FrameStream(cast("httpx.AsyncByteStream", response.stream), cursor)
         return response
 
 
-class _Noted(httpx.AsyncByteStream):
+class _FrameStream(httpx.AsyncByteStream):
     """Yields one frame at a time: the client requests the next after it has emitted the last."""
 
     def __init__(self, stream: httpx.AsyncByteStream, cursor: EventIds) -> None:

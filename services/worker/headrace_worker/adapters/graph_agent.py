@@ -18,7 +18,7 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from headrace_worker.adapters.langgraph_input import input_for
 from headrace_worker.adapters.langgraph_interrupts import decided, resuming
-from headrace_worker.adapters.langgraph_threads import Beginning, Thread
+from headrace_worker.adapters.langgraph_threads import RunStart, Thread
 from headrace_worker.memory import Memory
 
 with needs("langgraph"):
@@ -124,7 +124,7 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
     settings: Any = dict(options.config)
     settings["configurable"] = {**settings.get("configurable", {}), RUN: ctx}
     thread: Thread | None = None
-    start = Beginning()
+    start = RunStart()
     if graph.checkpointer:
         thread = Thread(ctx, graph, settings)
         start, settings = await thread.begin(options.memory), thread.settings
@@ -205,7 +205,7 @@ def _is_passing(error: BaseException | None) -> bool:
 async def _given(
     ctx: RunContext,
     graph: Pregel[Any, Any, Any, Any],
-    start: Beginning,
+    start: RunStart,
     thread: Thread | None,
     options: _GraphOptions,
 ) -> Any:  # noqa: ANN401  # a graph's input

@@ -22,7 +22,7 @@ from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import question
-from headrace_worker.adapters.langgraph_threads import Beginning
+from headrace_worker.adapters.langgraph_threads import RunStart
 
 with needs("langgraph"):
     from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
@@ -73,7 +73,7 @@ class LangGraphEvents:
                 self._catches_up &= "result" not in item
                 await self._ctx.emit(Step(item["name"], finished="result" in item))
 
-    async def catch_up(self, start: Beginning) -> None:
+    async def catch_up(self, start: RunStart) -> None:
         """Emit what earlier attempts produced but did not emit."""
         self._values, self._catches_up = start.values, start.goes_on
         for node, update in start.missed:

@@ -11,7 +11,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.tools import as_text
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.langgraph_threads import Beginning
+from headrace_worker.adapters.langgraph_threads import RunStart
 from headrace_worker.conversation import ResultItem, Turn, answered, user_turn
 from headrace_worker.memory import Memory, conversation, with_content
 
@@ -78,7 +78,7 @@ with needs("langgraph"):
 async def input_for(
     ctx: RunContext,
     graph: Pregel[Any, Any, Any, Any],
-    start: Beginning | None,
+    start: RunStart | None,
     memory: Memory,
     state_keys: Sequence[str],
 ) -> Json:

@@ -50,7 +50,7 @@ class Position:
 
 
 @dataclass(slots=True)
-class Beginning:
+class RunStart:
     """Where a run starts."""
 
     goes_on: bool = False
@@ -82,7 +82,7 @@ class Thread:
         self._position = Position()
         self.settings: Any = _at(settings, thread_of(ctx, ctx.task))
 
-    async def begin(self, memory: Memory) -> Beginning:
+    async def begin(self, memory: Memory) -> RunStart:
         """Find where the run starts or resumes, and save it.
 
         Raises:
@@ -91,7 +91,7 @@ class Thread:
             RunOver: The run has ended.
         """
         ctx, saved = self._ctx, position_of(self._ctx.checkpoint_data)
-        start = Beginning()
+        start = RunStart()
         if saved is None:
             if ctx.run == 1:
                 start.earlier = await self._carry_over(memory)

@@ -17,7 +17,7 @@ from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
-from headrace_worker.adapters.openai_stream import FORMAT, Answering
+from headrace_worker.adapters.openai_stream import FORMAT, ResponseEmitter
 from headrace_worker.conversation import CallItem, ResultItem, Turn, answered, open_calls
 from headrace_worker.memory import keep_result
 
@@ -144,7 +144,7 @@ class ChatRun:
         """Return the model's response; None if it ended the run."""
         endpoint, ctx = self._endpoint, self._ctx
         host = endpoint.client.base_url.host
-        answer = Answering(ctx, self._used, host, thinking=endpoint.show_thinking)
+        answer = ResponseEmitter(ctx, self._used, host, thinking=endpoint.show_thinking)
         try:
             request = self._request(messages)
             async with await endpoint.client.chat.completions.create(**request) as stream:

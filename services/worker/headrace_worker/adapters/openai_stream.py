@@ -98,7 +98,7 @@ class StreamedCall:
         return CallItem.of_text(self.id, self.name or "unnamed", self.arguments)
 
 
-class Answering:
+class ResponseEmitter:
     """Emits a model's response as it streams, and keeps what the next request needs of it."""
 
     def __init__(self, ctx: RunContext, used: set[str], provider: str, *, thinking: bool) -> None:

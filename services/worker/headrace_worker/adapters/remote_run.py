@@ -37,7 +37,7 @@ from headrace_worker.memory import with_content
 from headrace_worker.relayed import hinted
 
 
-class Asking:
+class CredentialRequests:
     """Requests for credentials, at most one at a time."""
 
     def __init__(self, ctx: RunContext, timeout: float) -> None:
@@ -145,7 +145,7 @@ class RemoteRun:
         self._ctx, self._remote, self._timeouts = ctx, remote, timeouts
         self._cursor = EventIds()
         self._relay = RemoteEvents(ctx, EmittedContent())
-        self._asking = Asking(ctx, timeouts.credentials)
+        self._asking = CredentialRequests(ctx, timeouts.credentials)
         self._known = ""
         self._renewed = False
 

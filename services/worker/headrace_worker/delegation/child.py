@@ -34,7 +34,7 @@ from headrace.model.task import (
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, RunOver
 from headrace.sdk.results import Result
 from headrace_worker.delegation.child_request import ChildRequest
-from headrace_worker.delegation.known_children import Known
+from headrace_worker.delegation.known_children import KnownChild
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.relay import Relay
 
@@ -239,7 +239,7 @@ class Child:
         """Whether it waits for input."""
         return self._fold.state == INPUT_REQUIRED and self.over.done()
 
-    def begin(self, known: Known | None) -> None:
+    def begin(self, known: KnownChild | None) -> None:
         """Start the child; a `known` one is relayed from the last relayed event on."""
         if known is None or self.request.into is not None:
             self._parent.appender.offer(self.relay.asked(self.key.agent, self._name))

@@ -8,7 +8,7 @@ from headrace.model.task import COMPLETED, TERMINAL
 
 
 @dataclass(slots=True)
-class Known:
+class KnownChild:
     """A child, as recorded in the parent's log."""
 
     agent: str
@@ -28,7 +28,7 @@ class Known:
 class KnownChildren:
     """All children of a run so far."""
 
-    known: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, KnownChild] = field(default_factory=dict)
     """By task id."""
     spent: set[str] = field(default_factory=set)
     """Task ids of children that are not used again: a new question of the same name gets a new
@@ -47,7 +47,7 @@ class KnownChildren:
     def _note_child(self, marker: Json) -> None:
         task, generation = str(marker.get("task")), int(marker.get("generation", 0))
         if generation == 0 and "agent" in marker:
-            known = Known(str(marker["agent"]), str(marker.get("name", "")))
+            known = KnownChild(str(marker["agent"]), str(marker.get("name", "")))
             child = self.known.setdefault(task, known)
             child.state = None
         if (known_as := self.known.get(task)) is None:
@@ -58,5 +58,5 @@ class KnownChildren:
             self.spent.add(task)
 
 
-def _is_done(child: Known) -> bool:
+def _is_done(child: KnownChild) -> bool:
     return child.state == COMPLETED

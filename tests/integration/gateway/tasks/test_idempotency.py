@@ -17,7 +17,7 @@ from headrace.tasks.forget import clear_away
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords
+from headrace_gateway.tasks.idempotency import KeyedRequest, Sent, SentRecords
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
@@ -229,7 +229,7 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_task_to_the_next
     talk: Talk, bus: Bus, fleet: ScriptedFleet, operation: str
 ) -> None:
     key, task = some_key(), mint_task_id(3)
-    request = Keyed(
+    request = KeyedRequest(
         Caller(), "assistant", key, SendMessageParams.read(message("hello")).fingerprint()
     )
     sent = Sent(fingerprint=request.fingerprint, task=task, context="conversation", run=1)

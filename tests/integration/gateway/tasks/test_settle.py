@@ -13,7 +13,7 @@ from headrace.model.errors import OutcomeUnknown, StateUnavailable, TaskUnknown
 from headrace.model.task import TaskKey, mint_task_id
 from headrace_gateway.detached import Detached
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.settle import Settling, Unsettled
+from headrace_gateway.tasks.settle import InputAppends, Unsettled
 from tests.support.clients.bindings import Talk
 from tests.support.servers import NatsProcess
 from tests.support.waiting import eventually
@@ -27,7 +27,7 @@ class Gateway:
     def __init__(self, server: NatsProcess) -> None:
         self.bus = Bus(GatewaySettings(nats_url=server.url))
         self.detached = Detached()
-        self.settling = Settling(self.bus, self.detached, 1.0)
+        self.appends = InputAppends(self.bus, self.detached, 1.0)
         self.key = TaskKey("default", "echo", mint_task_id(0))
         self.open = list[asyncio.Event]()
 
@@ -42,14 +42,14 @@ class Gateway:
             raise OutcomeUnknown("no ack")
 
         with pytest.raises(Unsettled):
-            await self.settling.carry_out(self.key, "context", attempt, lambda _: stored.set())
+            await self.appends.carry_out(self.key, "context", attempt, lambda _: stored.set())
         await self.bus.connection.flush()
         return known, stored
 
     async def denies(self, key: TaskKey) -> bool:
         """Tell whether it says that there is no such task."""
         try:
-            await self.settling.check(key.tenant, key.task, TaskUnknown())
+            await self.appends.check(key.tenant, key.task, TaskUnknown())
         except StateUnavailable:
             return False
         return True
@@ -110,7 +110,7 @@ async def test_nobody_knows_for_a_moment_after_nats_was_away(gateways: list[Gate
     here, there = gateways
     there.bus.back_since = asyncio.get_running_loop().time()
     assert not await there.denies(here.key)
-    await there.settling.check(here.key.tenant, here.key.task, GONE)
+    await there.appends.check(here.key.tenant, here.key.task, GONE)
 
 
 READS: dict[str, dict[str, str | None]] = {
@@ -129,8 +129,8 @@ async def test_nothing_that_names_a_task_says_that_there_is_none_while_it_is_set
     elsewhere, task = Bus(settings), mint_task_id(0)
     params = {name: value or task for name, value in READS[operation].items()}
     await elsewhere.dial(secrets.token_hex(4))
-    settling = Settling(elsewhere, Detached(), 1.0)
-    async with settling._is_open(TaskKey("default", "assistant", task)):
+    appends = InputAppends(elsewhere, Detached(), 1.0)
+    async with appends._is_open(TaskKey("default", "assistant", task)):
         await elsewhere.connection.flush()
         assert (await talk.refused(operation, params)).status == 503
     await elsewhere.close()

@@ -11,7 +11,7 @@ from headrace.log.read import TOMBSTONE
 from headrace.model.entry import OWNER, VERSION
 from headrace.model.names import encode_token
 from headrace.model.task import COMPLETED
-from headrace.tasks.dead_letters import Letters, Wanted
+from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import TaskStates, folded, new_key
@@ -100,7 +100,7 @@ async def test_a_log_of_no_possible_tenant_becomes_a_dead_letter_and_stops_nothi
         return later.key.task in await fleet.listed(agent=later.key.agent)
 
     await eventually(is_listed, "the view has passed the log")
-    letters = [one async for one in Letters(fleet.bus).find(Wanted())]
+    letters = [one async for one in Letters(fleet.bus).find(LetterFilter())]
     assert {(one.tenant, one.agent) for one in letters} == {("unknown", "agent")}
     assert len(letters) == len(impossible.entries)
     assert await locate(fleet.bus, later.key.task) == later.key

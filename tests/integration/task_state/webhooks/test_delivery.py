@@ -11,7 +11,7 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED, WORKING
 from headrace.signing import SigningKeys
-from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
+from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.integration.task_state.webhooks.test_forged_requests import stand_in_for
 from tests.support.receiver import HANG_UP, STALL, Receiver, receiving
@@ -47,7 +47,7 @@ async def until_told(hooked: Hooked, name: str = "hook") -> None:
 
 
 async def letters(fleet: TaskStates) -> list[Letter]:
-    return [letter async for letter in Letters(fleet.bus).find(Wanted(kind="push"))]
+    return [letter async for letter in Letters(fleet.bus).find(LetterFilter(kind="push"))]
 
 
 async def test_all_that_happens_is_told_in_order_and_signed(

@@ -8,7 +8,7 @@ from typing import Any
 import httpcore
 import pytest
 
-from headrace.tasks.dead_letters import Letters, Wanted
+from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace_task_state.webhooks import network
 from headrace_task_state.webhooks.network import Allowed
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
@@ -27,10 +27,10 @@ async def refused(hooked: Hooked, url: str) -> str:
     found = Letters(hooked.fleet.bus)
 
     async def is_there() -> bool:
-        return bool([letter async for letter in found.find(Wanted(task=hooked.log.key.task))])
+        return bool([letter async for letter in found.find(LetterFilter(task=hooked.log.key.task))])
 
     await eventually(is_there, "the notification is given up")
-    [letter] = [letter async for letter in found.find(Wanted(task=hooked.log.key.task))]
+    [letter] = [letter async for letter in found.find(LetterFilter(task=hooked.log.key.task))]
     return letter.content.reason
 
 

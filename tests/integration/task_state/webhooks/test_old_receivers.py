@@ -6,7 +6,7 @@ from a2a.compat.v0_3.types import Task
 from headrace.jetstream.objects import SCHEME
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
-from headrace.tasks.dead_letters import Letters, Wanted, retry
+from headrace.tasks.dead_letters import LetterFilter, Letters, retry
 from headrace.webhooks import CURRENT, OLD
 from tests.integration.task_state.webhooks.conftest import Hooked
 from tests.support.receiver import Notification, Receiver
@@ -133,7 +133,7 @@ async def test_a_dead_letter_is_the_same_when_it_is_sent_again(
     hooked.log.submit("hello")
     await hooked.store()
     await until_told(hooked)
-    [letter] = [letter async for letter in Letters(fleet.bus).find(Wanted(kind="push"))]
+    [letter] = [letter async for letter in Letters(fleet.bus).find(LetterFilter(kind="push"))]
     await retry(fleet.bus, letter)
     await receiver.until(receiver.taken, "the dead letter is told")
     assert receiver.taken()[0].raw == receiver.came[0].raw
@@ -154,7 +154,7 @@ async def test_what_0_3_can_not_say_becomes_a_dead_letter(
     await hooked.store()
     await until_told(hooked)
     assert [task_of(one).status.state.value for one in receiver.came] == ["submitted"]
-    [letter] = [letter async for letter in Letters(fleet.bus).find(Wanted(kind="push"))]
+    [letter] = [letter async for letter in Letters(fleet.bus).find(LetterFilter(kind="push"))]
     assert "can't be converted to A2A 0.3" in letter.content.reason
 
 

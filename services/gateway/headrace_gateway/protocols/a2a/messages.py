@@ -22,7 +22,7 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
-from headrace_gateway.tasks.idempotency import Keyed
+from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.inputs import Accepted, FollowUp
 from headrace_gateway.tasks.settle import AnswerLost, Stopping
@@ -77,7 +77,7 @@ async def _start(
     services: Services,
     call: Call,
     asked: SendMessageParams,
-    keyed: Keyed | None,
+    keyed: KeyedRequest | None,
     webhook: Webhook | None,
 ) -> Accepted:
     """Create a task; its webhook is stored before its log starts, so it receives every event."""
@@ -105,7 +105,7 @@ async def _start(
 
 
 def _webhook(
-    services: Services, call: Call, asked: SendMessageParams, keyed: Keyed | None
+    services: Services, call: Call, asked: SendMessageParams, keyed: KeyedRequest | None
 ) -> Webhook | None:
     config = asked.push_config
     if config is None:
@@ -116,7 +116,7 @@ def _webhook(
     return webhook_of(services, call, config)
 
 
-def _keyed(call: Call, asked: SendMessageParams) -> Keyed | None:
+def _keyed(call: Call, asked: SendMessageParams) -> KeyedRequest | None:
     """Return the idempotency key of the message, or None.
 
     Raises:
@@ -127,7 +127,7 @@ def _keyed(call: Call, asked: SendMessageParams) -> Keyed | None:
         return None
     if not _KEY.fullmatch(key):
         raise Malformed([Violation(IDEMPOTENCY_KEY, "must be 1 to 255 printable ASCII characters")])
-    return Keyed(call.caller, call.agent, key, asked.fingerprint())
+    return KeyedRequest(call.caller, call.agent, key, asked.fingerprint())
 
 
 def _metadata(call: Call, asked: SendMessageParams) -> Json:

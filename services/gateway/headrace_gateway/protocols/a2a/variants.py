@@ -20,7 +20,7 @@ from headrace_gateway.protocols.a2a.versions import (
     HTTP,
     JSON_RPC,
     RPC,
-    Reworded,
+    ConvertingRenderer,
     Wording,
     requested_version,
     shape_of_message,
@@ -136,7 +136,7 @@ def rpc_wording(variant: Variant) -> Wording:
         params=_completing(variant),
         answer=shapes.answer,
         event=shapes.event,
-        entry_renderer=Reworded(shapes.event, JSON_RPC),
+        entry_renderer=ConvertingRenderer(shapes.event, JSON_RPC),
         renderer=shapes.renderer,
     )
 

@@ -186,7 +186,7 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class Reworded:
+class ConvertingRenderer:
     """Renders another version's events: converts them, then renders with `inner`."""
 
     event: Callable[[Json], Json]

@@ -6,7 +6,13 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from google.protobuf.json_format import ParseDict
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.versions import HTTP, JSON_RPC, OldVersion, Reworded, Wording
+from headrace_gateway.protocols.a2a.versions import (
+    HTTP,
+    JSON_RPC,
+    ConvertingRenderer,
+    OldVersion,
+    Wording,
+)
 from headrace_gateway.protocols.a2a_v03 import answering, reading
 from headrace_gateway.protocols.a2a_v03.answering import dumped
 from headrace_gateway.streaming.sse import LOG_LINES
@@ -46,7 +52,7 @@ RPC_03 = Wording(
     reading.rpc_params,
     answering.rpc_answer,
     answering.rpc_event,
-    Reworded(answering.rpc_event, JSON_RPC),
+    ConvertingRenderer(answering.rpc_event, JSON_RPC),
     unknown_codes=frozenset({-32008, -32009, -32010}),
     streams_errors=True,
 )
@@ -60,7 +66,7 @@ HTTP_03 = Wording(
     reading.rest_params,
     answering.rest_answer,
     answering.rest_event,
-    Reworded(answering.rest_event, LOG_LINES),
+    ConvertingRenderer(answering.rest_event, LOG_LINES),
 )
 """0.3 over REST."""
 
@@ -70,7 +76,7 @@ HTTP_03_KINDED = Wording(
     reading.rest_params,
     answering.rpc_answer,
     answering.rpc_event,
-    Reworded(answering.rpc_event, LOG_LINES),
+    ConvertingRenderer(answering.rpc_event, LOG_LINES),
 )
 """0.3 over REST, for clients that send JSON-RPC params and expect JSON-RPC results."""
 

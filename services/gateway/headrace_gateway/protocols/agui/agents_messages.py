@@ -8,7 +8,7 @@ from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
 from headrace_gateway.protocols.agui.tool_calls import KIND
-from headrace_gateway.protocols.agui.view import Given, Held, HeldActivity, View
+from headrace_gateway.protocols.agui.view import ClientMessage, Held, HeldActivity, View
 
 _HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})
 
@@ -65,7 +65,7 @@ class AgentsMessages:
 def _held(message: Json) -> Held:
     if message["role"] == "activity":
         return HeldActivity(message["id"], message["activityType"], message["content"])
-    return Given(message)
+    return ClientMessage(message)
 
 
 def _validated(value: object) -> list[Json]:

@@ -4,7 +4,7 @@ from headrace.model.events import ATTEMPT, DISCARDED_AFTER, Json
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import StateEvents, say_messages
-from headrace_gateway.protocols.agui.view import Held, HeldActivity, Spoken, View
+from headrace_gateway.protocols.agui.view import AgentMessage, Held, HeldActivity, View
 
 
 def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
@@ -25,7 +25,7 @@ def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
         elif isinstance(held, HeldActivity):
             kept[key] = Activities(output, view).blank(held)
         elif _is_reasoning(held) and not has_reasoning:
-            kept[key] = Spoken(key, "reasoning", subagent=held.subagent)
+            kept[key] = AgentMessage(key, "reasoning", subagent=held.subagent)
             has_reasoning = True
     # `rest` may hold an older state of children, which may have produced more output since.
     view.messages = kept | {key: held for key, held in rest.items() if key not in kept}

@@ -6,7 +6,7 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import TITLE
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
-from headrace_gateway.protocols.agui.view import Spoken, View
+from headrace_gateway.protocols.agui.view import AgentMessage, View
 
 
 class Voice(NamedTuple):
@@ -82,8 +82,8 @@ class BlockMessages:
         voice, view = self._voice, self._view
         message = view.claim(self._output.use(voice.use), block)
         held = view.messages.get(message)
-        if not isinstance(held, Spoken):
-            held = view.messages[message] = Spoken(message, voice.role)
+        if not isinstance(held, AgentMessage):
+            held = view.messages[message] = AgentMessage(message, voice.role)
             held.subagent = self._output.subagent
         opening, closing = voice.opening(message, title), voice.closing(message)
         item = OpenItem(opening, closing, message, held.chunks)
@@ -97,7 +97,7 @@ class BlockMessages:
         """Retract the block's output; return whether there was any."""
         message = self._view.find(self._output.use(self._voice.use), block)
         held = self._view.messages.get(message)
-        if not isinstance(held, Spoken) or not any(held.chunks):
+        if not isinstance(held, AgentMessage) or not any(held.chunks):
             return False
         self.end(block)
         held.chunks.clear()

@@ -10,7 +10,13 @@ from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.named_run import NamedRun
-from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, Join, Opened, RunFrames
+from headrace_gateway.protocols.agui.run_frames import (
+    AfterCursor,
+    AsOfNow,
+    Join,
+    OpenedRun,
+    RunFrames,
+)
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.submit import submit
 from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
@@ -19,7 +25,7 @@ from headrace_gateway.services import Services
 
 async def attach(
     services: Services, call: Call, found: ThreadRun, earlier: list[Json] | None = None
-) -> Opened:
+) -> OpenedRun:
     """Return the stream of an existing run, after the call's cursor if it has one.
 
     AG-UI defines no reconnection; its clients read the result like any other stream. `earlier` are
@@ -37,7 +43,7 @@ async def attach(
         cursor = await _cursor(services, call, feed)
     join: Join = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)
     is_lost = bool(call.cursor) and cursor is None
-    return Opened(feed, found.log, RunFrames(found.number, join), recovered=not is_lost)
+    return OpenedRun(feed, found.log, RunFrames(found.number, join), recovered=not is_lost)
 
 
 async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | None:
@@ -53,7 +59,7 @@ async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | N
     return cursor
 
 
-async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
+async def is_at_end(opened: OpenedRun, cursor: FrameCursor | None) -> bool:
     """Return whether the run has ended and `cursor` is at its end.
 
     Raises:
@@ -71,7 +77,7 @@ async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
     return False
 
 
-async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
+async def open_run(services: Services, call: Call, asked: RunInput) -> OpenedRun:
     """Start the run that `asked` describes or, with a cursor, reconnect to it.
 
     Raises:
@@ -81,10 +87,10 @@ async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
     if call.cursor and (found := await _known(services, call, asked)) is not None:
         return await attach(services, call, found)
     accepted = await submit(services, call, asked)
-    return Opened(accepted.feed, accepted.log, RunFrames(accepted.generation))
+    return OpenedRun(accepted.feed, accepted.log, RunFrames(accepted.generation))
 
 
-async def open_again(services: Services, call: Call, named: NamedRun) -> Opened:
+async def open_again(services: Services, call: Call, named: NamedRun) -> OpenedRun:
     """Return the stream of an existing run; without a run id, of the thread's newest.
 
     Raises:

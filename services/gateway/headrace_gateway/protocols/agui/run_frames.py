@@ -191,7 +191,7 @@ class RunFrames:
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedRun:
     """A feed and one client's frames of it. The holder must release the feed."""
 
     feed: Feed

@@ -19,7 +19,7 @@ from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import attach_frame
 from headrace_gateway.protocols.agui.opening import open_again, open_run
-from headrace_gateway.protocols.agui.run_frames import Opened
+from headrace_gateway.protocols.agui.run_frames import OpenedRun
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
@@ -85,7 +85,7 @@ class RunSession:
             finally:
                 permit.release()
 
-    async def _open(self, body: bytes) -> Opened:
+    async def _open(self, body: bytes) -> OpenedRun:
         await MODELS.ready()
         named = attach_frame(body)
         if named is None:
@@ -96,7 +96,7 @@ class RunSession:
         call = self._calls.call("SubscribeToTask", cursor=cursor)
         return await open_again(self._services, call, run)
 
-    async def _stream(self, opened: Opened) -> None:
+    async def _stream(self, opened: OpenedRun) -> None:
         def encode(frames: list[AguiFrame]) -> Messages:
             return [orjson.dumps(self._message(opened, frame)) for frame in frames]
 
@@ -109,7 +109,7 @@ class RunSession:
         # The error belongs to no run, so it has no cursor.
         await self._connection.write([orjson.dumps({"event": event} if self._cursors else event)])
 
-    def _message(self, opened: Opened, frame: AguiFrame) -> Json:
+    def _message(self, opened: OpenedRun, frame: AguiFrame) -> Json:
         if not self._cursors:
             return frame.event
         if not frame.generation:

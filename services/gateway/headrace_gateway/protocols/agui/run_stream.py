@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.agui.encodings import SSE, Encoding
 from headrace_gateway.protocols.agui.frame import AguiFrame
-from headrace_gateway.protocols.agui.run_frames import Opened, RunFrames
+from headrace_gateway.protocols.agui.run_frames import OpenedRun, RunFrames
 from headrace_gateway.streaming.renderer import RECOVERED, Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.streaming.subscription import Subscriptions
@@ -52,7 +52,7 @@ class RunRenderer(Renderer):
         return self._encode(self._frames.broken(code, reason))
 
 
-def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) -> HttpStream:
+def run_stream(shared: Subscriptions, opened: OpenedRun, encoding: Encoding = SSE) -> HttpStream:
     """Return the stream of an opened run; takes over the caller's use of its feed."""
     log = opened.log
 

@@ -25,7 +25,7 @@ from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import KeyReused, TaskEnded
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.idempotency import Keyed
+from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.inputs import Accepted, FollowUp
 from headrace_gateway.tasks.terms import check_parts, terms
@@ -44,7 +44,7 @@ async def submit(services: Services, call: Call, asked: RunInput) -> Accepted:
         A2AError, HeadraceError: as `check_parts`, `Idempotency.start` and `Idempotency.follow_up`.
     """
     _check_taken(call, asked)
-    request = Keyed(call.caller, call.agent, asked.key, asked.fingerprint())
+    request = KeyedRequest(call.caller, call.agent, asked.key, asked.fingerprint())
     try:
         return await _submit(services, call, asked, request)
     except KeyReused as reused:
@@ -54,7 +54,9 @@ async def submit(services: Services, call: Call, asked: RunInput) -> Accepted:
         raise RunUnknown(f"run {asked.run} is past its retention period") from unknown
 
 
-async def _submit(services: Services, call: Call, asked: RunInput, request: Keyed) -> Accepted:
+async def _submit(
+    services: Services, call: Call, asked: RunInput, request: KeyedRequest
+) -> Accepted:
     metadata = asked.metadata | call.marks
     metadata |= terms(call.caller, call.card, asked.wishes, "forwardedProps.headrace.")
     idempotency = services.idempotency

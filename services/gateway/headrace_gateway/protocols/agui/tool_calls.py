@@ -8,7 +8,7 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import TEXT, BlockMessages
 from headrace_gateway.protocols.agui.output import OpenItem, Output
-from headrace_gateway.protocols.agui.view import Answered, Spoken, ToolCallSoFar, View
+from headrace_gateway.protocols.agui.view import AgentMessage, ToolCallSoFar, ToolMessage, View
 
 KIND = "call"
 
@@ -100,14 +100,14 @@ class ToolCalls:
             if kind == TEXT.use:
                 return item.id
         youngest = next(reversed(self._view.messages.values()), None)
-        if isinstance(youngest, Spoken) and self._is_waiting_caller(youngest):
+        if isinstance(youngest, AgentMessage) and self._is_waiting_caller(youngest):
             return youngest.id
         block = f"{call}-message"
         message = self._text.begin(block).id
         self._text.end(block)
         return message
 
-    def _is_waiting_caller(self, message: Spoken) -> bool:
+    def _is_waiting_caller(self, message: AgentMessage) -> bool:
         is_own = message.subagent == self._output.subagent
         return is_own and bool(message.calls) and not any(message.chunks)
 
@@ -120,7 +120,7 @@ class ToolCalls:
         if result.is_error and self._modern:
             metadata = {"metadata": {"error": result.error or True}}
         content, whose = _json_text(result.content) or result.error, self._output.subagent
-        self._view.answer(Answered(message, result.id, content, metadata, whose))
+        self._view.answer(ToolMessage(message, result.id, content, metadata, whose))
         self._output.emit(
             "TOOL_CALL_RESULT",
             messageId=message,
@@ -134,7 +134,7 @@ class ToolCalls:
         caller = self._view.caller_of(call)
         if caller is not None and caller.subagent != self._output.subagent:
             return
-        made = caller.call(call) if isinstance(caller, Spoken) else None
+        made = caller.call(call) if isinstance(caller, AgentMessage) else None
         if made is not None:
             made.encrypted = value
         self._output.emit(

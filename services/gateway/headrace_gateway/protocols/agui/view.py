@@ -10,7 +10,7 @@ from headrace.model.events import Json
 
 
 @dataclass(slots=True)
-class Given:
+class ClientMessage:
     """A message that the client had before the run."""
 
     message: Json
@@ -50,7 +50,7 @@ class ToolCallSoFar:
 
 
 @dataclass(slots=True)
-class Answered:
+class ToolMessage:
     """The result of a tool."""
 
     id: str
@@ -71,7 +71,7 @@ class Answered:
 
 
 @dataclass(slots=True)
-class Spoken:
+class AgentMessage:
     """A text or reasoning message, with the tool calls that it made."""
 
     id: str
@@ -122,7 +122,7 @@ class HeldActivity:
         return replace(self)
 
 
-type Held = Given | Spoken | Answered | HeldActivity
+type Held = ClientMessage | AgentMessage | ToolMessage | HeldActivity
 
 
 def _sealed(shown: Json, encrypted: str | None) -> Json:
@@ -155,7 +155,7 @@ class View:
     @classmethod
     def at_start(cls, messages: list[Json], state: Any) -> Self:  # noqa: ANN401 - any JSON value
         """Return the view of a client that starts a run with `messages` and `state`."""
-        given: dict[str, Held] = {message["id"]: Given(message) for message in messages}
+        given: dict[str, Held] = {message["id"]: ClientMessage(message) for message in messages}
         return cls(state, given, ids=dict.fromkeys(given, "given"))
 
     def find(self, use: str, wanted: str) -> str:
@@ -173,25 +173,25 @@ class View:
         self.ids[message] = use
         return message
 
-    def message(self, message: str) -> Spoken:
+    def message(self, message: str) -> AgentMessage:
         """Return the text or reasoning message with that id.
 
         Raises:
             KeyError: it does not exist.
         """
         held = self.messages.get(message)
-        if not isinstance(held, Spoken):
+        if not isinstance(held, AgentMessage):
             raise KeyError(message)
         return held
 
-    def caller_of(self, call: str) -> Given | Spoken | None:
+    def caller_of(self, call: str) -> ClientMessage | AgentMessage | None:
         """Return the message that made the tool call `call`; of several, the first in order."""
         for held in self.messages.values():
-            if isinstance(held, Given | Spoken) and held.calls_tool(call):
+            if isinstance(held, ClientMessage | AgentMessage) and held.calls_tool(call):
                 return held
         return None
 
-    def answer(self, answered: Answered) -> None:
+    def answer(self, answered: ToolMessage) -> None:
         """Insert a result where clients do: after its call and the results that follow it."""
         caller = self.caller_of(answered.call)
         held = list(self.messages.values())

@@ -13,9 +13,9 @@ from headrace.tasks.dead_letters import (
     KINDS,
     Kind,
     Letter,
+    LetterFilter,
     Letters,
     LetterUnknown,
-    Wanted,
     retry_and_drop,
 )
 from headrace_gateway.call import caller_of
@@ -58,7 +58,7 @@ class DeadLetterPages:
         kind = query.get("kind")
         if kind is not None and kind not in KINDS:
             raise InputInvalid(f"kind: must be one of {', '.join(KINDS)}")
-        wanted = Wanted(
+        wanted = LetterFilter(
             decode_token(caller.tenant), query.get("agent"), cast("Kind", kind), query.get("task")
         )
         after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)

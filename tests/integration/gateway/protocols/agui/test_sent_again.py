@@ -20,7 +20,7 @@ from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import idempotency
-from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords, StoredRecord
+from headrace_gateway.tasks.idempotency import KeyedRequest, Sent, SentRecords, StoredRecord
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, all_frames, frames
@@ -197,7 +197,7 @@ async def test_over_other_transports_it_is_the_same_run(
 async def _claimed(bus: Bus, body: Json, **more: Any) -> Sent:  # noqa: ANN401 - a record's fields
     """Leave what a gateway leaves that is killed between its record and the log."""
     asked = RunInput.read(orjson.dumps(body))
-    request = Keyed(Caller(), "assistant", asked.key, asked.fingerprint())
+    request = KeyedRequest(Caller(), "assistant", asked.key, asked.fingerprint())
     sent = Sent(fingerprint=request.fingerprint, context=body["threadId"], **more)
     assert (await SentRecords(bus, 60).claim(request.name, sent)).sent == sent
     return sent

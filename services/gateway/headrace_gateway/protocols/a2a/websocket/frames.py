@@ -132,7 +132,7 @@ _KINDS = ("send", "subscribe", "cancel", "unsubscribe")
 
 
 @dataclass(slots=True)
-class Asked:
+class OperationRequest:
     """One requested operation."""
 
     operation: str
@@ -176,7 +176,7 @@ def is_variants(frame: Json) -> bool:
     return "jsonrpc" not in frame and not frame.keys().isdisjoint(("message", "request"))
 
 
-def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
+def read_frame(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
     """Parse a frame in A2A's or the variant's form.
 
     Raises:
@@ -187,7 +187,9 @@ def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
         return _rpc(frame)
     if is_variants(frame):
         # In the form of the variant's clients; without an id, its answers have null.
-        return Asked("SendStreamingMessage", variant.complete(frame), *_cursor_and_key(frame))
+        return OperationRequest(
+            "SendStreamingMessage", variant.complete(frame), *_cursor_and_key(frame)
+        )
     kinds = [kind for kind in _KINDS if kind in frame]
     if len(kinds) != 1:
         raise InvalidRequestError(
@@ -200,21 +202,23 @@ def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
     body = _object(frame, kinds[0])
     match kinds[0]:
         case "send":
-            return Asked("SendStreamingMessage", body, *_cursor_and_key(frame))
+            return OperationRequest("SendStreamingMessage", body, *_cursor_and_key(frame))
         case "subscribe":
-            return Asked("SubscribeToTask", _task(body, "subscribe"), _text(body, "after") or "")
+            return OperationRequest(
+                "SubscribeToTask", _task(body, "subscribe"), _text(body, "after") or ""
+            )
         case _:
-            return Asked("CancelTask", _task(body, "cancel"))
+            return OperationRequest("CancelTask", _task(body, "cancel"))
 
 
-def _rpc(frame: Json) -> Asked:
+def _rpc(frame: Json) -> OperationRequest:
     if frame["jsonrpc"] != "2.0" or "id" not in frame:
         raise InvalidRequestError('jsonrpc must be "2.0", and an id is required')
     method = _text(frame, "method")
     if not method:
         raise InvalidRequestError("method must be a string")
     params = _object(frame, "params") if "params" in frame else {}
-    return Asked(method, params, *_cursor_and_key(frame))
+    return OperationRequest(method, params, *_cursor_and_key(frame))
 
 
 def _cursor_and_key(frame: Json) -> tuple[str, str | None]:

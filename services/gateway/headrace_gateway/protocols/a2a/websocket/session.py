@@ -18,7 +18,7 @@ from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for, 
 from headrace_gateway.protocols.a2a.variants import SENDS, Variant, VariantShapes, open_folding
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.frames import (
-    Asked,
+    OperationRequest,
     SocketEnvelope,
     Unsubscribe,
     envelope_of,
@@ -132,7 +132,7 @@ class A2ASession:
         """Return the variant's shapes if the connection or the frame's form requests them."""
         return self._variant.shapes if is_variants(frame) and not self._folds else self._shapes
 
-    def _begin(self, envelope: SocketEnvelope, asked: Asked, size: int) -> None:
+    def _begin(self, envelope: SocketEnvelope, asked: OperationRequest, size: int) -> None:
         if envelope.id in self._jobs:
             raise InvalidRequestError("this id is in use on the connection")
         most = self._services.settings.socket_streams
@@ -145,7 +145,7 @@ class A2ASession:
         self._jobs[envelope.id] = job
         job.add_done_callback(lambda _: self._over(envelope, asked))
 
-    def _over(self, envelope: SocketEnvelope, asked: Asked) -> None:
+    def _over(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
         del self._jobs[envelope.id]
         asked.release()
 
@@ -157,7 +157,7 @@ class A2ASession:
         await asyncio.gather(job, return_exceptions=True)
         await self._connection.write([SocketEnvelope(asked.id).end()])
 
-    async def _serve(self, envelope: SocketEnvelope, asked: Asked) -> None:
+    async def _serve(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
         try:
             await self._answer(envelope, asked)
         except NothingFollows:
@@ -165,7 +165,7 @@ class A2ASession:
         except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
             await self._connection.write([envelope.error(problem_of(error))])
 
-    async def _answer(self, envelope: SocketEnvelope, asked: Asked) -> None:
+    async def _answer(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
         operation = asked.operation
         check_version(self._socket, looks_like=shape_of_call(operation))
         if operation not in UNARY and operation not in STREAMING:
@@ -177,7 +177,7 @@ class A2ASession:
             result = await UNARY[operation](self._services, self._call(asked), asked.params)
         await self._connection.write([envelope.result(asked.operation, result)])
 
-    def _call(self, asked: Asked) -> Call:
+    def _call(self, asked: OperationRequest) -> Call:
         return self._calls.call(
             asked.operation,
             task=asked.params.get("id"),
@@ -185,7 +185,7 @@ class A2ASession:
             key=asked.idempotency_key,
         )
 
-    def _permitted(self, asked: Asked, permits: ExitStack) -> Call:
+    def _permitted(self, asked: OperationRequest, permits: ExitStack) -> Call:
         """Return the call of a stream, with a permit for it in `permits`."""
         call = self._call(asked)
         permits.callback(self._services.stream_limits.acquire(call.caller).release)
@@ -193,7 +193,7 @@ class A2ASession:
             asked.params = self._variant.complete(asked.params)
         return call
 
-    async def _stream(self, envelope: SocketEnvelope, asked: Asked) -> None:
+    async def _stream(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
         with ExitStack() as permits:
             if self._folds:
                 await self._stream_folded(permits, envelope, asked)
@@ -221,7 +221,7 @@ class A2ASession:
         await self._connection.stream(feed, start, renderer)
 
     async def _stream_folded(
-        self, permits: ExitStack, envelope: SocketEnvelope, asked: Asked
+        self, permits: ExitStack, envelope: SocketEnvelope, asked: OperationRequest
     ) -> None:
         async with self._connection.answering():
             call = self._permitted(asked, permits)
