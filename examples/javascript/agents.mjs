@@ -8,7 +8,7 @@ import { agent, serve } from "./headrace/worker.mjs";
 const shout = agent({
   name: "shout",
   description: "Says what you say, louder; runs in JavaScript.",
-  async *act(ctx) {
+  async *run(ctx) {
     yield thinking("They want to be heard.");
     yield toolCall("upper_case", { text: ctx.prompt }, "call-1");
     const louder = ctx.prompt.toUpperCase();
@@ -20,7 +20,7 @@ const shout = agent({
 const countdown = agent({
   name: "countdown",
   description: "Counts down from N: `N [delay_ms]`, N from 1 to 10000; runs in JavaScript.",
-  async *act(ctx) {
+  async *run(ctx) {
     const [from, delay = 0] = ctx.prompt.trim().split(/\s+/).map(Number);
     if (!(Number.isInteger(from) && from >= 1 && from <= 10_000 && delay >= 0)) {
       yield reject("the message must be `N [delay_ms]`, N from 1 to 10000");

@@ -16,7 +16,7 @@ export class Appender {
   #offered;
 
   constructor(writer, authorship, lost) {
-    Object.assign(this, { writer, authorship, lost, spoke: Date.now() });
+    Object.assign(this, { writer, authorship, lost, lastAppend: Date.now() });
     this.#offered = writer.generation;
   }
 
@@ -25,7 +25,7 @@ export class Appender {
   }
 
   /** Add events; the returned promise is settled when the agent can continue. */
-  async say(events) {
+  async emit(events) {
     for (const event of events) this.post(event);
     while (this.#waiting > MOST_WAITING && !this.#closed) await this.#sending;
   }
@@ -64,14 +64,14 @@ export class Appender {
   }
 
   /** Append the next run's input after the closed run; returns the new run. */
-  async goOn(input) {
+  async beginNextRun(input) {
     const run = this.writer.generation + 1;
     await this.writer.append([input], { ...this.authorship, run, attempt: 0, state: SUBMITTED });
     return run;
   }
 
   /** Drop pending events and append a last one. */
-  async bidFarewell(event) {
+  async appendLast(event) {
     this.mute();
     await this.#sending;
     await this.writer.append([event], { ...this.authorship, state: WORKING });
@@ -98,7 +98,7 @@ export class Appender {
         const { events, state, checkpoint } = this.#batches.shift();
         this.#waiting -= events.length;
         await this.writer.append(events, { ...this.authorship, state, checkpoint });
-        this.spoke = Date.now();
+        this.lastAppend = Date.now();
       }
     } catch (loss) {
       if (!(loss instanceof Fenced || loss instanceof LogLost)) console.error("an append failed", loss);

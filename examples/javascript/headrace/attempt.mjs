@@ -30,13 +30,13 @@ export class Attempt {
   async work() {
     try {
       const { taken, held, behind, over, lost } = await take(this.bus, this.worker, this.request, this.agent.policy);
-      if (taken) await this.#perform(taken);
+      if (taken) await this.#execute(taken);
       else if (behind) this.request.giveBack(this.bus, Math.min(100 * this.request.deliveries, 2000));
       else if (lost) await this.request.giveUp(this.bus, over);
       else if (!held) this.request.ack(this.bus);
-    } catch (trouble) {
-      if (!(trouble instanceof Fenced || trouble instanceof LogLost || trouble instanceof BusUnavailable)) throw trouble;
-      console.error(`task ${this.request.key.task} is left: ${trouble.message}`);
+    } catch (error) {
+      if (!(error instanceof Fenced || error instanceof LogLost || error instanceof BusUnavailable)) throw error;
+      console.error(`task ${this.request.key.task} is left: ${error.message}`);
     } finally {
       this.holding.release();
     }
@@ -53,7 +53,7 @@ export class Attempt {
     this.#stopping.abort(why);
   }
 
-  async #perform({ recovered, writer, authorship }) {
+  async #execute({ recovered, writer, authorship }) {
     this.recovered = recovered;
     this.queued = recovered.queued;
     this.waiting = waitingIn(recovered);
@@ -64,38 +64,38 @@ export class Attempt {
     this.holding.answer({
       who: { writer: authorship.writer, worker: this.worker, run: authorship.run, attempt: authorship.attempt },
       cancel: () => this.stop("canceled"),
-      takeIn: (asked) => this.#takeIn(asked),
+      queueInput: (question) => this.#queueInput(question),
       lost: () => this.stop("lost"),
       appender: this.appender,
     });
-    const end = await this.#act();
+    const end = await this.#runAgent();
     if (this.#why === "lost") console.error(`task ${this.request.key.task}: another worker has taken over`);
     else if (this.#why === "leaving" && !end?.event) await this.#handBack("leaving", 0);
-    else if (end instanceof Retryable && this.#failures() < this.agent.policy.maxAttempts) await this.#tryAgain(end);
-    else await this.#conclude(end);
+    else if (end instanceof Retryable && this.#failures() < this.agent.policy.maxAttempts) await this.#retry(end);
+    else await this.#complete(end);
   }
 
   /** Run the agent; returns its result, the error it threw, or undefined if it was stopped. */
-  async #act() {
+  async #runAgent() {
     const stopped = new Promise((done) => {
       const { signal } = this.#stopping;
       if (signal.aborted) done();
-      signal.addEventListener("abort", () => setTimeout(done, this.#patience()));
+      signal.addEventListener("abort", () => setTimeout(done, this.#cleanupTime()));
     });
-    const acting = this.#drive().catch((error) => error);
-    return Promise.race([acting, stopped]);
+    const running = this.#drive().catch((error) => error);
+    return Promise.race([running, stopped]);
   }
 
-  #patience() {
+  #cleanupTime() {
     if (this.#why === "lost") return 0;
     return this.#why === "leaving" ? HAND_BACK : this.settings.cleanupSeconds * 1000;
   }
 
   async #drive() {
-    for await (const said of this.agent.act(this.#context())) {
+    for await (const emission of this.agent.run(this.#context())) {
       if (this.#stopping.signal.aborted) return undefined;
-      if (said?.ends) return this.encoder.end(said);
-      await this.appender.say(this.encoder.events(said));
+      if (emission?.ends) return this.encoder.end(emission);
+      await this.appender.emit(this.encoder.events(emission));
     }
     return this.#stopping.signal.aborted ? undefined : this.encoder.end({ ends: COMPLETED });
   }
@@ -126,7 +126,7 @@ export class Attempt {
   }
 
   /** Queue a message that arrived during the run; it becomes the next run's input. */
-  async #takeIn({ input, message, metadata, read_up_to: readUpTo }) {
+  async #queueInput({ input, message, metadata, read_up_to: readUpTo }) {
     if (this.agent.followUps === "reject") return { accepted: false, refused: "policy" };
     const known = this.queued.find((queued) => queued.name !== undefined && queued.name === input);
     if (known) return { generation: known.generation };
@@ -151,32 +151,32 @@ export class Attempt {
     return this.appender.authorship.attempt - this.recovered.handedBack;
   }
 
-  async #tryAgain(error) {
+  async #retry(error) {
     const pause = this.agent.policy.backoff * 1000 * 2 ** (this.#failures() - 1);
     console.error(`task ${this.request.key.task}: tried again: ${error.message}`);
     await this.#handBack("retry", Math.min(pause, LONGEST_BACKOFF));
   }
 
   async #handBack(why, pause) {
-    await this.appender.bidFarewell(this.encoder.status(WORKING, undefined, { "headrace.handedBack": why }));
+    await this.appender.appendLast(this.encoder.status(WORKING, undefined, { "headrace.handedBack": why }));
     this.holding.release();
     // The next holder of the run must get no more heartbeats or answers from this one.
     await this.bus.connection.flush();
     this.request.giveBack(this.bus, pause);
   }
 
-  async #conclude(ended) {
+  async #complete(ended) {
     const end = this.#endOf(ended);
     if (ended instanceof Retryable) await this.request.keepAsDeadLetter(this.bus, "Given up: the last attempt failed");
-    const orphans = [...this.recovered.orphans].filter((artifact) => !this.encoder.artifacts.has(artifact));
-    const retractions = orphans.map((artifact) => this.encoder.retraction(artifact));
+    const discarded = [...this.recovered.discardedArtifacts].filter((artifact) => !this.encoder.artifacts.has(artifact));
+    const retractions = discarded.map((artifact) => this.encoder.retraction(artifact));
     if (this.waiting.length === 0 || !GOES_ON.has(end.state)) {
       await this.appender.close([...retractions, end.event], end.state);
     } else {
       // The run does not end the task: keep its last event, and begin a run for the queued message.
       const last = end.message ? [this.encoder.status(WORKING, end.message)] : [];
       await this.appender.close([...retractions, ...last], WORKING);
-      this.request.askFor(this.bus, await this.appender.goOn(this.#nextInput()));
+      this.request.publish(this.bus, await this.appender.beginNextRun(this.#nextInput()));
     }
     this.request.ack(this.bus);
   }

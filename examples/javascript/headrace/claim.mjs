@@ -18,21 +18,21 @@ const ROUNDS = 5;
  */
 export async function take(bus, worker, request, policy) {
   for (let round = 0; round < ROUNDS; round += 1) {
-    const verdict = (round === 0 && carried(request)) || (await decide(bus, request));
-    if (!verdict.last) return verdict;
+    const decision = (round === 0 && inputInRequest(request)) || (await decide(bus, request));
+    if (!decision.last) return decision;
     try {
-      return await begin(bus, worker, request, policy, verdict);
-    } catch (trouble) {
+      return await begin(bus, worker, request, policy, decision);
+    } catch (error) {
       // Another writer was faster: decide again with what it appended.
-      if (trouble instanceof LogLost) return { over: trouble.message, lost: true };
-      if (!(trouble instanceof Fenced)) throw trouble;
+      if (error instanceof LogLost) return { over: error.message, lost: true };
+      if (!(error instanceof Fenced)) throw error;
     }
   }
   throw new Error(`other writers keep appending to ${request.key.task}`);
 }
 
 /** The input in a run request: a first attempt can begin without reading the log. */
-function carried(request) {
+function inputInRequest(request) {
   const { input, sequence, log } = request.body;
   if (input == null || sequence == null || request.deliveries !== 1) return undefined;
   const stamp = { log, generation: request.run, state: SUBMITTED, run: request.run, attempt: 0 };
@@ -66,8 +66,8 @@ async function whoHolds(bus, key) {
     await sleep(pause);
     try {
       return await bus.ask(bus.control(key), { ask: "who" }, HOLDER_ANSWERS);
-    } catch (trouble) {
-      const nobody = trouble.cause?.isNoResponders?.() || trouble.cause?.cause?.isNoResponders?.();
+    } catch (error) {
+      const nobody = error.cause?.isNoResponders?.() || error.cause?.cause?.isNoResponders?.();
       if (!nobody) return undefined;
     }
   }
@@ -76,7 +76,7 @@ async function whoHolds(bus, key) {
 
 async function begin(bus, worker, request, policy, { last, attempt }) {
   const recovered = await recover(bus, request.key, request.run, last);
-  const behind = attempt === 1 && (await whoseTurnItIs(bus, request.key, recovered.metadata["headrace.behind"]));
+  const behind = attempt === 1 && (await taskToAwait(bus, request.key, recovered.metadata["headrace.behind"]));
   if (behind) return { behind };
   const authorship = {
     log: request.body.log,
@@ -86,21 +86,21 @@ async function begin(bus, worker, request, policy, { last, attempt }) {
   };
   const writer = new LogWriter(bus, request.key, last);
   const encoder = new Encoder(request.key, request.body.context, new Ids(request.key, request.run));
-  const reason = whyHopeless(policy, recovered, attempt);
+  const reason = whyGivenUp(policy, recovered, attempt);
   if (reason !== undefined) {
     // The dead letter first: a crash in between repeats it, and its message id deduplicates it.
     await request.keepAsDeadLetter(bus, reason);
     await writer.append([encoder.failed(reason).event], { ...authorship, state: FAILED });
     return { over: reason };
   }
-  const told = { "headrace.attempt": attempt, "headrace.worker": worker };
-  if (attempt > 1) told["headrace.discardedAfter"] = recovered.kept;
-  await writer.append([encoder.status(WORKING, undefined, told)], { ...authorship, state: WORKING });
+  const metadata = { "headrace.attempt": attempt, "headrace.worker": worker };
+  if (attempt > 1) metadata["headrace.discardedAfter"] = recovered.kept;
+  await writer.append([encoder.status(WORKING, undefined, metadata)], { ...authorship, state: WORKING });
   return { taken: { recovered, writer, authorship } };
 }
 
 /** One of the tasks `named` that must end before this one begins; undefined: it may begin. */
-async function whoseTurnItIs(bus, key, named) {
+async function taskToAwait(bus, key, named) {
   for (const task of Array.isArray(named) ? named : []) {
     if (!TASK_ID.test(task)) continue;
     const last = await lastEntry(bus, { ...key, task });
@@ -109,7 +109,7 @@ async function whoseTurnItIs(bus, key, named) {
   return undefined;
 }
 
-function whyHopeless(policy, recovered, attempt) {
+function whyGivenUp(policy, recovered, attempt) {
   const failed = attempt - 1 - recovered.handedBack;
   if (failed >= policy.maxAttempts) return `Given up after ${failed} attempts`;
   return undefined;

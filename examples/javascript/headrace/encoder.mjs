@@ -6,12 +6,12 @@ import { CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING } from "
 /** The agent's output can't be stored in a log, or not at this point. */
 export class MalformedOutput extends Error {}
 
-export const thinking = (text) => ({ says: "thinking", text });
-export const toolCall = (name, args = {}, id = "") => ({ says: "toolCall", name, args, id });
-export const toolResult = (id, content, error = "") => ({ says: "toolResult", id, content, error });
-export const file = (name, content, mediaType = "") => ({ says: "file", name, content, mediaType });
-export const data = (value, name = "") => ({ says: "data", value, name });
-export const status = (text) => ({ says: "status", text });
+export const thinking = (text) => ({ kind: "thinking", text });
+export const toolCall = (name, args = {}, id = "") => ({ kind: "toolCall", name, args, id });
+export const toolResult = (id, content, error = "") => ({ kind: "toolResult", id, content, error });
+export const file = (name, content, mediaType = "") => ({ kind: "file", name, content, mediaType });
+export const data = (value, name = "") => ({ kind: "data", value, name });
+export const status = (text) => ({ kind: "status", text });
 export const inputRequired = (prompt, schema) => ({ ends: INPUT_REQUIRED, text: prompt, schema });
 export const reject = (reason) => ({ ends: REJECTED, text: reason });
 export const complete = (text) => ({ ends: COMPLETED, text });
@@ -34,30 +34,30 @@ export class Ids {
 export class Encoder {
   #text; // the open text block
   #thought; // the open reasoning
-  #flows = false; // whether the next text continues the open block
+  #continues = false; // whether the next text continues the open block
 
   constructor(key, context, ids, nextIndex = 0) {
     Object.assign(this, { key, context, ids, nextIndex, artifacts: new Set() });
   }
 
   /** The events of one emission that does not end the run. */
-  events(said) {
-    if (typeof said === "string") return said === "" ? [] : this.#answer(said);
-    switch (said?.says) {
+  events(emission) {
+    if (typeof emission === "string") return emission === "" ? [] : this.#answer(emission);
+    switch (emission?.kind) {
       case "thinking":
-        return said.text === "" ? [] : this.#think(said.text);
+        return emission.text === "" ? [] : this.#think(emission.text);
       case "toolCall":
-        return [...this.#endThought(), this.#utter([this.#call(said)])];
+        return [...this.#endThought(), this.#statusUpdate([this.#call(emission)])];
       case "toolResult":
-        return [...this.#endThought(), this.#utter([result(said)])];
+        return [...this.#endThought(), this.#statusUpdate([result(emission)])];
       case "file":
-        return [this.#artifact("file", filePart(said), said.name)];
+        return [this.#artifact("file", filePart(emission), emission.name)];
       case "data":
-        return [this.#artifact("data", { data: json(said.value), mediaType: "application/json" }, said.name)];
+        return [this.#artifact("data", { data: json(emission.value), mediaType: "application/json" }, emission.name)];
       case "status":
-        return [this.#utter([notice(said.text, "task")])];
+        return [this.#statusUpdate([notice(emission.text, "task")])];
       default:
-        throw new MalformedOutput(`not allowed as output of an agent: ${typeof said}`);
+        throw new MalformedOutput(`not allowed as output of an agent: ${typeof emission}`);
     }
   }
 
@@ -74,9 +74,9 @@ export class Encoder {
 
   /** A status of the task. */
   status(state, message, metadata = {}) {
-    const told = { state, timestamp: new Date().toISOString() };
-    if (message) told.message = { ...message, taskId: this.key.task, contextId: this.context };
-    return { statusUpdate: { taskId: this.key.task, contextId: this.context, status: told, metadata } };
+    const taskStatus = { state, timestamp: new Date().toISOString() };
+    if (message) taskStatus.message = { ...message, taskId: this.key.task, contextId: this.context };
+    return { statusUpdate: { taskId: this.key.task, contextId: this.context, status: taskStatus, metadata } };
   }
 
   /** The events that end all open blocks: no block spans a checkpoint. */
@@ -84,7 +84,7 @@ export class Encoder {
     const ends = this.#endThought();
     if (this.#text) ends.push(this.#piece("", true));
     this.#text = undefined;
-    this.#flows = false;
+    this.#continues = false;
     return ends.length > 0 ? ends : [this.status(WORKING)];
   }
 
@@ -96,10 +96,10 @@ export class Encoder {
 
   #answer(text) {
     const events = this.#endThought();
-    if (!this.#flows) {
+    if (!this.#continues) {
       if (this.#text) events.push(this.#piece("", true));
       this.#text = { id: this.ids.mint("block"), index: this.nextIndex++, started: false };
-      this.#flows = true;
+      this.#continues = true;
     }
     return [...events, this.#piece(text, false)];
   }
@@ -115,7 +115,7 @@ export class Encoder {
   }
 
   #think(text) {
-    this.#flows = false;
+    this.#continues = false;
     this.#thought ??= { id: this.ids.mint("think"), index: this.nextIndex++ };
     return [this.#thoughtPiece(text, false)];
   }
@@ -129,11 +129,11 @@ export class Encoder {
 
   #thoughtPiece(text, end) {
     const metadata = blockMetadata("thinking", "thinking", this.#thought, end);
-    return this.#utter([{ text, metadata }], this.#thought.id);
+    return this.#statusUpdate([{ text, metadata }], this.#thought.id);
   }
 
   #call({ name, args, id }) {
-    this.#flows = false;
+    this.#continues = false;
     const callId = id || this.ids.mint("call");
     return {
       data: { id: callId, name, arguments: json(args) },
@@ -152,7 +152,7 @@ export class Encoder {
     return { artifactUpdate: body };
   }
 
-  #utter(parts, id) {
+  #statusUpdate(parts, id) {
     return this.status(WORKING, this.#message(parts, id));
   }
 
@@ -194,5 +194,5 @@ function json(value) {
   } catch {
     // Reported below: undefined, a function, a cycle or a BigInt.
   }
-  throw new MalformedOutput("what is said holds something that is no JSON");
+  throw new MalformedOutput("the output contains a value that JSON cannot represent");
 }

@@ -51,7 +51,7 @@ export class Holding {
     }
     this.request.beat(this.bus);
     const { appender } = this.#claim ?? {};
-    const silent = appender && Date.now() - Math.max(appender.spoke, this.#checked) > SILENCE;
+    const silent = appender && Date.now() - Math.max(appender.lastAppend, this.#checked) > SILENCE;
     if (silent && !appender.appending) this.#look();
   }
 
@@ -80,7 +80,7 @@ export class Holding {
     }
     const answer = { ...this.#claim.who, accepted: true };
     if (asked?.ask === "cancel") this.#claim.cancel();
-    else if (asked?.ask === "input") Object.assign(answer, await this.#claim.takeIn(asked));
+    else if (asked?.ask === "input") Object.assign(answer, await this.#claim.queueInput(asked));
     else if (asked?.ask !== "who") return;
     msg.respond(JSON.stringify(answer));
   }

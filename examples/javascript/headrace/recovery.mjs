@@ -11,7 +11,7 @@ export async function recover(bus, key, run, last) {
   if (first < 0) throw new LogLost(`the input ${run} of ${key.task} is gone`);
   const recovered = begin(entries[first], run);
   const waiting = new Set(recovered.metadata["headrace.waiting"] ?? []);
-  for (const entry of entries.slice(0, first)) goThrough(entry, (q) => waiting.has(q.generation) && recovered.queued.push(q));
+  for (const entry of entries.slice(0, first)) forEachQueued(entry, (q) => waiting.has(q.generation) && recovered.queued.push(q));
   for (const entry of entries.slice(first)) note(recovered, entry);
   return recovered;
 }
@@ -36,28 +36,28 @@ function begin(entry, run) {
     queued: [],
     taken: new Map(),
     handedBack: 0,
-    orphans: new Set(),
+    discardedArtifacts: new Set(),
   };
 }
 
 function note(recovered, entry) {
   if (entry.stamp.attempt && recovered.began === undefined) recovered.began = Date.parse(entry.time);
-  goThrough(entry, (q) => recovered.queued.push(q));
+  forEachQueued(entry, (q) => recovered.queued.push(q));
   entry.events.forEach((event, offset) => {
     const taken = metadataOf(event)["headrace.taken"];
     if (taken !== undefined) recovered.taken.set(taken, entry.stamp.generation + offset);
     const artifact = event.artifactUpdate?.artifact?.artifactId;
-    if (artifact !== undefined) recovered.orphans.add(artifact);
+    if (artifact !== undefined) recovered.discardedArtifacts.add(artifact);
     if (whyHandedBack(event) === "leaving") recovered.handedBack += 1;
   });
   if (entry.stamp.checkpoint !== undefined) {
     recovered.kept = entry.last;
     recovered.saved = decodeCheckpoint(entry.stamp.checkpoint);
-    recovered.orphans.clear();
+    recovered.discardedArtifacts.clear();
   }
 }
 
-function goThrough(entry, take) {
+function forEachQueued(entry, take) {
   entry.events.forEach((event, offset) => {
     const held = metadataOf(event)["headrace.queued"];
     if (held) take({ generation: entry.stamp.generation + offset, message: held.message, metadata: held.metadata ?? {} });

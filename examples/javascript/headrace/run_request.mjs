@@ -36,7 +36,7 @@ export class RunRequest {
     bus.publish(this.reply, milliseconds ? `-NAK {"delay": ${Math.round(milliseconds * 1e6)}}` : "-NAK");
 
   /** Publish a request for the task's next run. If it is lost, task state publishes it again. */
-  askFor(bus, run) {
+  publish(bus, run) {
     const { input, sequence, ...body } = this.body;
     bus.publish(bus.run(this.key, run, this.priority), body);
   }

@@ -10,18 +10,18 @@ import { RunRequest } from "./run_request.mjs";
 
 const LAST_MOMENTS = 1000;
 
-/** Declare an agent: `act` is an async generator function that yields its output. */
-export function agent({ name, act, maxAttempts = 3, backoff = 1, followUps = "enqueue", ...said }) {
+/** Declare an agent: `run` is an async generator function that yields its output. */
+export function agent({ name, run, maxAttempts = 3, backoff = 1, followUps = "enqueue", ...options }) {
   const card = {
     name,
-    description: said.description ?? "",
-    version: said.version ?? "1.0.0",
-    skills: said.skills ?? [],
-    input_modes: said.inputModes ?? ["text/plain"],
-    output_modes: said.outputModes ?? ["text/plain"],
+    description: options.description ?? "",
+    version: options.version ?? "1.0.0",
+    skills: options.skills ?? [],
+    input_modes: options.inputModes ?? ["text/plain"],
+    output_modes: options.outputModes ?? ["text/plain"],
     follow_ups: followUps,
   };
-  return { name, act, card, followUps, policy: { maxAttempts, backoff } };
+  return { name, run, card, followUps, policy: { maxAttempts, backoff } };
 }
 
 /** Serve `agents` until SIGTERM or SIGINT, then hand back the runs that don't end in time. */
@@ -64,9 +64,9 @@ class Worker {
     process.exit(0);
   }
 
-  #idle(patience) {
+  #idle(timeout) {
     const working = [...this.#attempts.values()].map(({ over }) => over);
-    return Promise.race([Promise.allSettled(working), sleep(patience)]);
+    return Promise.race([Promise.allSettled(working), sleep(timeout)]);
   }
 
   async #work(each, msg) {

@@ -20,7 +20,7 @@ const SAID = {
   nonsense: () => Symbol("what is to be refused"),
 };
 
-async function* act(ctx) {
+async function* run(ctx) {
   const script = ctx.message.parts[0].data ?? { begin: [{ echo: "prompt" }] };
   for (const step of ctx.checkpointData ? script.resume : script.begin) {
     const [[kind, given]] = Object.entries(step);
@@ -35,4 +35,4 @@ async function* act(ctx) {
   }
 }
 
-await serve([agent({ name: "repeater", act }), agent({ name: "loner", act, followUps: "reject" })]);
+await serve([agent({ name: "repeater", run }), agent({ name: "loner", run, followUps: "reject" })]);
