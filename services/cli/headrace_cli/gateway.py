@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -58,7 +59,14 @@ async def ask_gateway[Result](
 
 
 def console_url(gateway: str) -> str:
-    """Return the URL of the console that the gateway at the URL `gateway` serves."""
+    """Return the URL of the console that the gateway at the URL `gateway` serves.
+
+    Raises:
+        UsageError: `gateway` is no URL of a gateway.
+    """
+    parts = urlsplit(gateway)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
+        raise click.UsageError(f"{gateway!r} is not the URL of a gateway, like http://HOST:PORT")
     return f"{gateway.rstrip('/')}/console/"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import secrets
 from pathlib import Path
 
@@ -65,11 +66,13 @@ async def test_a_fleet_without_services_has_streams_and_nothing_that_answers(
         letter = DeadLetter(reason="undecodable", subject="x", at="2026-01-01T00:00:00Z")
         await write_letter(bus, letter)
         code, seen = await asyncio.to_thread(doctor)
+        server = (await asyncio.to_thread(CliRunner().invoke, main, ["doctor"])).stdout
     finally:
         await bus.close()
     assert code == 1
     assert seen["settings"] == seen["streams"] == ["ok"]
     assert seen["NATS"] == ["ok", "ok"]
+    assert re.search(r"NATS: version \d+\.\d+\.\d+ answered", server)
     assert seen["task state"] == ["problem"]
     assert seen["agents"] == seen["dead letters"] == ["warning"]
 

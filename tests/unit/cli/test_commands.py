@@ -56,6 +56,13 @@ def test_open_starts_a_browser_or_names_the_url(monkeypatch: pytest.MonkeyPatch)
     assert "open http://127.0.0.1:8080/console/" in answer.output
 
 
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://x/?a", "http://x/#b", "x:80", ""])
+def test_open_takes_urls_of_gateways_only(url: str) -> None:
+    result = headrace("open", "--print", "--url", url)
+    assert result.exit_code == 2
+    assert "not the URL of a gateway" in result.output
+
+
 def test_an_unknown_command_is_refused() -> None:
     answer = headrace("fly")
     assert answer.exit_code == 2

@@ -29,7 +29,8 @@ async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
     await bus.connection.flush()
     milliseconds = (time.monotonic() - started) * 1000
     version = bus.connection.connected_server_version
-    yield ok(NATS, f"version {version} answered in {milliseconds:.1f} ms")
+    number = f"{version.major}.{version.minor}.{version.patch}"
+    yield ok(NATS, f"version {number} answered in {milliseconds:.1f} ms")
     found = await until_answered(bus, lambda: _differences(bus))
     for difference in found:
         yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)

@@ -57,7 +57,8 @@ def check_info(info: dict[str, Any]) -> Iterator[Diagnosis]:
     if int(version.split(".", maxsplit=1)[0]) < _LEAST_VERSION:
         yield problem(REDIS, f"{version} is too old", f"use Redis {_LEAST_VERSION} or later")
     else:
-        yield ok(REDIS, f"{info.get('server_name', 'redis')} {version} answered")
+        name = "valkey" if "valkey_version" in info else "redis"
+        yield ok(REDIS, f"{name} {info.get('valkey_version', version)} answered")
     if (policy := info.get("maxmemory_policy", "noeviction")) != "noeviction":
         text = f"maxmemory-policy is {policy}: evicted keys make lists wrong without an error"
         yield problem(REDIS, text, "set maxmemory-policy noeviction")

@@ -3,7 +3,8 @@ import { authorized, reasonOf, urlOf, type Json } from "../gateway";
 const KINDS = ["image", "audio", "video"];
 /** Types that a browser shows as a picture, and never executes. */
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const STORED = /\/v1\/agents\/[^/]+\/tasks\/[^/]+\/files\/[^/?#]+$/;
+// No segment may be "..", however it is escaped: the browser would request another path.
+const STORED = /\/v1\/agents\/[\w-]+\/tasks\/[\w-]+\/files\/[\w-][\w.-]*$/;
 
 /** A file in a message, whatever protocol it came by. */
 export interface FileContent {

@@ -8,7 +8,7 @@ from headrace_cli.doctor.nats import check_stream
 from headrace_cli.doctor.redis import check_info
 from headrace_cli.doctor.settings import check_settings
 
-VALKEY = {"server_name": "valkey", "redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
+VALKEY = {"valkey_version": "9.1.0", "redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,10 @@ def test_a_redis_that_loses_keys_is_reported(
     changes: dict[str, object], levels: list[Level]
 ) -> None:
     assert [finding.level for finding in check_info(VALKEY | changes)] == levels
+
+
+def test_a_valkey_is_named_with_its_own_version() -> None:
+    assert [finding.text for finding in check_info(VALKEY)] == ["valkey 9.1.0 answered"]
 
 
 def test_settings_are_checked_for_every_service(monkeypatch: pytest.MonkeyPatch) -> None:
