@@ -203,16 +203,17 @@ async def _left_over(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
     left = list[str]()
 
     async def nothing_is_left() -> bool:
-        left.clear()
+        found = list[str]()
         erased = {log.key.task for log in record.logs.values() if log.has_ended}
         # The tombstone of what a client has deleted stands for a day.
         deleted = {bus.subjects.event(log.key) for log in record.logs.values() if log.is_deleted}
         for stream in (bus.streams.events(0), bus.streams.runs, "KV_PUSH", "OBJ_FILES"):
             answer = await fleet.ask_nats(f"$JS.API.STREAM.INFO.{stream}", {"subjects_filter": ">"})
             if "state" not in answer:
-                return False
+                found.append(f"{stream} does not answer: {answer}")
+                continue
             subjects = answer["state"].get("subjects") or {}
-            left.extend(
+            found.extend(
                 f"{stream} has {number} of {subject}"
                 for subject, number in subjects.items()
                 if _tasks_in(subject) & erased and (number > 1 or subject not in deleted)
@@ -220,8 +221,10 @@ async def _left_over(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
         async with fleet.redis() as redis:
             [keys] = await redis.ask(["KEYS", "*"])
             names = (key.decode() for key in keys)
-            left.extend(f"Redis has {name}" for name in names if _tasks_in(name) & erased)
-        return not left
+            found.extend(f"Redis has {name}" for name in names if _tasks_in(name) & erased)
+        # The last whole look is reported, even if the time ends during the next one.
+        left[:] = found
+        return not found
 
     try:
         await eventually(nothing_is_left, "nothing is left of what is past retention", _SETTLES)
