@@ -78,9 +78,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.cut or b"")
         if answer.body is not None:
             self.wfile.write(json.dumps(answer.body).encode())
-        for cursor, event in answer.frames:
-            self.wfile.write(f": hello\n\nid: {cursor}\ndata: {json.dumps(event)}\n\n".encode())
-        self.wfile.write(answer.farewell)
+        # One write: how the client's reads divide the stream must not depend on the machine.
+        sent = (
+            f": hello\n\nid: {cursor}\ndata: {json.dumps(event)}\n\n"
+            for cursor, event in answer.frames
+        )
+        self.wfile.write("".join(sent).encode() + answer.farewell)
         if answer.hold is not None:
             self.wfile.flush()
             answer.hold.wait(_TIMEOUT)
