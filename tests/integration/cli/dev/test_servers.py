@@ -103,6 +103,7 @@ async def test_a_cluster_survives_the_loss_of_its_leader(nats_cluster: NatsClust
     await client.jetstream().add_stream(
         StreamConfig(name="THREE", subjects=["three"], num_replicas=3)
     )
+    await until_settled(client, "THREE")
     await client.jetstream().publish("three", b"1")
     await client.close()
     leader = nats_cluster.meta_leader()
