@@ -6,7 +6,8 @@ nor its directory entry. Code that holds the interpreter lock for seconds, insid
 
 The worker's loop only adds and removes holds. A run that is held only briefly is never processed
 here, so a short run costs nothing. A long run costs its heartbeats: each tick processes the holds
-that are due, not all of them.
+that are due, not all of them. A worker that has held nothing for a second is looked after once a
+second only; its next hold ends that.
 """
 
 import asyncio
@@ -88,6 +89,11 @@ class HeartbeatThread:
             return
         asyncio.run_coroutine_threadsafe(work, self._loop).add_done_callback(_complain)
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call `callback` on the thread's loop, unless the thread has been stopped."""
+        if not self._has_stopped:
+            self._loop.call_soon_threadsafe(callback)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
@@ -120,6 +126,9 @@ TAKE_IN = 1.0
 loop is blocked, well before its own timeout, and queues the message itself."""
 
 _TICK = 0.05
+
+_IDLE = 1.0
+"""Seconds without holds after which ticks end, and seconds between two looks from then on."""
 
 _FLUSH = 1
 
@@ -175,7 +184,10 @@ class WorkerLeases:
         """Holds with a heartbeat that this worker may not have claimed yet."""
         self._released: deque[Hold] = deque()
         """Released holds whose answers may have to be ended."""
-        self._health_probe = time.monotonic()
+        self._health_probe = self._held_at = time.monotonic()
+        self._is_idle = False
+        """Whether the thread waits for `_held` instead of the next tick."""
+        self._held = asyncio.Event()
 
     def start(self) -> None:
         """Start the heartbeats."""
@@ -185,6 +197,9 @@ class WorkerLeases:
         """Add a hold on the run whose acknowledgement subject is `reply`."""
         hold = Hold(reply)
         self._taken.append(hold)
+        if self._is_idle:
+            self._is_idle = False
+            self._heartbeat_thread.call_soon(self._held.set)
         return hold
 
     def release(self, hold: Hold) -> None:
@@ -212,7 +227,23 @@ class WorkerLeases:
             except Exception:  # noqa: BLE001  # without this loop every lease is lost
                 _log.exception("leases")
             blocked = self._watch_health(blocked=blocked)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for the next tick, or for a hold if there has been none for `_IDLE` seconds."""
+        now = time.monotonic()
+        if self._taken or self._beating or self._claiming or self._released:
+            self._held_at = now
+        if now - self._held_at < _IDLE:
             await asyncio.sleep(_TICK)
+            return
+        self._held.clear()
+        self._is_idle = True
+        # `take` adds a hold before it reads the flag, so one of the threads notices the other.
+        if not self._taken:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._held.wait(), _IDLE)
+        self._is_idle = False
 
     async def _look_after(self) -> None:
         now = time.monotonic()

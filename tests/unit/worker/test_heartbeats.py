@@ -1,7 +1,10 @@
 """Heartbeats of many holds: each hold's in time, and no work for those that are not due."""
 
+import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -54,7 +57,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def _leases(wire: Wire) -> WorkerLeases:
-    thread = SimpleNamespace(bus=SimpleNamespace(connection=wire))
+    thread = SimpleNamespace(
+        bus=SimpleNamespace(connection=wire), call_soon=asyncio.get_running_loop().call_soon
+    )
     return WorkerLeases(cast("Any", thread))
 
 
@@ -144,3 +149,81 @@ async def test_a_hold_that_could_not_be_renewed_is_renewed_again(clock: Clock) -
     clock.now += HEARTBEAT
     await leases._look_after()
     assert wire.published == ["ack", "ack"]
+
+
+class CountingLeases(WorkerLeases):
+    """Counts how often it looks after its holds."""
+
+    looks = 0
+
+    async def _look_after(self) -> None:
+        self.looks += 1
+        await super()._look_after()
+
+
+@asynccontextmanager
+async def _kept(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CountingLeases]:
+    """Leases that are kept inside the block, with a tick in each turn of the loop."""
+    monkeypatch.setattr(heartbeats, "_TICK", 0)
+    thread = SimpleNamespace(
+        bus=SimpleNamespace(connection=wire), call_soon=asyncio.get_running_loop().call_soon
+    )
+    leases = CountingLeases(cast("Any", thread))
+    keeping = asyncio.create_task(leases._keep())
+    try:
+        yield leases
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def _turns(number: int, until: Callable[[], object] = lambda: False) -> None:
+    for _ in range(number):
+        if until():
+            return
+        await asyncio.sleep(0)
+
+
+async def test_a_worker_without_holds_has_no_ticks(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _kept(Wire(), monkeypatch) as leases:
+        await _turns(50)
+        ticking = leases.looks
+        clock.now += 2.0
+        await _turns(50)
+        idle = leases.looks - ticking
+    assert ticking > 20
+    assert idle < 5
+
+
+async def test_a_hold_of_an_idle_worker_has_its_heartbeat_and_answers_at_once(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire()
+    async with _kept(wire, monkeypatch) as leases:
+        clock.now += 2.0
+        await _turns(50)
+        leases.take("ack").answers = _answers("control")
+        clock.now += 0.1
+        await _turns(50, until=lambda: wire.listening)
+    assert (wire.published, wire.listening) == (["ack"], ["control"])
+
+
+async def test_a_hold_that_comes_while_the_thread_falls_idle_is_seen(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's thread adds it between the last look and the wait."""
+    wire = Wire()
+    async with _kept(wire, monkeypatch) as leases:
+        cleared = leases._held.clear
+
+        def come() -> None:
+            monkeypatch.setattr(leases._held, "clear", cleared)
+            leases.take("ack")
+            clock.now += 0.1
+
+        monkeypatch.setattr(leases._held, "clear", come)
+        clock.now += 2.0
+        await _turns(50, until=lambda: wire.published)
+    assert wire.published == ["ack"]
