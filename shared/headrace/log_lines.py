@@ -1,23 +1,51 @@
-"""Log lines: one record is one line, whatever text it contains.
+"""Log lines: one record is one line, whatever text it contains, as text or as JSON.
 
 Text from clients, agents and webhooks may contain line breaks that fake lines, terminal control
 sequences, or megabytes. This module escapes and truncates it for every logger of the process.
 """
 
+import json
 import logging
+import sys
+import threading
 import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import override
+from typing import TextIO, override
+
+from headrace import log_context
+from headrace.log_context import LogContext
+from headrace.log_limit import RepeatLimit
 
 LONGEST = 4096
 """Maximum length of a line's message in characters."""
 
 _LONGEST_TRACE = 65_536
-_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+_TEXT = "%(asctime)s %(levelname)-7s %(message)s"
+_BARE = "%(message)s"
+
+_AUDIT = "audit"
+"""Attribute of a record: its fields in the audit log."""
+
+_log = logging.getLogger(__name__)
 
 type _Exception = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a process logs."""
+
+    level: str = "info"
+    is_json: bool = False
+    lines_per_minute: int = 0
+    """Lines per minute from one place in the code; 0: unlimited."""
+    service: str = "headrace"
+    """Name of the service in JSON lines."""
 
 
 class LineFormatter(logging.Formatter):
@@ -30,16 +58,83 @@ class LineFormatter(logging.Formatter):
 
     @override
     def formatException(self, ei: _Exception) -> str:
-        trace = cut("".join(traceback.format_exception(*ei)).rstrip("\n"), _LONGEST_TRACE)
         # Indented, so that no line of an exception's text looks like a line of the log.
-        return "\n".join(f"  {escaped(line)}" for line in trace.split("\n"))
+        return "\n".join(f"  {escaped(line)}" for line in _trace(ei).split("\n"))
 
 
-def configure(level: str = "INFO", form: str = _FORMAT) -> None:
-    """Configure the process to log lines to stderr."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter(form))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+class JsonFormatter(logging.Formatter):
+    """Formats records as JSON objects, each one line, with its traceback inside."""
+
+    def __init__(self, service: str) -> None:
+        """Format lines of the service with this name."""
+        super().__init__()
+        self._service = service
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return _one_line(dict(self._fields(record)))
+
+    def _fields(self, record: logging.LogRecord) -> Iterator[tuple[str, object]]:
+        at = datetime.fromtimestamp(record.created, UTC)
+        yield "time", at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        yield "level", record.levelname.lower()
+        yield "service", self._service
+        yield "logger", record.name
+        yield "message", cut(record.getMessage(), LONGEST)
+        yield from _context(record).fields().items()
+        yield from getattr(record, _AUDIT, {}).items()
+        if left_out := getattr(record, "left_out", 0):
+            yield "left_out", left_out
+        if record.exc_info and record.exc_info[0]:
+            yield "exception", _trace(record.exc_info)
+
+
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to stderr, and what the limit left out when the process ends."""
+
+    def __init__(self, formatter: logging.Formatter, lines_per_minute: int = 0) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self._limit = RepeatLimit(lines_per_minute, self.handle) if lines_per_minute else None
+        if self._limit is not None:
+            self.addFilter(self._limit)
+
+    @override
+    def close(self) -> None:
+        if self._limit is not None:
+            self._limit.flush()
+        super().close()
+
+
+def configure(options: LogOptions) -> None:
+    """Configure the process to log lines to stderr, uncaught exceptions and warnings included."""
+    formatter = JsonFormatter(options.service) if options.is_json else LineFormatter(_TEXT)
+    _configure(options.level, _LineHandler(formatter, options.lines_per_minute))
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
+
+
+def configure_bare(*, is_json: bool) -> None:
+    """Configure a process whose settings are invalid: warnings and errors, in text without time."""
+    formatter = JsonFormatter("headrace") if is_json else LineFormatter(_BARE)
+    _configure("warning", _LineHandler(formatter))
+
+
+def switch_level(configured: str) -> None:
+    """Switch between the level `configured` and debug (info, where debug is configured)."""
+    root, usual = logging.getLogger(), logging.getLevelNamesMapping()[configured.upper()]
+    other = logging.INFO if usual == logging.DEBUG else logging.DEBUG
+    new = usual if root.level == other else other
+    # Written at the more verbose of the two levels.
+    root.setLevel(min(usual, other))
+    _log.info("log level: %s", logging.getLevelName(new).lower())
+    root.setLevel(new)
+
+
+def audit_fields(**fields: str) -> dict[str, dict[str, str]]:
+    """Return the ``extra`` of a line of the audit log."""
+    return {_AUDIT: fields}
 
 
 def escaped(text: str) -> str:
@@ -54,3 +149,38 @@ def cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     return f"{text[:longest]}… ({len(text) - longest} characters more)"
+
+
+def _configure(level: str, handler: logging.Handler) -> None:
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _context(record: logging.LogRecord) -> LogContext:
+    own = getattr(record, "context", None)
+    return own if isinstance(own, LogContext) else log_context.current()
+
+
+def _trace(ei: _Exception) -> str:
+    return cut("".join(traceback.format_exception(*ei)).rstrip("\n"), _LONGEST_TRACE)
+
+
+def _one_line(fields: dict[str, object]) -> str:
+    line = json.dumps(fields, ensure_ascii=False)
+    # JSON may contain characters that end lines, move a cursor, or can't be encoded.
+    return line if line.isprintable() else json.dumps(fields).replace("\x7f", "\\u007f")
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    _log.critical("the process ends with an unexpected error", exc_info=(kind, error, trace))
+
+
+def _log_uncaught_in_thread(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_value is None or isinstance(failed.exc_value, SystemExit):
+        return
+    name = failed.thread.name if failed.thread else "?"
+    _log.critical("thread %s ends with an unexpected error", name, exc_info=failed.exc_value)

@@ -23,6 +23,7 @@ from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
 from headrace import log_lines, tracing
+from headrace.log_lines import LogOptions
 from headrace.metrics import BUILD
 from headrace.model.errors import HeadraceError, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
@@ -36,6 +37,8 @@ megabytes. Objects without reference cycles, nearly all here, are freed without 
 
 _OLDER = 20
 """Young collections before the next older generation is collected."""
+
+_LOG_FORMAT = "HEADRACE_LOG_FORMAT"
 
 type Serving = Callable[[asyncio.Event], AbstractAsyncContextManager[None]]
 """Returns a context manager that runs the service. It is entered once the service has started. The
@@ -52,10 +55,10 @@ class PortTaken(HeadraceError):
 class Prepared:
     """A service with valid settings."""
 
-    log_level: str
+    logs: LogOptions
+    """How it logs. The service's name in it is also its name in traces, unless
+    ``OTEL_SERVICE_NAME`` states another."""
     serving: Serving
-    name: str = "headrace"
-    """The service's name in traces, unless ``OTEL_SERVICE_NAME`` states another."""
 
 
 def run(
@@ -66,7 +69,8 @@ def run(
     """Prepare a service and run it until SIGTERM or SIGINT. Return the exit code.
 
     Environment `variables` that are nearly settings are logged. A supervisor that names a socket in
-    ``NOTIFY_SOCKET`` is told when the service has started, as systemd is.
+    ``NOTIFY_SOCKET`` is told when the service has started, as systemd is. SIGUSR2 switches the log
+    level.
 
     - 0: it was stopped.
     - 1: it could not start, but a later start may succeed (a taken port, a server away for too
@@ -79,15 +83,15 @@ def run(
     try:
         prepared = prepare()
     except unfit as error:
-        log_lines.configure("WARNING", "%(message)s")
+        log_lines.configure_bare(is_json=variables.get(_LOG_FORMAT, "").lower() == "json")
         _warn_of_misspelt_settings(variables)
         for line in setting_errors(error) if isinstance(error, ValidationError) else [error]:
             _log.error("%s", line)
         return os.EX_CONFIG
-    log_lines.configure(prepared.log_level)
+    log_lines.configure(prepared.logs)
     _warn_of_misspelt_settings(variables)
     with (
-        tracing.exporting(variables, prepared.name),
+        tracing.exporting(variables, prepared.logs.service),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         try:
@@ -108,9 +112,10 @@ def _warn_of_misspelt_settings(variables: Mapping[str, str]) -> None:
 
 
 async def _until_signal(prepared: Prepared, notify_socket: str) -> None:
-    stop = asyncio.Event()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR2, log_lines.switch_level, prepared.logs.level)
 
     def on_started() -> None:
         settle()

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from headrace.log_lines import LogOptions
 from headrace.model.subjects import Subjects
 from headrace.secret_settings import SecretSettings, SecretStr, variable
 
@@ -141,7 +142,16 @@ class BusSettings(SecretSettings):
     """Data directory of `headrace dev`."""
 
     log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error)$")
-    """Log level: debug, info, warning or error."""
+    """Log level: debug, info, warning or error. SIGUSR2 switches a running service between this
+    level and debug."""
+
+    log_format: str = Field(default="text", pattern=r"^(?i:text|json)$")
+    """Format of log lines: text, or json with one object per line."""
+
+    log_lines_per_minute: int = Field(default=30, ge=0)
+    """Maximum number of lines per minute that one place in Headrace's code logs; further lines are
+    counted and left out. Debug lines, errors of agents and audit lines are never left out. 0: no
+    limit."""
 
     @field_validator("nats_url")
     @classmethod
@@ -178,6 +188,12 @@ class BusSettings(SecretSettings):
     def nats_servers(self) -> list[str]:
         """The URLs in `nats_url`, without credentials."""
         return comma_separated(without_credentials(self.nats_url))
+
+    def log_options(self, service: str) -> LogOptions:
+        """Return how the `service` logs."""
+        return LogOptions(
+            self.log_level, self.log_format.lower() == "json", self.log_lines_per_minute, service
+        )
 
     def nats_login(self) -> tuple[str, str | None] | None:
         """Return user and password, or a token and None. None: another login or none is set.

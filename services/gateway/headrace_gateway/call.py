@@ -11,8 +11,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import Message, Receive
 from starlette.websockets import WebSocket
 
-from headrace import tracing
+from headrace import log_context, tracing
 from headrace.directory import AgentCard
+from headrace.log_context import LogContext
 from headrace.model.events import TRACEPARENT, Json
 from headrace_gateway.extensions import activated, asked_for
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
@@ -192,12 +193,14 @@ class SocketCalls:
 def _checked(services: Services, connection: HTTPConnection, call: Call, task: object) -> Call:
     named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
     services.access.check(call.caller, call.agent, call.operation, named)
+    log_context.begin(LogContext(named, agent=call.agent, traceparent=call.traceparent))
     if not tracing.is_enabled():
         return call
     attributes = {"rpc.method": call.operation, "gen_ai.agent.name": call.agent}
     if named:
         attributes["headrace.task.id"] = named
     traceparent = begin_span(connection, call.operation, call.traceparent, attributes)
+    log_context.begin(LogContext(named, agent=call.agent, traceparent=traceparent))
     return replace(call, traceparent=traceparent)
 
 

@@ -16,6 +16,7 @@ from headrace.webhooks import Webhooks
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access, RateLimits
+from headrace_gateway.server.auth.audit import Audited, AuditLog
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.schemes import key_headers
 from headrace_gateway.server.body import BodyLimits, HeldBodies
@@ -150,7 +151,7 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
         detached=detached,
         appends=appends,
         full_streams=FullStreams(bus),
-        access=Access(running.rates),
+        access=Access(running.rates, AuditLog(Audited(settings.audit))),
     )
 
 

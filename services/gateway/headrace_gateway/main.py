@@ -30,7 +30,7 @@ def run() -> int:
 def _prepare() -> service.Prepared:
     settings = GatewaySettings()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return service.Prepared(settings.log_level, partial(serving, settings), "headrace-gateway")
+    return service.Prepared(settings.log_options("headrace-gateway"), partial(serving, settings))
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from http import HTTPStatus
 
 from a2a.utils import errors as a2a
 
+from headrace.log_limit import UNLIMITED
 from headrace.metrics import REFUSALS
 from headrace.model.errors import (
     BusUnavailable,
@@ -175,7 +176,7 @@ def problem_of(error: Exception) -> Problem:
                 retry_after=_retry_after(error, found),
             )
     incident = secrets.token_hex(6)
-    _log.error("incident %s", incident, exc_info=error)
+    _log.error("incident %s", incident, exc_info=error, extra=UNLIMITED)
     REFUSALS.labels("INTERNAL_ERROR").inc()
     note_refusal("INTERNAL_ERROR", is_fault=True)
     return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")

@@ -7,7 +7,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 from starlette.requests import HTTPConnection
 
-from headrace import tracing
+from headrace import log_context, tracing
 from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.open_requests import open_request
 
@@ -43,7 +43,8 @@ def _end_with(connection: HTTPConnection, span: Span) -> None:
 
 
 def note_task(task: str, context: str) -> None:
-    """Record the call's task and context."""
+    """Record the call's task and context, in its span and its log lines."""
+    log_context.note_task(task)
     span = _current.get()
     if span.is_recording():
         span.set_attributes({"headrace.task.id": task, "gen_ai.conversation.id": context})

@@ -1,7 +1,7 @@
 """A gateway's settings, from its environment."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
@@ -41,6 +41,10 @@ class GatewaySettings(BusSettings):
     """File that defines who may call (docs/security.md). Without it everybody may call, all callers
     are one owner, and the gateway listens on loopback only. Changes take effect within two
     seconds."""
+
+    audit: Literal["operators", "changes", "all"] = "operators"
+    """What the audit log contains: requests of operators; also the requests with which owners
+    change something (changes); or all requests. Denied requests are always in it."""
 
     allow_anonymous: bool = False
     """Allow a gateway without HEADRACE_CREDENTIALS to listen on addresses other than loopback.

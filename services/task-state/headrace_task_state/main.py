@@ -197,7 +197,9 @@ def run() -> int:
 
 def _prepare() -> service.Prepared:
     settings = TaskStateSettings()
-    return service.Prepared(settings.log_level, lambda _: serving(settings), "headrace-task-state")
+    return service.Prepared(
+        settings.log_options("headrace-task-state"), lambda _: serving(settings)
+    )
 
 
 @asynccontextmanager

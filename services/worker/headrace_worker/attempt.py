@@ -7,10 +7,12 @@ nothing and answers no requests.
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from headrace import metrics
+from headrace import log_context, metrics
 from headrace.jetstream.connection import TROUBLE
+from headrace.log_context import LogContext
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
@@ -67,6 +69,7 @@ class Attempt:
     async def run(self) -> None:
         """Run the attempt. After any failure the run is still queued, or its log has its end."""
         hold = self._hold = self._resources.leases.take(self._assignment.message.reply)
+        log_context.begin(self._log_context())
         try:
             await self._run(hold)
         except (Fenced, LogLost) as loss:
@@ -75,6 +78,13 @@ class Attempt:
             _log.warning("task %s will be retried: %s", self._assignment.key.task, trouble)
         finally:
             self._resources.leases.release(hold)
+
+    def _log_context(self) -> LogContext:
+        assigned = self._assignment
+        traceparent = assigned.request.traceparent or ""
+        return LogContext(
+            assigned.key.task, assigned.run, agent=assigned.key.agent, traceparent=traceparent
+        )
 
     def interrupt(self, why: Interrupt) -> None:
         """Stop the agent for the reason `why`, if it still runs."""
@@ -95,6 +105,13 @@ class Attempt:
         taken = await claim(resources.bus, resources.worker, assignment, self._agent.policy)
         match taken:
             case ClaimedRun():
+                log_context.begin(
+                    replace(
+                        self._log_context(),
+                        attempt=taken.authorship.attempt,
+                        traceparent=taken.span.traceparent or "",
+                    )
+                )
                 if taken.authorship.attempt == 1:
                     observe_wait(assignment)
                 in_progress = metrics.RUNS_WORKING.labels(assignment.key.agent).track_inprogress()

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from headrace.log_limit import UNLIMITED
 from headrace.model import events
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import Fenced, LogLost
@@ -53,7 +54,14 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
 def _log_fault(execution: Execution, fault: Fault | None) -> None:
     if fault is not None:
         task = execution.key.task
-        _log.error("task %s: error %s: %s", task, fault.id, fault.reason, exc_info=fault.error)
+        _log.error(
+            "task %s: error %s: %s",
+            task,
+            fault.id,
+            fault.reason,
+            exc_info=fault.error,
+            extra=UNLIMITED,  # the task shows the id, which has to be found
+        )
 
 
 async def _append(execution: Execution, end: End) -> int | None:

@@ -78,9 +78,8 @@ def _prepare(source: AgentSource, *, reload: bool) -> service.Prepared:
     settings = WorkerSettings()
     agents = source.load()
     return service.Prepared(
-        settings.log_level,
+        settings.log_options("headrace-worker"),
         lambda stop: serving(settings, agents, source, stop, reload=reload),
-        "headrace-worker",
     )
 
 

@@ -1,11 +1,17 @@
 """Text from elsewhere in log lines: escaped and cut, so that one event stays one line."""
 
 import io
+import json
 import logging
+from datetime import datetime
+from typing import Any
 
 import pytest
 
-from headrace.log_lines import LONGEST, LineFormatter
+from headrace import log_lines
+from headrace.log_context import LogContext, about, about_task
+from headrace.log_lines import LONGEST, JsonFormatter, LineFormatter
+from headrace.model.task import TaskKey
 
 HOSTILE = "a\n2026-01-01 ERROR   all is lost\r\x1b[2J\x1b]0;title\x07\x9b31m\u2028\u202e\x00"
 
@@ -55,3 +61,76 @@ def test_an_exceptions_text_fakes_no_line(log: logging.Logger, lines: io.StringI
     assert first == "ERROR failed"
     assert all(line.startswith("  ") and line.isprintable() for line in others)
     assert any("ValueError: a" in line for line in others)
+
+
+class Json:
+    """A logger that writes JSON lines, and the lines read again."""
+
+    def __init__(self) -> None:
+        self._lines = io.StringIO()
+        handler = logging.StreamHandler(self._lines)
+        handler.setFormatter(JsonFormatter("headrace-worker"))
+        self.log = logging.getLogger("headrace.test_json")
+        self.log.propagate = False
+        self.log.handlers = [handler]
+
+    def written(self) -> list[dict[str, Any]]:
+        text = self._lines.getvalue()
+        assert text.endswith("\n")
+        assert text.replace("\n", "").isprintable()
+        return [json.loads(line) for line in text.removesuffix("\n").split("\n")]
+
+
+def test_a_json_line_has_time_level_service_logger_and_message() -> None:
+    made = Json()
+    made.log.warning("grüße, %s", "世界")
+    [line] = made.written()
+    assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
+    assert line == {
+        "level": "warning",
+        "service": "headrace-worker",
+        "logger": "headrace.test_json",
+        "message": "grüße, 世界",
+    }
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "lone \ud800 surrogate", "\x7f"])
+def test_hostile_text_is_one_json_line_and_is_read_unchanged(text: str) -> None:
+    made = Json()
+    made.log.warning("%s", text)
+    [line] = made.written()
+    assert line["message"] == text
+
+
+def test_a_traceback_is_inside_its_json_line() -> None:
+    made = Json()
+    try:
+        int(HOSTILE)
+    except ValueError:
+        made.log.exception("failed")
+    [line] = made.written()
+    assert "test_log_lines.py" in line["exception"]
+    assert "ValueError: invalid literal for int()" in line["exception"]
+
+
+def test_a_json_line_names_what_it_is_about() -> None:
+    made, context = Json(), LogContext("t1", 4, 2, "shop", f"00-{'a' * 32}-{'b' * 16}-01")
+    with about(context):
+        made.log.warning("inside")
+    made.log.warning("outside")
+    made.log.warning("of one", extra=about_task(TaskKey("acme", "shop", "t2")))
+    inside, outside, one = made.written()
+    found = {"task": "t1", "run": 4, "attempt": 2, "agent": "shop", "trace_id": "a" * 32}
+    assert found.items() <= inside.items()
+    assert "task" not in outside
+    assert (one["task"], one["agent"]) == ("t2", "shop")
+
+
+def test_an_uncaught_error_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Json()
+    monkeypatch.setattr(log_lines, "_log", made.log)
+    error = ValueError("lost")
+    log_lines._log_uncaught(ValueError, error, None)
+    [line] = made.written()
+    assert line["level"] == "critical"
+    assert line["exception"] == "ValueError: lost"

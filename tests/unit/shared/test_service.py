@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -11,8 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace import service
+from headrace import log_lines, service
+from headrace.log_lines import LogOptions
 from headrace.service import Prepared, run, serve
+
+
+@pytest.fixture(autouse=True)
+def logging_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the hooks for uncaught errors of the tests' own process."""
+    monkeypatch.setattr(log_lines, "configure", lambda _: None)
 
 
 def test_a_process_settles_once_its_service_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +34,7 @@ def test_a_process_settles_once_its_service_has_started(monkeypatch: pytest.Monk
         seen.append("stops")
 
     monkeypatch.setattr(service, "settle", lambda: seen.append("settles"))
-    assert run(lambda: Prepared("WARNING", serving), {}) == 0
+    assert run(lambda: Prepared(LogOptions("warning"), serving), {}) == 0
     assert seen == ["starts", "settles", "stops"]
 
 
@@ -63,7 +71,32 @@ def test_readiness_is_reported_once_the_service_has_started(
         supervisor.bind(str(tmp_path / "ready"))
         monkeypatch.setattr(service, "settle", lambda: os.kill(os.getpid(), signal.SIGTERM))
         assert (
-            run(lambda: Prepared("WARNING", serving), {"NOTIFY_SOCKET": str(tmp_path / "ready")})
+            run(
+                lambda: Prepared(LogOptions("warning"), serving),
+                {"NOTIFY_SOCKET": str(tmp_path / "ready")},
+            )
             == 0
         )
     assert reports == [b"READY=1"]
+
+
+def test_sigusr2_switches_to_debug_and_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    levels: list[int] = []
+
+    @asynccontextmanager
+    async def serving(stop: asyncio.Event) -> AsyncIterator[None]:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGUSR2)
+            await asyncio.sleep(0.05)
+            levels.append(root.level)
+        stop.set()
+        yield
+
+    monkeypatch.setattr(service, "settle", lambda: None)
+    assert run(lambda: Prepared(LogOptions("warning"), serving), {}) == 0
+    assert levels == [logging.DEBUG, logging.WARNING]
+    assert caplog.messages == ["log level: debug", "log level: warning"]

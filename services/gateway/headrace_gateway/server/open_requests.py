@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace import log_context
 from headrace.model.errors import HeadraceError
 from headrace_gateway.refusals import Restarting
 
@@ -73,6 +74,7 @@ class OpenRequest:
         self.began = time.perf_counter()
         self._open.add(self)
         _current.set(self)
+        log_context.begin()
         await self._limit.__aenter__()
         return self
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from headrace.log_limit import UNLIMITED
 from headrace.model.errors import HeadraceError, LogLost
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 
@@ -51,7 +52,7 @@ class Interruption:
             cause = Cause.LOST if isinstance(error, LogLost) else Cause.UNAVAILABLE
             return cls(cause, error.public, error)
         incident = secrets.token_hex(6)
-        _log.error("incident %s", incident, exc_info=error)
+        _log.error("incident %s", incident, exc_info=error, extra=UNLIMITED)
         return cls(Cause.FAILED, f"internal error, incident {incident}", error)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import batched
 
+from headrace import log_context
 from headrace.jetstream.connection import Bus
+from headrace.log_context import LogContext
 from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
 from headrace.model.messages import DeadLetter
 from headrace.model.task import TaskKey
@@ -68,10 +70,12 @@ class DueTasks:
         """Process a task and defer it, always past `until`, so that a pass ends."""
         # The name of a task that has left the view includes its agent.
         tenant, task_id, *agent = name.split(":")
+        log_context.begin(LogContext(task_id, agent="".join(agent)))
         task = {"agent": agent[0]} if agent else await self._writer.fields(name)
         due: int | None = None
         try:
             if task:
+                log_context.begin(LogContext(task_id, agent=task["agent"]))
                 due = await self._look(TaskKey(tenant, task["agent"], task_id), task)
         except (LeaseLost, StateUnavailable):
             raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from headrace.log_context import about_task
 from headrace.model.entry import parse_lines
 from headrace.model.errors import UndecodableMessage
 from headrace.model.events import Json
@@ -131,6 +132,8 @@ def _take_events(
             wrong.append(str(error))
         except Exception as error:  # noqa: BLE001
             # Whatever fails here must not stop the logs that follow.
-            _log.exception("%s, generation %d", delta.key.task, generation)
+            _log.exception(
+                "%s, generation %d", delta.key.task, generation, extra=about_task(delta.key)
+            )
             wrong.append(f"event {generation}: {type(error).__name__}: {error}")
     return wrong

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from nats.aio.msg import Msg
 
+from headrace import log_context
 from headrace.jetstream.kv import Moved
+from headrace.log_context import LogContext
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
@@ -128,6 +130,7 @@ class Pushing:
         """Process a message; return after how many seconds to process it again."""
         try:
             key, token = self._resources.bus.subjects.key_of_push(msg.subject)
+            log_context.begin(LogContext(key.task, agent=key.agent))
             return await self._send(key, token, msg)
         except Moved:
             return _AFTER_MOVE

@@ -21,6 +21,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import NotPermitted, RateLimited
+from headrace_gateway.server.auth.audit import AuditLog
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.settings import GatewaySettings
 
@@ -156,10 +157,6 @@ class RateLimits:
                 self._bucket(key, per_minute, now).take(count, now)
 
 
-_audit = logging.getLogger("headrace.audit")
-"""Logs every request of an operator that reaches other owners' tasks."""
-
-
 _PUBLIC = frozenset({"GetAgentCard"})
 """Operations open to every caller, without a rate limit: the same pages are public over HTTP."""
 
@@ -167,9 +164,9 @@ _PUBLIC = frozenset({"GetAgentCard"})
 class Access:
     """Checks every operation once per request, whatever the protocol."""
 
-    def __init__(self, rates: RateLimits) -> None:
-        """Count requests against `rates`."""
-        self._rates = rates
+    def __init__(self, rates: RateLimits, audit: AuditLog) -> None:
+        """Count requests against `rates`, and record them in `audit`."""
+        self._rates, self._audit = rates, audit
 
     def check(self, caller: Caller, agent: str, operation: str, task: str = "") -> None:
         """Check that the caller may carry out A2A's `operation` with the agent (and `task`).
@@ -181,10 +178,11 @@ class Access:
         if operation in _PUBLIC:
             return
         if not caller.may(agent, operation):
+            self._audit.denied(caller, agent, operation, task)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         self._rates.take(caller)
-        if caller.operates(agent, operation):
-            self.record(caller, agent, operation, task)
+        operates = caller.operates(agent, operation)
+        self._audit.permitted(caller, agent, operation, task, operates=operates)
 
     def check_operator(
         self, caller: Caller, operation: str, agent: str = ANY_AGENT, task: str = ""
@@ -196,6 +194,7 @@ class Access:
             RateLimited: the caller or its tenant has reached its rate limit.
         """
         if not caller.operates(agent, operation):
+            self._audit.denied(caller, agent, operation, task)
             where = "all agents" if agent == ANY_AGENT else f"agent {agent!r}"
             raise NotPermitted(
                 f"{operation} needs a role with operator = true and this operation on {where}"
@@ -211,14 +210,6 @@ class Access:
         """
         self._rates.take(caller)
 
-    @staticmethod
-    def record(caller: Caller, agent: str, operation: str, task: str = "") -> None:
-        """Write the audit log's line about what an operator does."""
-        _audit.info(
-            "operator tenant=%s owner=%s operation=%s agent=%s task=%s",
-            caller.tenant,
-            caller.owner,
-            operation,
-            agent,
-            task or "-",
-        )
+    def record(self, caller: Caller, agent: str, operation: str, task: str = "") -> None:
+        """Record what an operator does with one of several things, all checked together."""
+        self._audit.permitted(caller, agent, operation, task, operates=True)

@@ -182,7 +182,8 @@ async def test_others_see_the_agents_that_they_may_use(
     assert found["operator"].keys() > {"workers", "queues", "streams"}
     assert found["operator"]["queues"] == [], "those of the operator's tenant"
     audited = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
-    assert audited == ["operator tenant=acme owner=operator operation=GetFleet agent=* task=-"]
+    who = "tenant=acme owner=operator role=operator"
+    assert audited == [f"{who} operation=GetFleet agent=* task=- outcome=permitted"]
 
 
 @pytest.mark.parametrize(

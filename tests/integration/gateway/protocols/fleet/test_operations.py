@@ -215,6 +215,6 @@ async def test_only_operators_may_and_what_they_do_is_audited(
         with caplog.at_level("INFO", "headrace.audit"):
             assert await statuses(OPERATOR.bearer) == [200, 200, 200, 404, 200]
     said = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
-    who = "operator tenant=acme owner=operator operation"
-    assert f"{who}=DropDeadLetter agent=ask task={key.task}" in said
-    assert f"{who}=FailTask agent=ask task={key.task}" in said
+    who = "tenant=acme owner=operator role=operator operation"
+    assert f"{who}=DropDeadLetter agent=ask task={key.task} outcome=permitted" in said
+    assert f"{who}=FailTask agent=ask task={key.task} outcome=permitted" in said

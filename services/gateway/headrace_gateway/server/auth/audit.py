@@ -1,0 +1,78 @@
+"""The audit log: who did what with which task, one line of the logger ``headrace.audit`` each."""
+
+import logging
+from enum import StrEnum
+
+from headrace.log_limit import UNLIMITED
+from headrace.log_lines import audit_fields
+from headrace_gateway.server.auth.caller import Caller
+
+_audit = logging.getLogger("headrace.audit")
+
+_CHANGES = frozenset(
+    {
+        "SendMessage",
+        "SendStreamingMessage",
+        "CancelTask",
+        "DeleteTask",
+        "CreateTaskPushNotificationConfig",
+        "DeleteTaskPushNotificationConfig",
+    }
+)
+"""Operations of owners that change something."""
+
+
+class Audited(StrEnum):
+    """Which permitted requests the audit log contains."""
+
+    OPERATORS = "operators"
+    """Those of operators that reach the fleet or other owners' tasks."""
+    CHANGES = "changes"
+    """Also those with which owners change something."""
+    ALL = "all"
+
+
+class AuditLog:
+    """Writes the audit log's lines, before what they describe is done."""
+
+    def __init__(self, audited: Audited) -> None:
+        """Write lines about the requests in `audited`, and about all that are denied."""
+        self._audited = audited
+
+    def permitted(
+        self, caller: Caller, agent: str, operation: str, task: str, *, operates: bool
+    ) -> None:
+        """Record what the caller does, if it is audited; `operates`: as an operator."""
+        is_audited = (
+            operates
+            or self._audited is Audited.ALL
+            or (self._audited is Audited.CHANGES and operation in _CHANGES)
+        )
+        if is_audited:
+            fields = _fields(caller, agent, operation, task)
+            fields |= {"role": "operator" if operates else "owner", "outcome": "permitted"}
+            # All of them: a limit on the requests is a limit on these lines.
+            _audit.info("%s", _text(fields), extra={**audit_fields(**fields), **UNLIMITED})
+
+    @staticmethod
+    def denied(caller: Caller, agent: str, operation: str, task: str) -> None:
+        """Record what the caller's roles do not permit."""
+        fields = _fields(caller, agent, operation, task) | {"outcome": "denied"}
+        # Nothing else limits refused requests, so these lines are limited.
+        _audit.warning("%s", _text(fields), extra=audit_fields(**fields))
+
+
+def _fields(caller: Caller, agent: str, operation: str, task: str) -> dict[str, str]:
+    return {
+        "tenant": caller.tenant,
+        "owner": caller.owner,
+        "role": "-",
+        "operation": operation,
+        "agent": agent,
+        "task": task or "-",
+        "outcome": "-",
+    }
+
+
+def _text(fields: dict[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())
