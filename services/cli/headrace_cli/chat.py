@@ -8,6 +8,7 @@ import click
 from headrace_cli.chat_session import AgentAddress, ChatSession, read_message
 from headrace_cli.failures import RequestFailed
 from headrace_cli.gateway import with_agent, with_gateway
+from headrace_cli.printer import Printer, with_json
 from headrace_cli.send import with_save
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 
@@ -18,7 +19,8 @@ from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 @click.option("--task", default="", help="Task to come back to; its agent is looked up.")
 @click.option("--context", default="", help="Conversation to continue with a new task.")
 @with_save
-def chat(
+@with_json
+def chat(  # noqa: PLR0913 - one parameter per flag is how click calls
     *,
     url: str,
     token: str | None,
@@ -26,17 +28,18 @@ def chat(
     task: str,
     context: str,
     save: Path | None,
+    printer: Printer,
 ) -> None:
     """Talk with an agent until Ctrl-D.
 
     Each line is a message. If the agent asks something, the next line is the answer. Ctrl-C during
     an answer cancels the task, or leaves it at work and says how to come back to it.
     """
-    output = StreamOutput(save=save, hints=False)
+    output = StreamOutput(as_json=printer.as_json, save=save, hints=False)
     session = ChatSession(AgentAddress(url, token, agent), output, task=task, context=context)
     if task:
         _turn(session, None)
-    while (text := read_message()) is not None:
+    while (text := read_message("" if printer.as_json else "> ")) is not None:
         if text.strip():
             _turn(session, text)
     session.leave_question()

@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,15 +162,19 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def read_message() -> str | None:
+def read_message(prompt: str = "> ") -> str | None:
     """Return the next message that is typed; None: the conversation is over (Ctrl-D, Ctrl-C).
 
-    Messages may also come through a pipe, then without a prompt.
+    After a prompt on a terminal, the line can be edited, and earlier ones come back with the arrow
+    keys. Messages may also come through a pipe, then without a prompt.
     """
     is_typed = sys.stdin.isatty()
+    if is_typed and prompt:
+        with suppress(ImportError):  # Builds of Python without it read plain lines.
+            import_module("readline")  # From now on `input` reads through it.
     replace_unencodable(sys.stdin)
     try:
-        return input("> " if is_typed else "")
+        return input(prompt if is_typed else "")
     except (EOFError, KeyboardInterrupt):
         if is_typed:
             click.echo()

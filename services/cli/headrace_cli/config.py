@@ -10,8 +10,8 @@ import orjson
 
 from headrace.model.errors import HeadraceError
 from headrace_cli.failures import CannotStart, Misconfigured
+from headrace_cli.printer import Printer, with_json
 from headrace_cli.services import import_from_here
-from headrace_cli.tables import one_line
 
 
 @click.group()
@@ -20,8 +20,9 @@ def config() -> None:
 
 
 @config.command()
+@with_json
 @click.argument("file", default="headrace.yaml")
-def check(file: str) -> None:
+def check(file: str, printer: Printer) -> None:
     """Validate FILE and list its agents; no connection is opened."""
     import_from_here()
     try:
@@ -31,7 +32,8 @@ def check(file: str) -> None:
     for warning in declared.warnings:
         click.echo(f"Warning: {warning}", err=True)
     for agent in declared.agents:
-        click.echo(one_line(f"{agent.name}: {agent.card.description}"))
+        record = {"name": agent.name, "description": agent.card.description}
+        printer.record(record, f"{agent.name}: {agent.card.description}")
 
 
 @config.command("schema")

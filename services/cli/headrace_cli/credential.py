@@ -7,6 +7,7 @@ import secrets
 import click
 
 from headrace.model.queues import PRIORITIES
+from headrace_cli.printer import Printer, with_json
 
 
 @click.command()
@@ -18,10 +19,15 @@ from headrace.model.queues import PRIORITIES
 @click.option(
     "--role", "roles", multiple=True, help="Role defined in the credentials file; repeatable."
 )
-def credential(owner: str, tenant: str, priority: str | None, roles: tuple[str, ...]) -> None:
+@with_json
+def credential(
+    *, owner: str, tenant: str, priority: str | None, roles: tuple[str, ...], printer: Printer
+) -> None:
     """Create a token. It is printed once, on stderr; its entry for HEADRACE_CREDENTIALS on stdout.
 
     headrace credential --owner ann >> credentials.toml
+
+    With --json, both are in one object: `token` and `credential`.
     """
     token = f"hr_{secrets.token_urlsafe(32)}"
     entry: dict[str, object] = {
@@ -31,6 +37,9 @@ def credential(owner: str, tenant: str, priority: str | None, roles: tuple[str, 
     }
     entry |= {"priority": priority} if priority else {}
     entry |= {"roles": list(roles)} if roles else {}
+    if printer.as_json:
+        printer.record({"token": token, "credential": entry}, "")
+        return
     click.echo("[[credential]]")
     for name, value in entry.items():
         # A JSON string without control characters is a TOML string too.

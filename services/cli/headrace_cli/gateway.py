@@ -104,5 +104,3 @@ def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
 with_agent = click.option(
     "--agent", metavar="NAME", help="Agent to use; default: the default agent."
 )
-
-with_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

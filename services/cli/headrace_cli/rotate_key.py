@@ -5,6 +5,7 @@ import click
 from headrace.jetstream.connection import Bus
 from headrace.signing import LEAD, rotate
 from headrace_cli.on_bus import on_bus, with_nats
+from headrace_cli.printer import Printer, with_json
 
 
 @click.command(name="rotate-key")
@@ -14,7 +15,8 @@ from headrace_cli.on_bus import on_bus, with_nats
     is_flag=True,
     help="Use the new key now and remove all others, for example after a leak.",
 )
-def rotate_key(nats_url: str | None, at_once: bool) -> None:  # noqa: FBT001 - as click hands it over
+@with_json
+def rotate_key(nats_url: str | None, *, at_once: bool, printer: Printer) -> None:
     """Add a new key for signing agent cards and notifications.
 
     It is published at once, and used once all cached key sets contain it. It has no effect on
@@ -25,5 +27,6 @@ def rotate_key(nats_url: str | None, at_once: bool) -> None:  # noqa: FBT001 - a
         return await rotate(bus, at_once=at_once)
 
     kid = on_bus(nats_url, work)
-    when = "now" if at_once else f"in {LEAD} s"
-    click.echo(f"key {kid} is used {when}")
+    used_in = 0 if at_once else LEAD
+    when = f"in {used_in} s" if used_in else "now"
+    printer.record({"kid": kid, "usedInSeconds": used_in}, f"key {kid} is used {when}")

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from headrace_cli.chat_session import AgentAddress, ChatSession, is_interactive, read_message
-from headrace_cli.gateway import with_agent, with_gateway, with_json
+from headrace_cli.gateway import with_agent, with_gateway
+from headrace_cli.printer import Printer, with_json
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 
 with_files = click.option(
@@ -43,7 +44,7 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     context: str | None,
     files: tuple[Path, ...],
     save: Path | None,
-    as_json: bool,
+    printer: Printer,
     text: str,
 ) -> None:
     """Send TEXT to an agent and show its answer as it comes.
@@ -55,8 +56,8 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     Exits with 0 if the task is COMPLETED, 3 if it FAILED, 4 REJECTED, 5 CANCELED, and with 6 if the
     agent asks something.
     """
-    can_answer = is_interactive() and not as_json
-    output = StreamOutput(as_json=as_json, save=save, hints=not can_answer)
+    can_answer = is_interactive() and not printer.as_json
+    output = StreamOutput(as_json=printer.as_json, save=save, hints=not can_answer)
     address = AgentAddress(url, token, agent)
     session = ChatSession(address, output, task=task or "", context=context or "")
     try:

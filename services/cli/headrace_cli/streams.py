@@ -1,6 +1,7 @@
 """``headrace streams``: compare JetStream's streams with the contract and the settings."""
 
 import sys
+from dataclasses import asdict
 
 import click
 
@@ -10,7 +11,7 @@ from headrace.jetstream.durables import consumer_differences, mend
 from headrace.jetstream.errors import translated
 from headrace.jetstream.streams import Difference, apply, differences
 from headrace_cli.on_bus import on_bus, with_nats
-from headrace_cli.tables import one_line
+from headrace_cli.printer import Printer, with_json
 
 CHANGES_WANTED = 3
 """Exit code of a plan with changes."""
@@ -29,10 +30,11 @@ def streams() -> None:
 
 @streams.command()
 @with_nats
-def plan(nats_url: str | None) -> None:
+@with_json
+def plan(nats_url: str | None, printer: Printer) -> None:
     """Show what `apply` would change. Exit code 0: nothing; 3: something."""
     found = on_bus(nats_url, _planned)
-    _show(found)
+    _show(printer, found)
     if found:
         sys.exit(CHANGES_WANTED)
 
@@ -40,7 +42,8 @@ def plan(nats_url: str | None) -> None:
 @streams.command(name="apply")
 @click.option("--shrink", is_flag=True, help="Also remove replicas and lower limits.")
 @with_nats
-def apply_(nats_url: str | None, *, shrink: bool) -> None:
+@with_json
+def apply_(nats_url: str | None, *, shrink: bool, printer: Printer) -> None:
     """Create and change streams as the settings say; without --shrink nothing shrinks."""
 
     async def work(bus: Bus) -> list[Difference]:
@@ -53,7 +56,7 @@ def apply_(nats_url: str | None, *, shrink: bool) -> None:
         await until_answered(bus, change)
         return planned
 
-    _show(on_bus(nats_url, work))
+    _show(printer, on_bus(nats_url, work))
 
 
 async def _planned(bus: Bus) -> list[Difference]:
@@ -65,8 +68,8 @@ async def _planned(bus: Bus) -> list[Difference]:
     return await until_answered(bus, look)
 
 
-def _show(found: list[Difference]) -> None:
+def _show(printer: Printer, found: list[Difference]) -> None:
     for one in found:
-        click.echo(one_line(f"{one.effect:<10}  {one.change}"))
+        printer.record({**asdict(one), "change": one.change}, f"{one.effect:<10}  {one.change}")
     if not found:
-        click.echo("the streams match the settings")
+        printer.remark("the streams match the settings")

@@ -5,16 +5,32 @@ from pathlib import Path
 
 import click
 
+from headrace.model.cursor import Cursor
+from headrace.model.events import START
 from headrace_cli.chat_session import AgentAddress, ChatSession
-from headrace_cli.gateway import with_agent, with_gateway, with_json
+from headrace_cli.gateway import with_agent, with_gateway
+from headrace_cli.printer import Printer, with_json
 from headrace_cli.send import with_save
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
+
+
+def _checked(_: click.Context, __: click.Parameter, cursor: str) -> str:
+    if cursor and cursor != START and Cursor.parse(cursor) is None:
+        rule = f"a cursor is LOG:GENERATION, as the id of an event, or {START!r}"
+        raise click.BadParameter(f"{cursor!r} is not a cursor; {rule}")
+    return cursor
 
 
 @click.command()
 @with_gateway
 @with_agent
-@click.option("--after", default="", metavar="CURSOR", help="Only events after this cursor.")
+@click.option(
+    "--after",
+    default="",
+    metavar="CURSOR",
+    callback=_checked,
+    help="Only events after this cursor; 'start': all events.",
+)
 @with_save
 @with_json
 @click.argument("task")
@@ -25,14 +41,14 @@ def tail(  # noqa: PLR0913 - one parameter per flag is how click calls
     agent: str | None,
     after: str,
     save: Path | None,
-    as_json: bool,
+    printer: Printer,
     task: str,
 ) -> None:
     """Stream TASK's answer, also over disconnects. Without --agent, the agent is looked up.
 
     Exits as `headrace send` does.
     """
-    output = StreamOutput(as_json=as_json, save=save)
+    output = StreamOutput(as_json=printer.as_json, save=save)
     session = ChatSession(AgentAddress(url, token, agent), output, task=task)
     try:
         session.resume(after)

@@ -1,6 +1,5 @@
 """``headrace tasks``: list, export, delete and fail tasks."""
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,10 @@ from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway, with_json
+from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway
 from headrace_cli.on_bus import on_bus, with_nats
-from headrace_cli.tables import one_line, table
+from headrace_cli.printer import Printer, with_json
+from headrace_cli.tables import one_line
 
 if TYPE_CHECKING:
     from headrace.client import Client, ClientTask
@@ -31,15 +31,16 @@ _TIMEOUT = 3 * ELECTION
 @click.command()
 @with_nats
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@with_json
 @click.argument("task")
-def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 - as click hands it over
+def delete(nats_url: str | None, *, yes: bool, task: str, printer: Printer) -> None:
     """Erase TASK: its log, files, webhooks, dead letters and its entry in the view.
 
     A task that has not ended is canceled first. Child tasks are tasks of their own and stay: delete
     them, too. Repeat the command if it was interrupted: it finishes what is left.
     """
     if not yes:
-        click.confirm(f"Erase task {task}? It can't be restored", abort=True)
+        click.confirm(f"Erase task {task}? It can't be restored", abort=True, err=True)
 
     async def work(bus: Bus) -> None:
         async def erase() -> None:
@@ -52,7 +53,7 @@ def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 
         await wait_for("NATS", erase, _TIMEOUT)
 
     on_bus(nats_url, work)
-    click.echo(f"task {task} deleted")
+    printer.record({"task": task, "outcome": "deleted"}, f"task {task} deleted")
 
 
 @click.command()
@@ -63,8 +64,9 @@ def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 
     show_default=True,
     help="Reason that the client is shown.",
 )
+@with_json
 @click.argument("task")
-def fail(nats_url: str | None, reason: str, task: str) -> None:
+def fail(nats_url: str | None, reason: str, task: str, printer: Printer) -> None:
     """End TASK with FAILED, also while a worker is working on it.
 
     Try `headrace cancel` first: it lets the agent clean up. A worker that still holds the task is
@@ -75,7 +77,7 @@ def fail(nats_url: str | None, reason: str, task: str) -> None:
         await fail_task(bus, await locate(bus, task), reason)
 
     on_bus(nats_url, work)
-    click.echo(f"task {task} FAILED")
+    printer.record({"task": task, "outcome": "failed"}, f"task {task} FAILED")
 
 
 _STATE = "TASK_STATE_"
@@ -120,7 +122,7 @@ def tasks(  # noqa: PLR0913  # one parameter per flag is how click calls
     context: str | None,
     status: str | None,
     limit: int,
-    as_json: bool,
+    printer: Printer,
 ) -> None:
     """List tasks, the latest first; without --agent those of every agent."""
     if ctx.invoked_subcommand is not None:
@@ -132,21 +134,14 @@ def tasks(  # noqa: PLR0913  # one parameter per flag is how click calls
 
     found = at_gateway(url, token, work, agent)
     found.sort(key=lambda one: one.task["status"].get("timestamp", ""), reverse=True)
-    if as_json:
-        for one in found:
-            click.echo(json.dumps({"agent": one.agent, **one.task}))
-        return
-    rows = [
-        (
-            one.id,
-            one.agent or "",
-            one.task["status"].get("state", "").removeprefix(_STATE),
-            one.task["status"].get("timestamp", ""),
-            one.context,
-        )
-        for one in found
-    ]
-    table(("TASK", "AGENT", "STATE", "SINCE", "CONTEXT"), rows)
+    rows = [({"agent": one.agent, **one.task}, _cells(one)) for one in found]
+    printer.table(("TASK", "AGENT", "STATE", "SINCE", "CONTEXT"), rows)
+
+
+def _cells(task: "ClientTask") -> tuple[str, ...]:
+    status = task.task["status"]
+    state, since = status.get("state", "").removeprefix(_STATE), status.get("timestamp", "")
+    return task.id, task.agent or "", state, since, task.context
 
 
 @click.command()

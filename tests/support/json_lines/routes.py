@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from headrace.model.cursor import Cursor
 from headrace_gateway.call import call_of
 from headrace_gateway.problems import problem_of
 from headrace_gateway.server.body import read_body
@@ -15,7 +16,7 @@ from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.open_requests import answering
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream
-from headrace_gateway.tasks.ids import Cursor, mint_message_id, task_key
+from headrace_gateway.tasks.ids import mint_message_id, task_key
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
 

@@ -1,5 +1,6 @@
 """`headrace send` and `chat` on a terminal: cards, questions answered in place, Ctrl-C."""
 
+import json
 import threading
 
 from headrace.model.events import Json
@@ -7,6 +8,7 @@ from tests.support.fake_gateway import ScriptedResponse, answering
 from tests.support.pseudo_terminal import at_terminal
 
 PATH = "/v1/agents/shop/message:stream"
+LEFT, UP, END = "\x1b[D", "\x1b[A", "\x1b[F"
 
 
 def status(state: str, *parts: Json, **metadata: Json | list[Json]) -> Json:
@@ -137,3 +139,36 @@ def test_a_question_that_is_left_open_is_answered_later_by_the_command_that_is_s
                 assert terminal.text.count("answer with: ") == 1
     hint = "answer with: headrace send --task t1 TEXT"
     assert endings == [(6, hint), (0, hint)]
+
+
+def test_a_message_is_edited_and_comes_back_with_the_arrow_keys() -> None:
+    answers = [stream(text("One."), status("COMPLETED")), stream(text("Two."), status("COMPLETED"))]
+    with (
+        answering(**{PATH: answers}) as gateway,
+        at_terminal("chat", "--agent", "shop", "--url", gateway.url) as terminal,
+    ):
+        terminal.until("> ")
+        terminal.type(f"nail{LEFT * 4}two {END}s")
+        terminal.until("One.")
+        terminal.until("COMPLETED\n> ")
+        terminal.type(UP)
+        terminal.until("Two.\n> ")
+        terminal.end_input()
+        assert terminal.end() == 0
+    sent = [(question.body or {})["message"]["parts"][0]["text"] for question in gateway.asked]
+    assert sent == ["two nails", "two nails"]
+
+
+def test_a_conversation_in_json_has_no_prompt() -> None:
+    with (
+        answering(**{PATH: stream(text("One."), status("COMPLETED"))}) as gateway,
+        at_terminal("chat", "--json", "--agent", "shop", "--url", gateway.url) as terminal,
+    ):
+        terminal.type("first")
+        terminal.until('"TASK_STATE_COMPLETED"')
+        terminal.until("\n")
+        terminal.end_input()
+        assert terminal.end() == 0
+    events = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
+    assert [next(iter(event)) for event in events] == ["artifactUpdate", "statusUpdate"]
+    assert "> " not in terminal.text

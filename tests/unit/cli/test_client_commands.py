@@ -337,6 +337,16 @@ def test_the_tail_of_an_ended_task_is_its_answer() -> None:
     assert answer.stdout == "x\n"
 
 
+@pytest.mark.parametrize("cursor", ["GARBAGE", "log1:0", "log1:", "log1:x", "7"])
+def test_a_tail_after_what_is_no_cursor_names_the_rule_and_asks_nobody(cursor: str) -> None:
+    with answering() as gateway:
+        answer = headrace(gateway, "tail", "--agent", "echo", "--after", cursor, "t1")
+    assert answer.exit_code == 2
+    rule = f"{cursor!r} is not a cursor; a cursor is LOG:GENERATION"
+    assert rule in " ".join(answer.stderr.split())
+    assert gateway.asked == []
+
+
 def test_a_tail_goes_on_after_a_cursor_and_says_when_the_past_is_gone() -> None:
     gone = task("WORKING", "all of it") | {"metadata": {"headrace.recovered": False}}
     script = {

@@ -56,7 +56,7 @@ def shown(gateway: FakeGateway, *arguments: str) -> Result:
         (["tasks", "--agent", "echo"], {"/v1/agents/echo/tasks?pageSize=20": REFUSAL}),
         (["tail", "--agent", "echo", "t1"], {"/v1/agents/echo/tasks/t1": TASK}),
         (
-            ["tail", "--agent", "echo", "--after", "l:0", "t1"],
+            ["tail", "--agent", "echo", "--after", "log1:1", "t1"],
             {"/v1/agents/echo/tasks/t1": TASK, "/v1/agents/echo/tasks/t1:subscribe": STREAM},
         ),
         (["tail", "--agent", "echo", "t1"], {"/v1/agents/echo/tasks/t1": REFUSAL}),

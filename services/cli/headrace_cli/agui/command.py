@@ -16,7 +16,7 @@ from headrace_cli.agui.finding import RULES, Finding, required
 from headrace_cli.agui.report import Report
 from headrace_cli.agui.wire import Endpoint, framed
 from headrace_cli.failures import RequestFailed
-from headrace_cli.tables import one_line
+from headrace_cli.printer import Printer, with_json
 
 _CATEGORIES = frozenset(
     [
@@ -92,6 +92,7 @@ def agui() -> None:
     show_default=True,
     help="Seconds without data after which to give up.",
 )
+@with_json
 @click.argument("url")
 def check(  # noqa: PLR0913, PLR0917  # click's options
     url: str,
@@ -102,13 +103,14 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
     brief: bool,  # noqa: FBT001  # click's option
     strict: bool,  # noqa: FBT001  # click's option
     timeout: float,
+    printer: Printer,
 ) -> None:
     """Run the agent at URL, which takes RunAgentInputs, and check its stream.
 
     Exits with 1 if a rule is broken, with 2 if the agent can't be reached.
     """
     asked = _read(body) if body else _input(message, old=old)
-    report = Report(lambda line: click.echo(one_line(line)), explain=not brief)
+    report = Report(printer, explain=not brief)
     try:
         endpoint = Endpoint(url, dict(map(_header, headers)), timeout)
         report.section("the endpoint", list(probed(endpoint)))
@@ -121,10 +123,11 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
 
 
 @agui.command()
-def rules() -> None:
+@with_json
+def rules(printer: Printer) -> None:
     """Print all rules that `check` applies."""
     for name, description in RULES.items():
-        click.echo(one_line(f"{name:<20} {description}"))
+        printer.record({"rule": name, "description": description}, f"{name:<20} {description}")
 
 
 class _InvalidRequest(RequestFailed):

@@ -1,6 +1,5 @@
 """``headrace dead``: list, retry and drop dead letters."""
 
-import json
 from collections.abc import AsyncIterator
 
 import click
@@ -9,7 +8,8 @@ from headrace.jetstream.connection import Bus
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry_and_drop
 from headrace_cli.dead.selection import Choice, with_choice, with_filters
 from headrace_cli.on_bus import on_bus, with_nats
-from headrace_cli.tables import one_line, printable, table
+from headrace_cli.printer import Printer, with_json
+from headrace_cli.tables import one_line, printable
 
 _COLUMNS = ("ID", "KIND", "TENANT", "AGENT", "TASK", "AT", "REASON")
 
@@ -30,19 +30,15 @@ def dead() -> None:
     "--after", type=click.IntRange(0), default=0, metavar="ID", help="Only letters after this ID."
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@with_json
 def list_(
-    nats_url: str | None, wanted: LetterFilter, after: int, limit: int, *, as_json: bool
+    nats_url: str | None, wanted: LetterFilter, after: int, limit: int, printer: Printer
 ) -> None:
     """List dead letters, oldest first."""
     # One more than is shown, to find out whether there is another page.
     found = on_bus(nats_url, lambda bus: _first(Letters(bus).find(wanted, after), limit + 1))
     shown = found[:limit]
-    if as_json:
-        for letter in shown:
-            click.echo(json.dumps(letter.summary()))
-    else:
-        table(_COLUMNS, [_row(letter) for letter in shown])
+    printer.table(_COLUMNS, [(letter.summary(), _row(letter)) for letter in shown])
     if len(found) > limit:
         click.echo(f"more: --after {shown[-1].number}", err=True)
 
@@ -59,13 +55,13 @@ async def _first(letters: AsyncIterator[Letter], most: int) -> list[Letter]:
 @dead.command()
 @with_nats
 @click.argument("number", metavar="ID", type=click.IntRange(1))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
+@with_json
+def show(nats_url: str | None, number: int, printer: Printer) -> None:
     """Show one dead letter in full."""
     letter = on_bus(nats_url, lambda bus: Letters(bus).get(number))
     facts = letter.details()
-    if as_json:
-        click.echo(json.dumps(facts))
+    if printer.as_json:
+        printer.record(facts, "")
         return
     del facts["bodyBase64"]
     for name, value in facts.items():
@@ -78,7 +74,8 @@ def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
 @dead.command("retry")
 @with_nats
 @with_choice
-def retry_(nats_url: str | None, choice: Choice) -> None:
+@with_json
+def retry_(nats_url: str | None, choice: Choice, printer: Printer) -> None:
     """Retry dead letters and drop them.
 
     A run that was given up has ended its task with FAILED for good, so its input becomes a new task
@@ -89,20 +86,21 @@ def retry_(nats_url: str | None, choice: Choice) -> None:
     async def act(bus: Bus, letter: Letter) -> str:
         return (await retry_and_drop(bus, letter)).outcome
 
-    choice.carry_out(nats_url, "Retry", act)
+    choice.carry_out(nats_url, printer, "Retry", act)
 
 
 @dead.command()
 @with_nats
 @with_choice
-def drop(nats_url: str | None, choice: Choice) -> None:
+@with_json
+def drop(nats_url: str | None, choice: Choice, printer: Printer) -> None:
     """Drop dead letters without a retry."""
 
     async def act(bus: Bus, letter: Letter) -> str:
         await Letters(bus).drop(letter.number)
         return "dropped"
 
-    choice.carry_out(nats_url, "Drop", act, is_loss=True)
+    choice.carry_out(nats_url, printer, "Drop", act, is_loss=True)
 
 
 def _row(letter: Letter) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.tasks.dead_letters import KINDS, Kind, Letter, LetterFilter, Letters, LetterUnknown
 from headrace_cli.on_bus import on_bus
+from headrace_cli.printer import Printer
 from headrace_cli.tables import one_line
 
 type Act = Callable[[Bus, Letter], Awaitable[str]]
@@ -28,7 +29,13 @@ class Choice:
     sure: bool
 
     def carry_out(
-        self, nats_url: str | None, verb: str, act: Act, *, is_loss: bool = False
+        self,
+        nats_url: str | None,
+        printer: Printer,
+        verb: str,
+        act: Act,
+        *,
+        is_loss: bool = False,
     ) -> None:
         """Call `act` for each letter, after a confirmation if there are many or data would be lost.
 
@@ -39,7 +46,7 @@ class Choice:
             _ask(verb, letters)
 
         async def each(bus: Bus) -> int:
-            return sum([await _done(bus, letter, act) for letter in letters])
+            return sum([await _done(bus, letter, act, printer) for letter in letters])
 
         done = on_bus(nats_url, each)
         if not letters and not failed:
@@ -61,9 +68,10 @@ class Choice:
         return found, missing
 
 
-async def _done(bus: Bus, letter: Letter, act: Act) -> bool:
+async def _done(bus: Bus, letter: Letter, act: Act, printer: Printer) -> bool:
     try:
-        click.echo(one_line(f"{letter.number}: {await act(bus, letter)}"))
+        outcome = await act(bus, letter)
+        printer.record({"id": letter.number, "outcome": outcome}, f"{letter.number}: {outcome}")
     except BusUnavailable:
         raise
     except HeadraceError as refusal:
@@ -75,13 +83,13 @@ async def _done(bus: Bus, letter: Letter, act: Act) -> bool:
 def _ask(verb: str, letters: list[Letter]) -> None:
     for letter in letters[:_SHOWN]:
         line = f"{letter.number}: {letter.kind} of {letter.agent}: {letter.content.reason}"
-        click.echo(one_line(line))
+        click.echo(one_line(line), err=True)
     if len(letters) > _SHOWN:
-        click.echo(f"… and {len(letters) - _SHOWN} more")
+        click.echo(f"… and {len(letters) - _SHOWN} more", err=True)
     many = "this dead letter" if len(letters) == 1 else f"these {len(letters)} dead letters"
     if not sys.stdin.isatty():
         raise click.UsageError(f"{verb} {many}? There is no terminal to confirm on; use --yes")
-    click.confirm(f"{verb} {many}?", abort=True)
+    click.confirm(f"{verb} {many}?", abort=True, err=True)
 
 
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,7 +1,6 @@
 """``headrace doctor``: look at the fleet and say what is wrong."""
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -18,15 +17,15 @@ from headrace_cli.doctor.redis import REDIS, check_redis
 from headrace_cli.doctor.settings import check_settings
 from headrace_cli.failures import CommandFailed
 from headrace_cli.on_bus import on_bus, with_nats
-from headrace_cli.tables import one_line
+from headrace_cli.printer import Printer, with_json
 
 _COLORS: dict[Level, str] = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 @click.command()
 @with_nats
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def doctor(nats_url: str | None, *, as_json: bool) -> None:
+@with_json
+def doctor(nats_url: str | None, printer: Printer) -> None:
     """Look at settings, NATS, Redis and services, and say what is wrong and what to do.
 
     Changes nothing. Exit code 0: no problem; 1: at least one.
@@ -35,7 +34,8 @@ def doctor(nats_url: str | None, *, as_json: bool) -> None:
     if all(finding.level != "problem" for finding in found):
         found += [*_on_nats(nats_url), *_in_redis()]
     for finding in found:
-        click.echo(json.dumps(asdict(finding)) if as_json else _line(finding))
+        label = click.style(f"{finding.level:<8}", fg=_COLORS[finding.level])
+        printer.record(asdict(finding), _text(finding), label=label)
     if any(finding.level == "problem" for finding in found):
         sys.exit(1)
 
@@ -64,7 +64,6 @@ async def _all(findings: AsyncIterator[Diagnosis]) -> list[Diagnosis]:
     return [finding async for finding in findings]
 
 
-def _line(finding: Diagnosis) -> str:
-    level = click.style(f"{finding.level:<8}", fg=_COLORS[finding.level])
+def _text(finding: Diagnosis) -> str:
     remedy = f" ({finding.remedy})" if finding.remedy else ""
-    return level + one_line(f"{finding.subject}: {finding.text}{remedy}")
+    return f"{finding.subject}: {finding.text}{remedy}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
 from headrace.log import first_entry, last_entry
+from headrace.model.cursor import Cursor
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import RECOVERED, START, Json
@@ -18,7 +19,6 @@ from headrace.state_client import StateClient
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.ids import Cursor
 
 
 class NothingFollows(Exception):

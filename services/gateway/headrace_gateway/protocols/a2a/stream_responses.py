@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import orjson
 from starlette.responses import Response
 
+from headrace.model.cursor import Cursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import EntryRenderer
@@ -14,7 +15,6 @@ from headrace_gateway.protocols.a2a.versions import OfTask, Wording
 from headrace_gateway.streaming.renderer import RECOVERED, Renderer, SharedRenderer
 from headrace_gateway.streaming.sse import HEADERS, HttpStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions
-from headrace_gateway.tasks.ids import Cursor
 from headrace_gateway.tasks.subscribe import OpenedStream
 
 

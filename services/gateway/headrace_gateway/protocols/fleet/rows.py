@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import orjson
 
+from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.streaming.sse import frame
-from headrace_gateway.tasks.ids import Cursor
 
 _TYPES = ("task", "message", "statusUpdate", "artifactUpdate")
 _WRITERS = {"input": "gateway"}

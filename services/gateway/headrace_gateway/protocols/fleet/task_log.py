@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from headrace.model.cursor import Cursor
 from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.feeds import FeedBlock
@@ -14,7 +15,7 @@ from headrace_gateway.server.json_response import JSON
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import SharedRenderer
 from headrace_gateway.streaming.sse import HttpStream
-from headrace_gateway.tasks.ids import Cursor, task_key
+from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.subscribe import OpenedLog
 
 PATH = "/tasks/{task}/log"

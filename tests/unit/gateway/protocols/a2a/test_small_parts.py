@@ -10,6 +10,7 @@ import headrace
 import headrace_gateway
 from headrace.directory import AgentCard
 from headrace.jetstream.errors import Refused
+from headrace.model.cursor import Cursor
 from headrace.model.errors import HeadraceError, TaskUnknown
 from headrace.model.events import Json
 from headrace.settings import BusSettings
@@ -17,7 +18,7 @@ from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.messages import with_history
 from headrace_gateway.protocols.a2a.protojson import from_query
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.ids import Cursor, task_key
+from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.terms import check_parts
 
 

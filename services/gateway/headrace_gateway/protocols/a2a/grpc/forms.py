@@ -15,11 +15,11 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json
 from headrace.model.whole_numbers import whole
 from headrace_gateway.feeds import EntryRenderer
-from headrace_gateway.tasks.ids import Cursor
 
 CURSOR = "headrace.cursor"
 """Metadata key of each event of a gRPC stream; clients resume with it as ``last-event-id``."""

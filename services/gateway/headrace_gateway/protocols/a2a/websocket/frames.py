@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import orjson
 from a2a.utils.errors import InvalidRequestError
 
+from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import EntryRenderer
@@ -20,7 +21,6 @@ from headrace_gateway.protocols.a2a.errors import rest_body, rpc_error
 from headrace_gateway.protocols.a2a.variants import Variant, VariantShapes
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import HeldBody
-from headrace_gateway.tasks.ids import Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
+from headrace.model.cursor import Cursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
@@ -30,7 +31,6 @@ from headrace_gateway.server.body import parse_object
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.websocket import SocketConnection
-from headrace_gateway.tasks.ids import Cursor
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 from headrace_gateway.websocket_opening import open_socket
 

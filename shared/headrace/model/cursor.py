@@ -1,0 +1,24 @@
+"""Cursors: places in tasks' logs, after which clients resume."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+_CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in one log: after the event with that generation."""
+
+    log: str
+    generation: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return the cursor in `text`, or None if it is not one that Headrace issues."""
+        found = _CURSOR.fullmatch(text.strip())
+        return cls(found[1], int(found[2])) if found else None
+
+    def __str__(self) -> str:
+        return f"{self.log}:{self.generation}"
