@@ -32,7 +32,7 @@ from headrace.model.messages import (
     TaskStarted,
     TellChild,
 )
-from headrace.wait_for import ELECTION
+from headrace.wait_for import ELECTION, RECONNECT
 
 TIMEOUT = 5.0
 """Seconds to wait for task state; longer than the takeover of a range."""
@@ -56,11 +56,7 @@ the queue group only after it has missed its pings."""
 _LOG_AFTER = 1.0
 """Seconds after which a task is read from its log instead."""
 
-_CATCH_UP = 8.0
-"""Seconds that a view may take to catch up with its log. After an election, up to 3 s pass before
-the former consumer of the log is given up."""
-
-_NOBODY = 3.0
+_NOBODY = RECONNECT
 """Seconds without listeners while replicas reconnect to another server or restart."""
 
 _BETWEEN_ROUNDS = 0.25
@@ -254,9 +250,8 @@ async def _first_of(asking: set[asyncio.Task[Msg]], timeout: float) -> Msg | Non
 
 def _timeout(refusal: Refusal) -> float:
     """Return for how many seconds, from the first request on, a request is repeated."""
-    if refusal.why == "no_leader":
-        return ELECTION
-    return _CATCH_UP if refusal.is_late else -1.0
+    # What applies a log to the view waits for an election too, that of its consumer's leader.
+    return ELECTION if refusal.why == "no_leader" or refusal.is_late else -1.0
 
 
 def _error(query: BusMessage, refusal: Refusal) -> Exception:

@@ -109,7 +109,7 @@ def test_the_shops_question_is_answered_at_the_terminal(stack: Stack) -> None:
 def test_a_count_goes_on_in_another_process(stack: Stack) -> None:
     [(command, shown)] = list(tutorial.outputs(MACHINES).items())[1:]
     with at_terminal(*shlex.split(command)[1:], HEADRACE_URL=stack.url) as terminal:
-        terminal.until(" 3")
+        terminal.until(": 1 2 3")
         [first] = _PROCESS.findall(terminal.text)
         os.kill(int(first), signal.SIGKILL)
         assert terminal.end() == 0

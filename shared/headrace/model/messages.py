@@ -283,8 +283,8 @@ class Refusal(BusMessage):
     """For `start_refused`: the rule. For `state_unavailable`: ``no_leader`` if the log's leader did
     not answer, as during an election; the request can be repeated."""
     is_late: bool = False
-    """For `state_unavailable`: the view had not caught up in time, as after an election; the
-    request can be repeated for a while."""
+    """For `state_unavailable`: the view had not caught up, or the answer was not ready, in time, as
+    after an election; the request can be repeated for a while."""
 
 
 class DeadLetter(BusMessage):

@@ -62,17 +62,15 @@ class Frontier:
         if former is not None:
             await asyncio.wait([former])
         self._running, self._next = self._next, None
-        is_read = False
         try:
             async with asyncio.timeout(TIMEOUT):
                 heads = await self._heads()
                 while not await self._reflects(heads):
-                    is_read = True
                     await self._press()
                     await asyncio.sleep(_PAUSE)
                 return heads
         except TimeoutError:
-            raise (ViewBehind if is_read else StateUnavailable)(_BEHIND) from None
+            raise ViewBehind(_BEHIND) from None
 
     async def _heads(self) -> Heads:
         names = [self._bus.streams.events(place.stream) for place in self._ranges]

@@ -97,7 +97,7 @@ def refusal_of(error: Exception) -> Refusal:
                 code="state_unavailable",
                 message=str(error) or "task state did not respond in time; try again",
                 why="no_leader" if isinstance(error, BusUnavailable) else None,
-                is_late=isinstance(error, ViewBehind),
+                is_late=isinstance(error, ViewBehind | TimeoutError),
             )
         case _:
             _log.error("a query failed", exc_info=error)

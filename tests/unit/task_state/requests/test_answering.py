@@ -17,6 +17,7 @@ from headrace.model.errors import (
 )
 from headrace.model.messages import GetTask
 from headrace.state_client import MORE
+from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.listing import decode_cursor, encode_cursor
 from headrace_task_state.requests import answers as module
 from headrace_task_state.requests.answers import AnswerPieces, refusal_of
@@ -47,6 +48,16 @@ def test_what_goes_wrong_is_said(error: Exception, code: str, says: str) -> None
     refusal = refusal_of(error)
     assert refusal.code == code
     assert says in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("error", "is_late"),
+    [(ViewBehind("behind"), True), (TimeoutError(), True), (StateUnavailable("no Redis"), False)],
+)
+def test_an_answer_that_was_only_late_can_be_asked_for_again(
+    error: Exception, *, is_late: bool
+) -> None:
+    assert refusal_of(error).is_late == is_late
 
 
 @pytest.mark.parametrize("error", [KeyError("secret"), LogLost("secret")])
