@@ -83,7 +83,11 @@ class StateClient:
     """
 
     def __init__(
-        self, bus: Bus, links: Links | None = None, check_unknown: CheckUnknown | None = None
+        self,
+        bus: Bus,
+        links: Links | None = None,
+        check_unknown: CheckUnknown | None = None,
+        patience: float = ELECTION,
     ) -> None:
         """Send requests over `bus`.
 
@@ -91,7 +95,10 @@ class StateClient:
             bus: The connection.
             links: Converts file links to URLs for clients.
             check_unknown: Decides finally on a task that was not found.
+            patience: Seconds for which a request is repeated that has to wait for an election, or
+                for the view, which is behind its log or late.
         """
+        self._patience = patience
         self._bus, self._links, self._check_unknown = bus, links, check_unknown
         self._doubt_until = 0.0
         self._nobody_until: float | None = None
@@ -169,7 +176,7 @@ class StateClient:
             if "code" not in orjson.loads(data):
                 return answer.decode(operation, data)
             refusal = Refusal.decode(operation, data)
-            if loop.time() > started + _timeout(refusal):
+            if not refusal.is_temporary or loop.time() > started + self._patience:
                 raise _error(query, refusal)
             await asyncio.sleep(_BETWEEN_ROUNDS)
 
@@ -246,12 +253,6 @@ async def _first_of(asking: set[asyncio.Task[Msg]], timeout: float) -> Msg | Non
         if not open_:
             raise done.pop().exception() or BusUnavailable("no response")
         asking -= done
-
-
-def _timeout(refusal: Refusal) -> float:
-    """Return for how many seconds, from the first request on, a request is repeated."""
-    # What applies a log to the view waits for an election too, that of its consumer's leader.
-    return ELECTION if refusal.why == "no_leader" or refusal.is_late else -1.0
 
 
 def _error(query: BusMessage, refusal: Refusal) -> Exception:

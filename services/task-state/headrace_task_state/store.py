@@ -108,6 +108,12 @@ class Progress:
     """When the stream of these sequences was created, in NATS' notation."""
     summarized: int = 0
     """Sequence up to which only the last entry of each log was applied."""
+    summaries: int = 0
+    """Batches of last entries applied. Until the last one, they are all that has changed."""
+
+    def follows(self, other: "Progress") -> bool:
+        """Return whether the same batches were applied before both."""
+        return (self.position, self.summaries) == (other.position, other.summaries)
 
     @property
     def is_summarizing(self) -> bool:
@@ -266,7 +272,8 @@ class Writer(Protocol):
         ``<tenant>:<task>:<agent>``.
 
         Raises:
-            PositionMoved: the range is not at `expected`, and nothing has changed.
+            PositionMoved: the range is not at `expected` (its `position` and `summaries`), and
+                nothing has changed.
         """
 
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:

@@ -155,7 +155,7 @@ class _Writer:
     ) -> list[str]:
         self._check()
         place = self.lease.range
-        if (await self.progress()).position != expected.position:
+        if not (await self.progress()).follows(expected):
             raise PositionMoved("another replica has applied the range")
         self._store.renew(place, self.lease.token)
         self._store.projection.progress[place] = then

@@ -286,6 +286,14 @@ class Refusal(BusMessage):
     """For `state_unavailable`: the view had not caught up, or the answer was not ready, in time, as
     after an election; the request can be repeated for a while."""
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the request can be repeated for a while.
+
+        It waited for an election, or for the view, whose own consumer may wait for one.
+        """
+        return self.why == "no_leader" or self.is_late
+
 
 class DeadLetter(BusMessage):
     """A message that was given up, kept with the reason for operators."""

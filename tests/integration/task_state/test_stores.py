@@ -200,6 +200,20 @@ async def test_a_batch_is_written_once_only(stored_range: StoredRange) -> None:
     assert await text_of(stored_range, log) == "one "
 
 
+async def test_a_store_that_lost_last_entries_takes_no_more_of_them(
+    stored_range: StoredRange,
+) -> None:
+    """A Redis that takes over from another, or restarts from its disk, may lack the last writes."""
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    start, stored = Progress(summarized=9), Progress(summarized=9, summaries=1)
+    await writer.apply(Progress(), start, [])
+    lost = stored_range.progress = start
+    changes = batches.build(arrivals([some_log()], random.Random(0)), lost).changes
+    with pytest.raises(PositionMoved):
+        await writer.apply(stored, Progress(position=9, summarized=9, summaries=1), changes)
+    assert await writer.progress() == lost
+
+
 async def test_a_lease_is_held_by_one_at_a_time(stored_range: StoredRange) -> None:
     lease = await stored_range.leases.take(RANGES[0])
     assert lease is not None
@@ -208,6 +222,18 @@ async def test_a_lease_is_held_by_one_at_a_time(stored_range: StoredRange) -> No
     again = await stored_range.leases.take(RANGES[0])
     assert again is not None
     assert again.token != lease.token
+
+
+async def test_no_two_leases_have_the_same_token_even_if_the_store_is_emptied(
+    valkey: ValkeyProcess,
+) -> None:
+    keys = Keys.of(secrets.token_hex(4), "")
+    store = RedisStore(RedisSettings.model_validate({"redis_url": valkey.url}), keys, RANGES)
+    stored_range = StoredRange(store)
+    first = (await stored_range.writer()).lease.token
+    await store.redis.unlink_all(keys.root)
+    assert (await stored_range.writer()).lease.token != first
+    await store.close()
 
 
 async def test_streamed_text_costs_little_more_than_itself(stored_range: StoredRange) -> None:

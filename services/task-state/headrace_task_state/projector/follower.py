@@ -12,6 +12,7 @@ first.
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -103,6 +104,8 @@ class LastEntries:
         self._bus, self._place, self._name = bus, place, name
         self._stream = bus.streams.events(place.stream)
         self._open: dict[int, Consumer] = {}
+        self._ends: dict[int, int] = {}
+        """Per shard, the stream's end when its last entries had been determined."""
         self.head = 0
         """Stream sequence up to which no shard misses an entry at the end."""
         self.reached: dict[int, int] = {}
@@ -140,6 +143,10 @@ class LastEntries:
             consumer = Consumer(self._bus, self._stream, name, last_per_subject=True)
             self._open[shard] = consumer
             number = await consumer.open_last_per_subject(self._bus.subjects.shard_events(shard))
+            # The last entry of a log that went on since `open` lies beyond `head`, and is the only
+            # one of that log. So the shard is complete only when that one has been taken too.
+            state = await stream_state(self._bus, self._stream, _TIMEOUT)
+            self._ends[shard] = max(self.head, state.last)
             silent = 0
             while number > 0 and shard in self._open:
                 arrivals = await consumer.take(MOST, MOST_BYTES)
@@ -160,9 +167,10 @@ class LastEntries:
                 raise ConsumerLost("some shards did not confirm that they are complete")
 
     async def _settle(self) -> None:
-        """Close the consumers of shards that miss no entry up to `head`."""
+        """Close the consumers of shards that miss no entry up to their end."""
         for shard, consumer in list(self._open.items()):
-            if (reached := consumer.complete_to) >= self.head:
+            # One that is being opened has no end yet.
+            if (reached := consumer.complete_to) >= self._ends.get(shard, math.inf):
                 del self._open[shard]
                 self.reached[shard] = reached
                 await consumer.close()
@@ -297,7 +305,8 @@ class RangeFollower:
             async for arrivals in entries.batches():
                 batch = await summaries.build(arrivals, at)
                 await self._announced(batch)
-                await writing.begin(at, at, batch.changes)
+                before, at = at, replace(at, summaries=at.summaries + 1)
+                await writing.begin(before, at, batch.changes)
                 known = [one[:3:2] for one in arrivals if one.sequence <= entries.head]
                 newest = max(newest, *known) if known else newest
             shards = entries.reached

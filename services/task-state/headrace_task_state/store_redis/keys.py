@@ -55,10 +55,6 @@ class Keys:
         """Prefix of the leases' keys."""
         return f"{self.root}lease:"
 
-    def epoch(self, place: Range) -> str:
-        """Counter: how many times the range's lease was taken."""
-        return f"{self.root}epoch:{place.name}"
-
     def progress(self, place: Range) -> str:
         """Hash: how far the range has been applied."""
         return f"{self.root}progress:{place.name}"

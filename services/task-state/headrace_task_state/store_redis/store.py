@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
@@ -62,9 +63,11 @@ class RedisLeases:
 
     async def take(self, place: Range) -> Lease | None:
         """Take the lease of a range; None: another replica was first."""
-        keys = [self._keys.lease(place), self._keys.epoch(place), self._keys.era]
-        answer = await self._redis.run("take", keys, [self._replica, LIFE_MS])
-        return None if answer is None else Lease(place, answer[0].decode(), int(answer[1]))
+        # Not from a counter in Redis: one that was emptied would count from the beginning again.
+        token = f"{self._replica}.{secrets.token_hex(8)}"
+        keys = [self._keys.lease(place), self._keys.era]
+        era = await self._redis.run("take", keys, [token, LIFE_MS])
+        return None if era is None else Lease(place, token, int(era))
 
     async def release(self, leases: Iterable[Lease]) -> None:
         """Release ranges so that other replicas need not wait until the leases lapse."""
@@ -183,6 +186,7 @@ class RedisWriter:
             time=int(fields.get(b"time", 0)),
             origin=fields.get(b"origin", b"").decode(),
             summarized=int(fields.get(b"summarized", 0)),
+            summaries=int(fields.get(b"summaries", 0)),
         )
 
     async def apply(
@@ -195,7 +199,8 @@ class RedisWriter:
         """
         place = self.lease.range
         fields = [word for pair in asdict(then).items() for word in pair]
-        head = [self._view, place.name, LOOK_AFTER_MS, expected.position, len(fields), *fields]
+        at = [expected.position, expected.summaries]
+        head = [self._view, place.name, LOOK_AFTER_MS, *at, len(fields), *fields]
         answer = await self._redis.run(
             "apply",
             [self._keys.lease(place), self._keys.progress(place)],

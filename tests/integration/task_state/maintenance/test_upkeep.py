@@ -380,13 +380,13 @@ async def test_logs_that_upkeep_can_not_work_on_are_letters_and_stop_nothing(
     # By now it has been looked at a few times.
     await eventually(lambda: is_a_letter(hasty, nameless), "it is a dead letter")
     old, waiting = ended(), submitted()
-    epoch = await hasty.redis.ask(["GET", hasty.keys.epoch(hasty.ranges[0])])
+    token = await hasty.redis.ask(["GET", hasty.keys.lease(hasty.ranges[0])])
     for log in (old, waiting):
         await hasty.store(log)
     [(subject, _)] = await until_runs(hasty, 1)
     assert hasty.bus.subjects.key_of_run(subject) == (waiting.key, 1)
     assert "retention" in await until_gone(hasty, old)
-    assert await hasty.redis.ask(["GET", hasty.keys.epoch(hasty.ranges[0])]) == epoch
+    assert await hasty.redis.ask(["GET", hasty.keys.lease(hasty.ranges[0])]) == token
     assert len(await letters_of(hasty, nameless)) == 1
 
 

@@ -18,6 +18,8 @@ from headrace.tasks.end import end_task
 from headrace_task_state.maintenance.completion import Completion
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector import follower
+from headrace_task_state.projector.consumer import MOST_BYTES
+from headrace_task_state.projector.follower import LastEntries
 from headrace_task_state.projector.summaries import Summaries
 from tests.integration.task_state.projector.test_rebuild import pages
 from tests.support.legal_logs import LegalLog, legal_logs
@@ -25,6 +27,7 @@ from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, folded, new_key, open_task_states
 from tests.support.waiting import TIMEOUT, eventually
 
+HALF_A_BATCH = "x" * (MOST_BYTES * 6 // 10)
 HASTY = MaintenanceTiming(summary_interval=0.05)
 
 
@@ -365,6 +368,24 @@ async def test_what_is_past_its_retention_leaves_a_view_of_summaries(
         await eventually(are_gone, "what nobody needs has left")
         assert orjson.dumps(folded(child)) == orjson.dumps((await fleet.get(child.key)).task)
         gate.set()
+
+
+async def test_a_log_that_goes_on_while_last_entries_are_read_is_among_them(
+    fleet: TaskStates,
+) -> None:
+    """Its last entry lies beyond the end of the stream as it was, and its beginning does not."""
+    continued, last = LegalLog(new_key()), LegalLog(new_key())
+    for log, text in ((continued, "hello"), (last, HALF_A_BATCH)):
+        log.submit(text)
+        await fleet.store(log)
+    entries = LastEntries(fleet.bus, fleet.ranges[0], "last-entries")
+    await entries.open()
+    continued.begin_attempt()
+    continued.append([continued.chunk("a", HALF_A_BATCH)], state=WORKING)
+    await fleet.store(continued, 1)
+    read = {arrival.msg.subject async for batch in entries.batches() for arrival in batch}
+    await entries.close()
+    assert read == {fleet.bus.subjects.event(log.key) for log in (continued, last)}
 
 
 async def test_few_messages_are_all_read(

@@ -1,10 +1,11 @@
 -- Applies a batch of a range's entries to the view, if the caller holds the range's lease and the
--- range's position is where the batch begins. Returns 'fenced', 'moved', or the names
+-- range's progress is where the batch begins. Returns 'fenced', 'moved', or the names
 -- (<tenant>:<task>:<agent>) of logs under the ids of other agents' tasks, which change nothing.
 --
 -- KEYS: lease, progress
 -- ARGV: token, lease duration (ms), view, range, ms after which the parent of a child task is
---       checked, expected position, number of progress fields, these fields and values; then for
+--       checked, expected position, expected number of batches of last entries, number of
+--       progress fields, these fields and values; then for
 --       each task a JSON array:
 --         tenant, task, log, '1' if its log begins here or 'gone' if a tombstone replaced it,
 --         state, time of the status (us), when a waiting input is due (ms) or since when the task
@@ -19,13 +20,14 @@
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'
 end
-if (redis.call('HGET', KEYS[2], 'position') or '0') ~= ARGV[6] then
+local at = redis.call('HMGET', KEYS[2], 'position', 'summaries')
+if (at[1] or '0') ~= ARGV[6] or (at[2] or '0') ~= ARGV[7] then
   return 'moved'
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local foreign = {}
-local first = 8 + tonumber(ARGV[7])
-redis.call('HSET', KEYS[2], unpack(ARGV, 8, first - 1))
+local first = 9 + tonumber(ARGV[8])
+redis.call('HSET', KEYS[2], unpack(ARGV, 9, first - 1))
 for at = first, #ARGV do
   foreign[#foreign + 1] = apply_change(ARGV[3], ARGV[4], ARGV[5], cjson.decode(ARGV[at]))
 end
