@@ -87,7 +87,7 @@ class StateClient:
         bus: Bus,
         links: Links | None = None,
         check_unknown: CheckUnknown | None = None,
-        patience: float = ELECTION,
+        retry_seconds: float = ELECTION,
     ) -> None:
         """Send requests over `bus`.
 
@@ -95,10 +95,10 @@ class StateClient:
             bus: The connection.
             links: Converts file links to URLs for clients.
             check_unknown: Decides finally on a task that was not found.
-            patience: Seconds for which a request is repeated that has to wait for an election, or
+            retry_seconds: For how long a request is repeated that has to wait for an election, or
                 for the view, which is behind its log or late.
         """
-        self._patience = patience
+        self._retry_seconds = retry_seconds
         self._bus, self._links, self._check_unknown = bus, links, check_unknown
         self._doubt_until = 0.0
         self._nobody_until: float | None = None
@@ -176,7 +176,7 @@ class StateClient:
             if "code" not in orjson.loads(data):
                 return answer.decode(operation, data)
             refusal = Refusal.decode(operation, data)
-            if not refusal.is_temporary or loop.time() > started + self._patience:
+            if not refusal.is_temporary or loop.time() > started + self._retry_seconds:
                 raise _error(query, refusal)
             await asyncio.sleep(_BETWEEN_ROUNDS)
 

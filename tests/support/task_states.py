@@ -118,10 +118,10 @@ class TaskStates:
         asked = {"tenant": "default", "owner": OWNER, "include_artifacts": True, **query}
         return await self.client.list(ListTasks.model_validate(asked))
 
-    async def list_without_patience(self) -> TasksFound:
+    async def list_without_retries(self) -> TasksFound:
         """Ask for a list, once, without waiting until the view has caught up."""
         asked = ListTasks(tenant="default", owner=OWNER)
-        return await StateClient(self.bus, patience=0).list(asked)
+        return await StateClient(self.bus, retry_seconds=0).list(asked)
 
     async def listed(self, **query: object) -> dict[str, Json]:
         """Return every task of a list, by id, asking for page after page until one comes."""

@@ -97,7 +97,7 @@ async def test_without_redis_a_get_is_answered_from_the_log(
                 with pytest.raises(TaskUnknown):
                     await fleet.get_now(theirs.key)
                 with pytest.raises(StateUnavailable):
-                    await fleet.list_without_patience()
+                    await fleet.list_without_retries()
             finally:
                 valkey.thaw()
 
@@ -130,7 +130,7 @@ async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> Non
     assert await fleet.listed() == {}
     await fleet.store(begun())
     with pytest.raises(StateUnavailable):
-        await fleet.list_without_patience()
+        await fleet.list_without_retries()
 
 
 async def lose_view(fleet: TaskStates) -> None:
