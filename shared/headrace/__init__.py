@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.model.agent_card import Provider
     from headrace.sdk.agent import Agent, Agents, Skill, agent
-    from headrace.sdk.calling import Answer, ToolError
     from headrace.sdk.context import RunContext
     from headrace.sdk.direct_run import FleetRequired, Reply
     from headrace.sdk.emit import (
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
     )
-    from headrace.sdk.ended import EndedTask
+    from headrace.sdk.ended_task import EndedTask
     from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
-    from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
+    from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
     from headrace.sdk.results import Result
     from headrace.sdk.signals import (
         Activity,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
         Subagent,
         Usage,
     )
+    from headrace.sdk.tool_call import Answer, ToolError
     from headrace.sdk.tools import Tool, ToolSource, tool
 
 _MODULES = {
@@ -61,26 +61,26 @@ _MODULES = {
     "ActivityDelta": "sdk.signals",
     "Agent": "sdk.agent",
     "Agents": "sdk.agent",
-    "Answer": "sdk.calling",
-    "Artifact": "sdk.relayed",
+    "Answer": "sdk.tool_call",
+    "Artifact": "sdk.relayed_output",
     "Complete": "sdk.emit",
     "Custom": "sdk.signals",
     "Data": "sdk.emit",
     "DelegationFailed": "sdk.errors",
     "DelegationRefused": "sdk.errors",
     "Emission": "sdk.emit",
-    "EndedTask": "sdk.ended",
+    "EndedTask": "sdk.ended_task",
     "File": "sdk.emit",
     "FleetRequired": "sdk.direct_run",
     "InputRequired": "sdk.emit",
     "MalformedOutput": "sdk.errors",
     "Message": "sdk.emit",
     "Messages": "sdk.signals",
-    "Outcome": "sdk.relayed",
+    "Outcome": "sdk.relayed_output",
     "Provider": "model.agent_card",
     "Raw": "sdk.signals",
     "Reject": "sdk.emit",
-    "RelayedMessage": "sdk.relayed",
+    "RelayedMessage": "sdk.relayed_output",
     "Reply": "sdk.direct_run",
     "Result": "sdk.results",
     "Retryable": "sdk.errors",
@@ -96,7 +96,7 @@ _MODULES = {
     "Tool": "sdk.tools",
     "ToolArguments": "sdk.emit",
     "ToolCall": "sdk.emit",
-    "ToolError": "sdk.calling",
+    "ToolError": "sdk.tool_call",
     "ToolResult": "sdk.emit",
     "ToolSource": "sdk.tools",
     "Usage": "sdk.signals",

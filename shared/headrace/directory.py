@@ -60,9 +60,9 @@ __all__ = [
     "AgentCard",
     "Announcer",
     "Directory",
+    "DirectoryContent",
     "DirectoryTiming",
     "Instance",
-    "Listing",
 ]
 
 _log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class Instance:
 
 
 @dataclass(slots=True)
-class Listing:
+class DirectoryContent:
     """The bucket's content as last read."""
 
     cards: dict[str, AgentCard] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class Directory:
         """Create an empty copy; `start` fills it."""
         self._bus, self._timing = bus, timing
         self._bucket = Bucket(bus, bus.streams.agents)
-        self._listing = Listing()
+        self._listing = DirectoryContent()
         self._renewals = Renewals()
         self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
@@ -277,7 +277,7 @@ class Directory:
         Raises:
             BusUnavailable: The bucket can't be read.
         """
-        listing, lives = Listing(), dict[str, int]()
+        listing, lives = DirectoryContent(), dict[str, int]()
         for key, copied in (await self._bucket.copy()).items():
             kind, _, agent = key.partition(".")
             if kind == "card":
@@ -290,7 +290,7 @@ class Directory:
             listing.instances.setdefault(agent, set()).add(instance)
         self._listing = listing
 
-    def _take_card(self, listing: Listing, agent: str, data: bytes) -> None:
+    def _take_card(self, listing: DirectoryContent, agent: str, data: bytes) -> None:
         try:
             listing.cards[agent] = _decode_card(agent, data)
             self._complained.pop(agent, None)

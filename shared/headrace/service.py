@@ -40,7 +40,7 @@ _OLDER = 20
 
 _LOG_FORMAT = "HEADRACE_LOG_FORMAT"
 
-type Serving = Callable[[asyncio.Event], AbstractAsyncContextManager[None]]
+type Serve = Callable[[asyncio.Event], AbstractAsyncContextManager[None]]
 """Returns a context manager that runs the service. It is entered once the service has started. The
 event is set when the service should stop, also by the service itself."""
 
@@ -52,17 +52,17 @@ class PortTaken(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedService:
     """A service with valid settings."""
 
     logs: LogOptions
     """How it logs. The service's name in it is also its name in traces, unless
     ``OTEL_SERVICE_NAME`` states another."""
-    serving: Serving
+    serving: Serve
 
 
 def run(
-    prepare: Callable[[], Prepared],
+    prepare: Callable[[], PreparedService],
     variables: Mapping[str, str],
     fatal: tuple[type[Exception], ...] = (),
 ) -> int:
@@ -111,7 +111,7 @@ def _warn_of_misspelt_settings(variables: Mapping[str, str]) -> None:
         _log.warning("%s is not a setting; did you mean %s?", name, similar)
 
 
-async def _until_signal(prepared: Prepared, notify_socket: str) -> None:
+async def _until_signal(prepared: PreparedService, notify_socket: str) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -126,7 +126,7 @@ async def _until_signal(prepared: Prepared, notify_socket: str) -> None:
 
 
 async def serve(
-    serving: Serving, stop: asyncio.Event, on_started: Callable[[], None] | None = None
+    serving: Serve, stop: asyncio.Event, on_started: Callable[[], None] | None = None
 ) -> None:
     """Run a service until `stop` is set, which may happen while it starts.
 

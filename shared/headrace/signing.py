@@ -18,7 +18,7 @@ from pydantic import Field
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, Moved, Value
+from headrace.jetstream.kv import Bucket, KeyChanged, Value
 from headrace.lazy import Lazy
 from headrace.model.errors import HeadraceError
 from headrace.model.messages import BusMessage
@@ -51,7 +51,7 @@ class KeyUnreadable(HeadraceError):
     code = "key_unreadable"
 
 
-class Generated(BusMessage):
+class StoredKey(BusMessage):
     """A key in the bucket."""
 
     pem: str
@@ -77,12 +77,12 @@ def make_pem() -> str:
 class KeyRing(BusMessage):
     """The bucket's record. The newest key is the last."""
 
-    keys: list[Generated] = Field(default_factory=list)
+    keys: list[StoredKey] = Field(default_factory=list)
 
     def with_new(self, since: float, *, alone: bool) -> Self:
         """Return the ring with a new key that is used from `since`; `alone` removes the others."""
         before = [] if alone else self.keys[1 - KEPT :]
-        return self.model_copy(update={"keys": [*before, Generated(pem=make_pem(), since=since)]})
+        return self.model_copy(update={"keys": [*before, StoredKey(pem=make_pem(), since=since)]})
 
 
 class SigningKeys:
@@ -99,7 +99,7 @@ class SigningKeys:
         fixed: list[tuple[float, SigningKey]] = [(0.0, key) for key in self._fixed[::-1]]
         self._keys = Lazy(lambda: fixed)
         self._watching: asyncio.Task[None] | None = None
-        self._known: list[Generated] = []
+        self._known: list[StoredKey] = []
 
     async def start(self) -> None:
         """Load the keys and keep them up to date.
@@ -161,7 +161,7 @@ async def read_ring(bucket: Bucket) -> KeyRing:
             return ring
         try:
             await bucket.put(_KEY, ring.with_new(0.0, alone=True).encode(), found.sequence)
-        except Moved:
+        except KeyChanged:
             continue  # another process has created one
 
 
@@ -181,7 +181,7 @@ async def rotate(bus: Bus, *, at_once: bool = False) -> str:
         ring = ring.with_new(since, alone=at_once)
         try:
             await bucket.put(_KEY, ring.encode(), found.sequence)
-        except Moved:
+        except KeyChanged:
             continue
         return _parsed(ring.keys)[-1][1].id
 
@@ -190,7 +190,7 @@ def _ring(found: Value) -> KeyRing:
     return KeyRing() if found.data is None else KeyRing.decode(_SUBJECT, found.data)
 
 
-def _parsed(keys: Iterable[Generated]) -> "list[tuple[float, SigningKey]]":
+def _parsed(keys: Iterable[StoredKey]) -> "list[tuple[float, SigningKey]]":
     # Here, because most processes sign nothing and the library is a large import.
     from headrace.jwk import key_of_pem  # noqa: PLC0415 - see above
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, Moved
+from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import BusMessage
@@ -132,7 +132,7 @@ class Webhooks:
                 webhook = webhook.model_copy(update={"progress": progress})
             try:
                 await self._bucket.put(_name(key, token), webhook.encode(), found.sequence)
-            except Moved:
+            except KeyChanged:
                 continue
             await self.wake(key, token)
             return
@@ -151,7 +151,7 @@ class Webhooks:
         """Store the webhook's progress and return the new record.
 
         Raises:
-            Moved: The client has changed or deleted the webhook meanwhile.
+            KeyChanged: The client has changed or deleted the webhook meanwhile.
         """
         webhook = kept.webhook.model_copy(update={"progress": progress})
         name = _name(key, token)

@@ -76,7 +76,7 @@ VIOLATIONS = [
     Violation(
         "protocols-apart",
         "services/gateway/headrace_gateway/protocols/a2a/routes.py",
-        "from headrace_gateway.protocols.a2a_v03.wordings import VERSIONS",
+        "from headrace_gateway.protocols.a2a_v03.bindings import VERSIONS",
     ),
     Violation(
         "streaming-below-protocols",

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import SUBJECT
-from headrace.log.read import Stored, from_message
+from headrace.log.read import LogMessage, from_message
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
@@ -120,7 +120,7 @@ class Record:
             self._reached = stored.sequence
         return len(answer.messages) > _EACH // 2
 
-    def _take(self, key: TaskKey, stored: Stored) -> None:
+    def _take(self, key: TaskKey, stored: LogMessage) -> None:
         log = self.logs.setdefault(key.task, Log(key))
         if stored.tombstone is not None:
             log.erased = stored.tombstone.why
@@ -128,5 +128,5 @@ class Record:
             log.entries.append(stored.entry)
 
 
-def _subject_and(msg: Msg) -> tuple[str, Stored]:
+def _subject_and(msg: Msg) -> tuple[str, LogMessage]:
     return (msg.headers or {})[SUBJECT], from_message(msg)

@@ -30,7 +30,7 @@ from headrace.model.fold import TaskFold
 from headrace.model.messages import (
     Control,
     GetTask,
-    Holding,
+    HolderReply,
     ListTasks,
     Refusal,
     RunRequest,
@@ -281,7 +281,7 @@ class ScriptedFleet:
         async def control(msg: Msg) -> None:
             asked = Control.decode(msg.subject, msg.data)
             await msg.respond(
-                Holding(writer="scripted", worker="w", run=run.run, attempt=1).encode()
+                HolderReply(writer="scripted", worker="w", run=run.run, attempt=1).encode()
             )
             if asked.ask == "cancel" and working is not None:
                 working.cancel()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 from headrace.jetstream.connection import Bus
 from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
-from headrace.log.append import Appended
+from headrace.log.append import AppendResult
 from headrace.log.follow import last_sequences
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
@@ -58,13 +58,15 @@ class TaskLog:
         message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
         return events.status_update(self.key.task, "context", WORKING, message)
 
-    async def begin(self) -> Appended:
+    async def begin(self) -> AppendResult:
         """Append generation 1."""
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
         draft = events.task_submitted(self.key.task, "context", message)
         return await self.writer.append([draft], self.stamp(SUBMITTED))
 
-    async def append(self, *texts: str, state: str = WORKING, timeout: float = TIMEOUT) -> Appended:
+    async def append(
+        self, *texts: str, state: str = WORKING, timeout: float = TIMEOUT
+    ) -> AppendResult:
         """Append one message with an event per text."""
         drafts = [self.says(text) for text in texts]
         return await self.writer.append(drafts, self.stamp(state), timeout)

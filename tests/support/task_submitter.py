@@ -15,7 +15,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.messages import Control, Holding, RunRequest, TaskFound
+from headrace.model.messages import Control, HolderReply, RunRequest, TaskFound
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
@@ -141,16 +141,16 @@ class Task:
 
     async def ask(
         self, ask: Literal["who", "cancel"], timeout: float | None = None
-    ) -> Holding | None:
+    ) -> HolderReply | None:
         """Ask the holder; None: nobody listens, or nobody answers in time."""
         subject, question = self.bus.subjects.control(self.key), Control(ask=ask).encode()
         try:
             msg = await self.bus.request(subject, question, timeout or _ANSWER[ask])
         except BusUnavailable:
             return None
-        return Holding.decode(subject, msg.data)
+        return HolderReply.decode(subject, msg.data)
 
-    async def held(self, timeout: float = TIMEOUT) -> Holding:
+    async def held(self, timeout: float = TIMEOUT) -> HolderReply:
         """Return the holder's answer as soon as there is a holder."""
         return await eventually(lambda: self.ask("who"), timeout=timeout)
 

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { BusUnavailable, sleep } from "./bus.mjs";
 import { COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING } from "./entry.mjs";
 import { Fenced, LogLost } from "./log.mjs";
-import { Holding } from "./holding.mjs";
+import { Hold } from "./hold.mjs";
 import { Appender } from "./appender.mjs";
 import { encodeCheckpoint, waitingIn } from "./recovery.mjs";
 import { Ids, MalformedOutput, Encoder } from "./encoder.mjs";
@@ -23,7 +23,7 @@ export class Attempt {
 
   constructor(bus, worker, agent, request, settings) {
     Object.assign(this, { bus, worker, agent, request, settings });
-    this.holding = new Holding(bus, request);
+    this.hold = new Hold(bus, request);
   }
 
   /** Execute the attempt. On any error, the request stays in the queue or the log records the end. */
@@ -38,7 +38,7 @@ export class Attempt {
       if (!(error instanceof Fenced || error instanceof LogLost || error instanceof BusUnavailable)) throw error;
       console.error(`task ${this.request.key.task} is left: ${error.message}`);
     } finally {
-      this.holding.release();
+      this.hold.release();
     }
   }
 
@@ -48,7 +48,7 @@ export class Attempt {
     this.#why = why;
     if (why === "lost") {
       this.appender?.mute();
-      this.holding.release();
+      this.hold.release();
     }
     this.#stopping.abort(why);
   }
@@ -61,7 +61,7 @@ export class Attempt {
     const { ids, index } = recovered.saved;
     this.ids = new Ids(this.request.key, this.request.run, ids);
     this.encoder = new Encoder(this.request.key, this.request.body.context, this.ids, index ?? 0);
-    this.holding.answer({
+    this.hold.answer({
       who: { writer: authorship.writer, worker: this.worker, run: authorship.run, attempt: authorship.attempt },
       cancel: () => this.stop("canceled"),
       queueInput: (question) => this.#queueInput(question),
@@ -159,7 +159,7 @@ export class Attempt {
 
   async #handBack(why, pause) {
     await this.appender.appendLast(this.encoder.status(WORKING, undefined, { "headrace.handedBack": why }));
-    this.holding.release();
+    this.hold.release();
     // The next holder of the run must get no more heartbeats or answers from this one.
     await this.bus.connection.flush();
     this.request.giveBack(this.bus, pause);

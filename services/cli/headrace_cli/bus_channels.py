@@ -17,7 +17,7 @@ from headrace.model.messages import (
     Control,
     DeadLetter,
     Done,
-    Holding,
+    HolderReply,
     Refusal,
     RequestsTaken,
     RunRequest,
@@ -182,7 +182,7 @@ CHANNELS: tuple[Channel, ...] = (
         "core NATS",
         "Request to the task's holder, the only subscriber of this subject.",
         (_message(Control),),
-        (_message(Holding),),
+        (_message(HolderReply),),
     ),
     Channel(
         "dead",

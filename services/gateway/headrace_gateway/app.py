@@ -24,11 +24,11 @@ from headrace_gateway.extensions import NAMES
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.fleet_metrics import FleetMetrics
 from headrace_gateway.protocol_table import ERRORS, Protocol
-from headrace_gateway.refusals import Starting
+from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.open_requests import ProtocolApp
 from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
-from headrace_gateway.server.websocket_closing import close_at_once, try_later
+from headrace_gateway.server.websocket_close import close_at_once, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 
@@ -115,7 +115,7 @@ def _named(protocol: str, routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
 
 
 async def _starting_socket(socket: WebSocket) -> None:
-    await close_at_once(socket, try_later(str(Starting())))
+    await close_at_once(socket, try_later(str(GatewayStarting())))
 
 
 def _routes(services: Services) -> list[BaseRoute]:

@@ -13,7 +13,7 @@ from headrace.log import TailRule
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.audit import Audited, AuditLog
@@ -29,10 +29,10 @@ from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.admission import Admission
-from headrace_gateway.tasks.cancel import Cancelling
-from headrace_gateway.tasks.delete import Deleting
+from headrace_gateway.tasks.cancel import TaskCanceler
+from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.full_streams import FullStreams
-from headrace_gateway.tasks.idempotency import Idempotency, SentRecords
+from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.inputs import InputWriter
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
@@ -64,7 +64,7 @@ class _Running:
     signing: SigningKeys
     rule: TailRule
     streams: OpenStreams
-    detached: Detached
+    background: BackgroundWork
     admission: Admission
     rates: RateLimits
 
@@ -91,8 +91,8 @@ async def _start(settings: GatewaySettings, stack: AsyncExitStack) -> _Running:
     streams = OpenStreams()
     streams.start()
     stack.push_async_callback(streams.stop)
-    detached = Detached()
-    stack.push_async_callback(detached.drain)
+    background = BackgroundWork()
+    stack.push_async_callback(background.drain)
     admission = Admission(bus, settings)
     admission.start()
     stack.push_async_callback(admission.stop)
@@ -105,7 +105,7 @@ async def _start(settings: GatewaySettings, stack: AsyncExitStack) -> _Running:
         signing,
         rule,
         streams,
-        detached,
+        background,
         admission,
         rates,
     )
@@ -119,14 +119,14 @@ class _Part(typing.Protocol):
 
 def _services(settings: GatewaySettings, requests: OpenRequests, running: _Running) -> Services:
     """Build the services that requests use."""
-    bus, directory, detached = running.bus, running.directory, running.detached
+    bus, directory, background = running.bus, running.directory, running.background
     links = Links(own_url(settings))
-    feeds = Feeds(bus, running.rule, settings.feed_bytes, detached, links)
-    appends = InputAppends(bus, detached, settings.append_timeout)
+    feeds = Feeds(bus, running.rule, settings.feed_bytes, background, links)
+    appends = InputAppends(bus, background, settings.append_timeout)
     state = StateClient(bus, links, appends.check)
     inputs = InputWriter(bus, feeds, running.admission, appends)
-    submissions = Submissions(bus, feeds, state, directory, inputs=inputs, detached=detached)
-    records = SentRecords(bus, settings.idempotency_seconds)
+    submissions = Submissions(bus, feeds, state, directory, inputs=inputs, background=background)
+    records = IdempotencyRecords(bus, settings.idempotency_seconds)
     return Services(
         settings=settings,
         bus=bus,
@@ -145,10 +145,10 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
         signing=running.signing,
         cards=SignedCards(running.signing, settings.public_url),
         submissions=submissions,
-        idempotency=Idempotency(bus, feeds, submissions, records, detached),
-        cancelling=Cancelling(bus, feeds, state, detached),
-        deleting=Deleting(bus, state, detached),
-        detached=detached,
+        idempotency=Idempotency(bus, feeds, submissions, records, background),
+        canceler=TaskCanceler(bus, feeds, state, background),
+        deleter=TaskDeleter(bus, state, background),
+        background=background,
         appends=appends,
         full_streams=FullStreams(bus),
         access=Access(running.rates, AuditLog(Audited(settings.audit))),

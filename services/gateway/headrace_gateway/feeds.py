@@ -14,7 +14,7 @@ from headrace.log.read import read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.task import TaskKey
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 
 
 class EntryRenderer(Protocol):
@@ -355,11 +355,11 @@ class Feeds:
         bus: Bus,
         rule: TailRule,
         ring_bytes: int,
-        detached: Detached,
+        background: BackgroundWork,
         links: Links | None = None,
     ) -> None:
-        """Open feeds in `detached` on request; `links` converts file addresses for clients."""
-        self._detached = detached
+        """Open feeds in `background` on request; `links` converts file addresses for clients."""
+        self._background = background
         self.links = links
         """Converts links of files into addresses for clients."""
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
@@ -398,7 +398,7 @@ class Feeds:
         if feed is None:
             feed = self._new(key)
             feed.users += 1  # Keeps the feed open while it opens, even if all callers leave.
-            opening = self._detached.start(self._open(feed))
+            opening = self._background.start(self._open(feed))
             if not opening.done():
                 self._opening[feed] = opening
         else:
@@ -434,7 +434,7 @@ class Feeds:
         feed.users -= 1
         if feed.users == 0:
             self._forget(feed)
-            await self._detached.run(feed.close())
+            await self._background.run(feed.close())
 
     def held(self, feed: Feed) -> "FeedUse":
         """Return a context manager that releases `feed` at the end of its block."""

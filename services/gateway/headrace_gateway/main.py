@@ -27,10 +27,12 @@ def run() -> int:
     return service.run(_prepare, os.environ, fatal=(Unprotected,))
 
 
-def _prepare() -> service.Prepared:
+def _prepare() -> service.PreparedService:
     settings = GatewaySettings()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    return service.Prepared(settings.log_options("headrace-gateway"), partial(serving, settings))
+    return service.PreparedService(
+        settings.log_options("headrace-gateway"), partial(serving, settings)
+    )
 
 
 @asynccontextmanager

@@ -71,7 +71,7 @@ class ContextMismatch(HeadraceError):
     code = "context_mismatch"
 
 
-class Starting(HeadraceError):
+class GatewayStarting(HeadraceError):
     """The gateway is starting, and waits for NATS."""
 
     code = "starting"
@@ -84,7 +84,7 @@ class Starting(HeadraceError):
         super().__init__(message)
 
 
-class Restarting(HeadraceError):
+class GatewayRestarting(HeadraceError):
     """The gateway is stopping before it has an answer; the request stored no message."""
 
     code = "restarting"

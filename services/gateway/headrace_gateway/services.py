@@ -8,7 +8,7 @@ from headrace.jetstream.health_probe import HealthProbe
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
@@ -19,8 +19,8 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.subscription import Subscriptions
-from headrace_gateway.tasks.cancel import Cancelling
-from headrace_gateway.tasks.delete import Deleting
+from headrace_gateway.tasks.cancel import TaskCanceler
+from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency
 from headrace_gateway.tasks.settle import InputAppends
@@ -58,9 +58,9 @@ class Services:
     cards: SignedCards
     submissions: Submissions
     idempotency: Idempotency
-    cancelling: Cancelling
-    deleting: Deleting
-    detached: Detached
+    canceler: TaskCanceler
+    deleter: TaskDeleter
+    background: BackgroundWork
     """Work that continues when its client disconnects."""
     appends: InputAppends
     """Inputs whose append got no answer yet."""

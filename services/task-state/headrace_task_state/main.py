@@ -28,7 +28,7 @@ from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
-from headrace_task_state.queries.listing import Lists
+from headrace_task_state.queries.list_tasks import Lists
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import AnswerPieces, Answers
 from headrace_task_state.requests.broker import FleetBroker, telemetry
@@ -37,7 +37,7 @@ from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store, all_ranges
 from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.store import RedisStore
-from headrace_task_state.webhooks.duty import Pushing
+from headrace_task_state.webhooks.range_notifier import RangeNotifier
 from headrace_task_state.webhooks.sender import SenderResources, sender_resources
 
 _log = logging.getLogger(__name__)
@@ -171,17 +171,17 @@ class TaskState:
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)
-        pushing = Pushing(self._sender_resources, lease.range)
+        notifier = RangeNotifier(self._sender_resources, lease.range)
         settings, timing = self._settings, self._timing
         completion = Completion(self._bus, writer, settings.sweep_after, self._clock, timing)
         retention = Retention(
-            self._bus, writer, self._times, pushing.forget, completion.complete, self._clock
+            self._bus, writer, self._times, notifier.forget, completion.complete, self._clock
         )
         follower = RangeFollower(
-            self._bus, writer, settings.sweep_after, pushing.announce, retention.wake
+            self._bus, writer, settings.sweep_after, notifier.announce, retention.wake
         )
         return [
-            pushing.run(),
+            notifier.run(),
             follower.run(),
             completion.run(),
             Sweep(self._bus, writer, settings.start_within, self._clock, timing).run(),
@@ -195,9 +195,9 @@ def run() -> int:
     return service.run(_prepare, os.environ)
 
 
-def _prepare() -> service.Prepared:
+def _prepare() -> service.PreparedService:
     settings = TaskStateSettings()
-    return service.Prepared(
+    return service.PreparedService(
         settings.log_options("headrace-task-state"), lambda _: serving(settings)
     )
 

@@ -65,7 +65,7 @@ class Authorship:
 
 
 @dataclass(slots=True, eq=False)
-class Queued:
+class QueuedMessage:
     """A message that waits in the log."""
 
     generation: int
@@ -78,7 +78,7 @@ class Queued:
     """Input id that it was submitted with, for deduplication."""
 
     @classmethod
-    def read(cls, event: Json, generation: int) -> "Queued | None":
+    def read(cls, event: Json, generation: int) -> "QueuedMessage | None":
         """Return the message that `event` queues, or None."""
         metadata = event.get("statusUpdate", {}).get("metadata", {})
         held = metadata.get(events.QUEUED)
@@ -94,7 +94,9 @@ class Receipt:
 
     __slots__ = ("_failure", "_waiting", "generation", "index", "is_conditional", "queued")
 
-    def __init__(self, queued: Queued | None = None, *, is_conditional: bool = False) -> None:
+    def __init__(
+        self, queued: QueuedMessage | None = None, *, is_conditional: bool = False
+    ) -> None:
         """Create the receipt of an event that is not stored yet.
 
         Args:
@@ -212,7 +214,7 @@ class Appender:
         writer: LogWriter,
         authorship: Authorship,
         lost: Callable[[Exception], None],
-        overtaken: Callable[[list[Queued], list[Queued]], None],
+        overtaken: Callable[[list[QueuedMessage], list[QueuedMessage]], None],
         *,
         ticks: AppendTicks,
         max_events: int,
@@ -591,7 +593,7 @@ class Appender:
     def _steps_behind(self, entry: Entry) -> bool:
         """Continue after `entry` if it only queues messages; return False if it is a fence."""
         events = enumerate(entry.parsed(), entry.generation)
-        queued = [Queued.read(event, generation) for generation, event in events]
+        queued = [QueuedMessage.read(event, generation) for generation, event in events]
         found = [each for each in queued if each is not None]
         if not self.authorship.holds_after(entry) or len(found) < len(queued):
             return False
@@ -602,13 +604,13 @@ class Appender:
         self._overtaken(found, refused)
         return True
 
-    def _drop_overtaken(self, named: dict[str, int], generation: int) -> list[Queued]:
+    def _drop_overtaken(self, named: dict[str, int], generation: int) -> list[QueuedMessage]:
         """Drop pending messages that are already in the log, or must not come after `generation`.
 
         Returns:
             The messages that must not come after `generation`.
         """
-        refused: list[Queued] = []
+        refused: list[QueuedMessage] = []
         flying = () if self._in_flight is None else (self._in_flight,)
         for batch in (*flying, *self._batches, self._last):
             for receipt in [each for each in batch.receipts if each.queued is not None]:

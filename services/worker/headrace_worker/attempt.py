@@ -17,17 +17,17 @@ from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.fold import TaskFold
-from headrace.model.messages import Holding
+from headrace.model.messages import HolderReply
 from headrace.sdk.agent import Agent
 from headrace.sdk.drive import drive
-from headrace.sdk.ended import EndedTask
+from headrace.sdk.ended_task import EndedTask
 from headrace.sdk.errors import Retryable
 from headrace.sdk.interrupt import Interrupt
 from headrace_worker.claim import (
     Assignment,
     Behind,
     ClaimedRun,
-    Ended,
+    CleanUpDue,
     Held,
     Void,
     claim,
@@ -121,7 +121,7 @@ class Attempt:
                 _log.debug("task %s is held by %s", assignment.key.task, taken.by)
             case Behind():
                 await self._wait_behind(taken)
-            case Ended():
+            case CleanUpDue():
                 await self._clean_up(taken.end)
             case Void():
                 await self._drop(taken)
@@ -200,7 +200,7 @@ class Attempt:
 
     def _answers(self, taken: ClaimedRun, execution: Execution) -> HolderAnswers:
         by = taken.authorship
-        answer = Holding(
+        answer = HolderReply(
             writer=by.writer,
             worker=self._resources.worker,
             run=by.run,

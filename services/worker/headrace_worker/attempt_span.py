@@ -10,7 +10,7 @@ from headrace import tracing
 from headrace.model.events import TRACEPARENT
 from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, TaskKey
-from headrace_worker.recovery import Recovered
+from headrace_worker.recovery import RecoveredRun
 from headrace_worker.tool_spans import OTHER, ToolSpans
 from headrace_worker.usage import UsageTotals
 
@@ -31,7 +31,7 @@ class AttemptSpan:
 
     @classmethod
     def start(
-        cls, key: TaskKey, request: RunRequest, run: int, attempt: int, recovered: Recovered
+        cls, key: TaskKey, request: RunRequest, run: int, attempt: int, recovered: RecoveredRun
     ) -> "AttemptSpan":
         """Start the span as a child of the request's, linked to the last attempt's."""
         parent = recovered.metadata.get(TRACEPARENT) or request.traceparent

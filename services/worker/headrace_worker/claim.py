@@ -35,7 +35,7 @@ from headrace.model.errors import (
     UndecodableMessage,
 )
 from headrace.model.events import BEHIND, START_BY, Draft, Json, now
-from headrace.model.messages import Control, DeadLetter, Holding, RunRequest
+from headrace.model.messages import Control, DeadLetter, HolderReply, RunRequest
 from headrace.model.names import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.sdk.policy import Policy
@@ -46,7 +46,7 @@ from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.appender import Authorship
 from headrace_worker.attempt_span import AttemptSpan
 from headrace_worker.blocks import RunIds
-from headrace_worker.recovery import Recovered, recover, why_handed_back
+from headrace_worker.recovery import RecoveredRun, recover, why_handed_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ _PART = 0.05
 """Pause before the next check, as a fraction of the time that the run has waited."""
 
 
-async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: Recovered) -> str | None:
+async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: RecoveredRun) -> str | None:
     """Return the id of a task that the one at `key` must wait for, or None.
 
     The names come from clients: one that is not a valid task id is ignored.
@@ -193,7 +193,7 @@ _RENEWED = 2.0
 The run of a silent worker is redelivered after at least 2.7 s."""
 
 
-def deadline_of(policy: Policy, recovered: Recovered) -> datetime | None:
+def deadline_of(policy: Policy, recovered: RecoveredRun) -> datetime | None:
     """Return the run's deadline, or None."""
     lineage = Lineage.of(recovered.metadata)
     inherited = read_time(lineage.deadline) if lineage is not None else None
@@ -203,14 +203,14 @@ def deadline_of(policy: Policy, recovered: Recovered) -> datetime | None:
     return earliest(inherited, began + timedelta(seconds=policy.timeout))
 
 
-def why_overdue(policy: Policy, recovered: Recovered) -> str:
+def why_overdue(policy: Policy, recovered: RecoveredRun) -> str:
     """Return the failure reason of a run whose deadline has passed."""
     if policy.timeout is None or Lineage.of(recovered.metadata) is not None:
         return "The run did not end before its deadline"
     return f"The run did not end within {policy.timeout:g} s"
 
 
-def is_too_late(recovered: Recovered) -> bool:
+def is_too_late(recovered: RecoveredRun) -> bool:
     """Return whether the run's start deadline has passed."""
     try:
         return datetime.now(UTC) >= datetime.fromisoformat(recovered.metadata[START_BY])
@@ -218,7 +218,7 @@ def is_too_late(recovered: Recovered) -> bool:
         return False
 
 
-async def count_survivors(bus: Bus, agent: str, recovered: Recovered) -> None:
+async def count_survivors(bus: Bus, agent: str, recovered: RecoveredRun) -> None:
     """Set `recovered.survived` to the number of replaced attempts whose workers are alive.
 
     A worker that was frozen or cut off is replaced like a dead one. It later renews its directory
@@ -234,12 +234,12 @@ async def count_survivors(bus: Bus, agent: str, recovered: Recovered) -> None:
         recovered.survived += seen is not None and seen > datetime.fromisoformat(replaced)
 
 
-def has_failed(policy: Policy, recovered: Recovered, attempt: int) -> bool:
+def has_failed(policy: Policy, recovered: RecoveredRun, attempt: int) -> bool:
     """Return whether the agent has used up its attempts, as far as is known before `attempt`."""
     return attempt - 1 - recovered.excused >= policy.max_attempts
 
 
-async def may_come_back(bus: Bus, agent: str, recovered: Recovered) -> bool:
+async def may_come_back(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
     """Return whether the last attempt's worker may be frozen or cut off, and still hold the run.
 
     Such a worker keeps its directory entry for some seconds without renewing it; once the entry has
@@ -255,7 +255,7 @@ async def may_come_back(bus: Bus, agent: str, recovered: Recovered) -> bool:
     return silent is not None and silent > _RENEWED
 
 
-def why_given_up(policy: Policy, recovered: Recovered, attempt: int) -> str | None:
+def why_given_up(policy: Policy, recovered: RecoveredRun, attempt: int) -> str | None:
     """Return why `attempt` must not start, or None if it may."""
     tried = attempt - 1 - recovered.handed_back
     is_spent = has_failed(policy, recovered, attempt)
@@ -338,13 +338,13 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CleanUpDue:
     """The task has ended, and the run requests its clean-up."""
 
     end: Entry
 
 
-type Decision = Free | Held | Void | Ended
+type Decision = Free | Held | Void | CleanUpDue
 
 
 async def decide(bus: Bus, assignment: Assignment) -> Decision:
@@ -368,13 +368,13 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
     return Free(last, last.stamp.attempt + 1)
 
 
-def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
+def _over(assignment: Assignment, last: Entry) -> Void | CleanUpDue | None:
     if last.stamp.log != assignment.request.log:
         return Void(f"its log {assignment.request.log} is gone", lost=True)
     if last.stamp.run > assignment.run:
         return Void(f"run {last.stamp.run} has superseded it")
     if last.ends_task and last.last_generation == assignment.run:
-        return Ended(last)
+        return CleanUpDue(last)
     if last.ends_run:
         return Void("the run has ended")
     if last.stamp.run < assignment.run:
@@ -382,7 +382,7 @@ def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
     return None
 
 
-async def who_holds(bus: Bus, key: TaskKey) -> Holding | None:
+async def who_holds(bus: Bus, key: TaskKey) -> HolderReply | None:
     """Return the task's holder, or None if no worker answers within `ANSWER` seconds.
 
     Raises:
@@ -416,7 +416,7 @@ _TIMEOUT = 10.0
 class ClaimedRun:
     """A run that this worker holds."""
 
-    recovered: Recovered
+    recovered: RecoveredRun
     authorship: Authorship
     writer: LogWriter
     span: AttemptSpan
@@ -426,7 +426,7 @@ class ClaimedRun:
 
 async def claim(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy
-) -> ClaimedRun | Held | Void | Behind | Ended:
+) -> ClaimedRun | Held | Void | Behind | CleanUpDue:
     """Claim the run if that is allowed; fail it if its attempts are used up.
 
     Raises:
@@ -482,7 +482,7 @@ async def _begin(
 
 
 def _working(
-    worker: str, assignment: Assignment, free: Free, recovered: Recovered, span: AttemptSpan
+    worker: str, assignment: Assignment, free: Free, recovered: RecoveredRun, span: AttemptSpan
 ) -> Draft:
     metadata: Json = {events.ATTEMPT: free.attempt, events.WORKER: worker}
     if span.own_traceparent is not None:

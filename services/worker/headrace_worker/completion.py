@@ -15,7 +15,7 @@ from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Retryable
 from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.continue_ import submitted
-from headrace_worker.appender import GivesWay, Queued
+from headrace_worker.appender import GivesWay, QueuedMessage
 from headrace_worker.claim import why_overdue
 from headrace_worker.endings import End, Fault
 from headrace_worker.execution import Execution
@@ -110,7 +110,7 @@ def _with_usage(execution: Execution, end: End) -> End:
     return replace(end, draft=draft, metadata=metadata)
 
 
-def _next_input(execution: Execution, following: Queued, *others: Queued) -> Draft:
+def _next_input(execution: Execution, following: QueuedMessage, *others: QueuedMessage) -> Draft:
     metadata = {**following.metadata, events.WAITING: [other.generation for other in others]}
     ctx = execution.context
     return submitted(ctx.task, ctx.context, following.message, metadata)

@@ -28,7 +28,7 @@ from headrace.sdk.emit import (
     check_texts,
 )
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Artifact, RelayedMessage
+from headrace.sdk.relayed_output import Artifact, RelayedMessage
 from headrace.sdk.signals import (
     SIGNALS,
     Activity,
@@ -44,7 +44,7 @@ from headrace.sdk.signals import (
     Usage,
 )
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks, RunIds
-from headrace_worker.relayed import RelayedEvents
+from headrace_worker.relayed_events import RelayedEvents
 from headrace_worker.shared_state import SharedState
 from headrace_worker.tool_spans import ToolSpans
 from headrace_worker.usage import usage_json

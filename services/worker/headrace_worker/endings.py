@@ -10,9 +10,9 @@ from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.emit import Complete, Ending, InputRequired, Message, Reject, check_texts
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Outcome
+from headrace.sdk.relayed_output import Outcome
 from headrace_worker.blocks import RunIds
-from headrace_worker.relayed import PART_KINDS, end_parts, foreign
+from headrace_worker.relayed_events import PART_KINDS, end_parts, foreign
 
 
 @dataclass(frozen=True, slots=True)

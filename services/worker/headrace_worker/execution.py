@@ -28,7 +28,7 @@ from headrace_worker.endings import Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles
-from headrace_worker.recovery import Recovered
+from headrace_worker.recovery import RecoveredRun
 from headrace_worker.runtime import AttemptLog, WorkerRuntime
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.shared_state import SharedState
@@ -209,7 +209,7 @@ class Execution:
         return events.status_update(self.key.task, context, WORKING, message, metadata)
 
 
-def _state_of(recovered: Recovered) -> SharedState:
+def _state_of(recovered: RecoveredRun) -> SharedState:
     """Return the attempt's initial state: the client's, plus the updates saved since."""
     sent = recovered.metadata.get(AGUI)
     state = SharedState(sent.get("state") if isinstance(sent, dict) else None)

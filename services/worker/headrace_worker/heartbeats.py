@@ -29,7 +29,7 @@ from nats.errors import Error as NatsError
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.jetstream.consumers import IN_PROGRESS
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.messages import Control, Holding
+from headrace.model.messages import Control, HolderReply
 from headrace.settings import BusSettings
 from headrace_worker.blocked_loop import what_blocks
 from headrace_worker.inputs import InputRefusal
@@ -139,7 +139,7 @@ class HolderAnswers:
 
     subject: str
     """Control subject of the task."""
-    answer: Holding
+    answer: HolderReply
     cancel: Callable[[], None]
     """Called on the worker's loop for a cancel request."""
     take_in: Callable[[Control], Coroutine[Any, Any, int | InputRefusal]]

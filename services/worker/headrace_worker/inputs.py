@@ -18,7 +18,7 @@ from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, WORKING
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace.sdk.policy import FollowUps
-from headrace_worker.appender import Appender, Queued, Receipt
+from headrace_worker.appender import Appender, QueuedMessage, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class InputRefusal:
 class EarlierInputs:
     """The messages that the run received before this attempt."""
 
-    queued: list[Queued]
-    waiting: list[Queued]
+    queued: list[QueuedMessage]
+    waiting: list[QueuedMessage]
     """Those of `queued` that are not answered."""
 
 
@@ -86,7 +86,7 @@ class Inputs:
         self._tell()
         return generation
 
-    def overtaken(self, queued: list[Queued], refused: list[Queued]) -> None:
+    def overtaken(self, queued: list[QueuedMessage], refused: list[QueuedMessage]) -> None:
         """Add messages `queued` by other writers; remove those `refused` because of them."""
         self.waiting = [each for each in self.waiting if each not in refused]
         for each in refused:
@@ -145,7 +145,7 @@ class Inputs:
     def _queue(self, asked: Control) -> Receipt:
         state = AUTH_REQUIRED if self._asking else WORKING
         name = asked.input or ""
-        held = Queued(0, asked.message or {}, asked.metadata or {}, self._asking, name)
+        held = QueuedMessage(0, asked.message or {}, asked.metadata or {}, self._asking, name)
         draft = events.queued(
             *self._task,
             state,
@@ -160,7 +160,7 @@ class Inputs:
             self._known[name] = receipt
         return receipt
 
-    def _know(self, stored: Queued) -> None:
+    def _know(self, stored: QueuedMessage) -> None:
         if stored.name:
             receipt = self._known[stored.name] = Receipt()
             receipt.settle(stored.generation)
@@ -170,11 +170,11 @@ class Inputs:
         if self.interrupts:
             self._interrupt()
 
-    def _of_kind(self, *, is_answer: bool) -> list[Queued]:
+    def _of_kind(self, *, is_answer: bool) -> list[QueuedMessage]:
         stored = (each for each in self.waiting if each.generation)
         return [each for each in stored if each.is_answer is is_answer]
 
-    async def _hand_out(self, taken: Queued) -> Json:
+    async def _hand_out(self, taken: QueuedMessage) -> Json:
         self.waiting.remove(taken)
         metadata = {events.TAKEN: taken.generation}
         draft = events.status_update(*self._task, WORKING, taken.message, metadata)

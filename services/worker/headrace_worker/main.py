@@ -13,7 +13,7 @@ from typing import Protocol
 from headrace import service
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.loading import load
+from headrace_worker.load import load
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 
@@ -74,10 +74,10 @@ def _file_source(file: Path) -> AgentSource:
     return FileSource(file, os.environ)
 
 
-def _prepare(source: AgentSource, *, reload: bool) -> service.Prepared:
+def _prepare(source: AgentSource, *, reload: bool) -> service.PreparedService:
     settings = WorkerSettings()
     agents = source.load()
-    return service.Prepared(
+    return service.PreparedService(
         settings.log_options("headrace-worker"),
         lambda stop: serving(settings, agents, source, stop, reload=reload),
     )

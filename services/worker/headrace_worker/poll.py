@@ -34,14 +34,14 @@ from headrace_worker.concurrency import AgentConcurrency, Permit, PermitTurn
 
 _SETTLE = 0.005
 
-type Serving = Callable[[str, str], Awaitable[Puller]]
+type OpenQueue = Callable[[str, str], Awaitable[Puller]]
 """Starts to pull from a consumer for an agent."""
 
 
 class QueueWatch:
     """Pulls from every queue of the agents, as queues appear and disappear."""
 
-    def __init__(self, bus: Bus, agents: list[str], serve: Serving, interval: float) -> None:
+    def __init__(self, bus: Bus, agents: list[str], serve: OpenQueue, interval: float) -> None:
         """Watch the queues of `agents`; `serve` starts to pull from one.
 
         New queues are looked for at least every `interval` seconds.
@@ -188,7 +188,7 @@ _EMPTY = frozenset({"404", "408"})
 _IN_ORDER = frozenset({_FILLED, _NO_ANSWER, _DISTURBED, *_EMPTY})
 """Ends of a request after which the consumer needs no repair."""
 
-type Mending = Callable[[], Awaitable[None]]
+type Repair = Callable[[], Awaitable[None]]
 
 
 class _Request:
@@ -221,15 +221,15 @@ class Puller:
         consumer: str,
         deliver: Callable[[Msg], None],
         concurrency: AgentConcurrency,
-        mend: Mending,
+        repair: Repair,
     ) -> None:
         """Pull runs from the queue of `consumer` and pass each to `deliver`.
 
-        The receiver of a run calls `done` when the run is over. `mend` is called when the server
+        The receiver of a run calls `done` when the run is over. `repair` is called when the server
         reports a problem with the consumer.
         """
         self._bus, self._consumer, self._deliver = bus, consumer, deliver
-        self._concurrency, self._mend_consumer = concurrency, mend
+        self._concurrency, self._repair_consumer = concurrency, repair
         weight = weight_of(consumer)
         self._turn, self._own_turn = PermitTurn(weight), PermitTurn(weight)
         self._inbox = bus.connection.new_inbox()
@@ -281,7 +281,7 @@ class Puller:
             how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
             if how not in _IN_ORDER:
                 _log.info("pulling runs of %s failed: %s", self._consumer, how)
-                await self._mend()
+                await self._repair()
             rest = self._next_rest(rest) if is_scarce and how in _EMPTY else 0.0
             if rest:
                 await asyncio.sleep(rest)
@@ -310,11 +310,11 @@ class Puller:
         body = pull_request(batch, expires)
         await self._bus.connection.publish(subject, body, reply=request.inbox)
 
-    async def _mend(self) -> None:
+    async def _repair(self) -> None:
         """Wait for a possible leader change, then ensure that the consumer exists."""
         await asyncio.sleep(_AFTER_TROUBLE)
         try:
-            await self._mend_consumer()
+            await self._repair_consumer()
         except (BusUnavailable, NatsError, OSError) as trouble:
             _log.info("the work queue of %s: %s", self._consumer, trouble)
 

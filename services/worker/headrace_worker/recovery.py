@@ -13,7 +13,7 @@ from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, TaskKey
-from headrace_worker.appender import Queued
+from headrace_worker.appender import QueuedMessage
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.known_children import KnownChildren
 from headrace_worker.usage import UsageTotals, usage_of
@@ -44,7 +44,7 @@ _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredRun:
     """A run's log up to the attempt that reads it."""
 
     message: Json
@@ -59,7 +59,7 @@ class Recovered:
     """The last checkpoint, if any."""
     began: str | None = None
     """Time at which the first attempt started, RFC 3339, or None."""
-    queued: list[Queued] = field(default_factory=list)
+    queued: list[QueuedMessage] = field(default_factory=list)
     """Messages that were accepted during the run, including those that an attempt has taken."""
     taken: dict[int, int] = field(default_factory=dict)
     """Generation at which an attempt took a message, by the message's generation."""
@@ -99,7 +99,7 @@ class Recovered:
         return bool(name) and any(queued.name == name for queued in self.queued)
 
     @property
-    def waiting(self) -> list[Queued]:
+    def waiting(self) -> list[QueuedMessage]:
         """The unanswered messages, in the order of the log.
 
         Messages that an attempt took after its last checkpoint are unanswered again.
@@ -107,7 +107,7 @@ class Recovered:
         return [q for q in self.queued if self.taken.get(q.generation, self.kept + 1) > self.kept]
 
 
-async def recover(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
+async def recover(bus: Bus, key: TaskKey, run: int, last: Entry) -> RecoveredRun:
     """Read the run's log up to `last`, its log's last entry.
 
     The first attempt has its input in `last` and reads nothing.
@@ -125,9 +125,9 @@ async def recover(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
     return recovered
 
 
-async def _read_all(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
+async def _read_all(bus: Bus, key: TaskKey, run: int, last: Entry) -> RecoveredRun:
     after = await find_generation(bus, key, run, last)
-    recovered: Recovered | None = None
+    recovered: RecoveredRun | None = None
     async for batch in replay(bus, key, after, last.sequence):
         for entry in batch:
             if recovered is None:
@@ -138,12 +138,12 @@ async def _read_all(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
     return recovered
 
 
-async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> Queued:
+async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> QueuedMessage:
     after = await find_generation(bus, key, generation, last)
     async for batch in replay(bus, key, after, last.sequence):
         entry = batch[0]
         event = orjson.loads(entry.lines[generation - entry.generation])
-        if (queued := Queued.read(event, generation)) is not None:
+        if (queued := QueuedMessage.read(event, generation)) is not None:
             return queued
         break
     raise LogLost(f"the message {generation} of {key.task} is gone")
@@ -182,18 +182,18 @@ async def entries_before(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
     return [entry async for batch in replay(bus, key, 0, head) for entry in batch]
 
 
-def _begin(entry: Entry, run: int) -> Recovered:
+def _begin(entry: Entry, run: int) -> RecoveredRun:
     event = entry.events[run - entry.generation]
     if "task" in event:
         task = event["task"]
         history = task.get("history") or [{}]
-        return Recovered(history[-1], task.get("metadata", {}), entry.time, run)
+        return RecoveredRun(history[-1], task.get("metadata", {}), entry.time, run)
     update = event.get("statusUpdate", {})
     message = update.get("status", {}).get("message", {})
-    return Recovered(message, update.get("metadata", {}), entry.time, run)
+    return RecoveredRun(message, update.get("metadata", {}), entry.time, run)
 
 
-def _note_attempt(recovered: Recovered, event: Json, time: str) -> None:
+def _note_attempt(recovered: RecoveredRun, event: Json, time: str) -> None:
     """Record which worker started an attempt, and whether the previous attempt recorded its end."""
     metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
     if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
@@ -206,7 +206,7 @@ def _note_attempt(recovered: Recovered, event: Json, time: str) -> None:
     recovered.holder = str(worker)
 
 
-def _go_through(recovered: Recovered, entry: Entry) -> None:
+def _go_through(recovered: RecoveredRun, entry: Entry) -> None:
     if entry.stamp.attempt and recovered.began is None:
         recovered.began = entry.time
     for generation, event in enumerate(entry.parsed(), entry.generation):
@@ -228,15 +228,17 @@ def _go_through(recovered: Recovered, entry: Entry) -> None:
         recovered.unsaved.clear()
 
 
-def _note_inputs(recovered: Recovered, event: Json, generation: int) -> None:
-    if (queued := Queued.read(event, generation)) is not None and not recovered.knows(queued.name):
+def _note_inputs(recovered: RecoveredRun, event: Json, generation: int) -> None:
+    if (queued := QueuedMessage.read(event, generation)) is not None and not recovered.knows(
+        queued.name
+    ):
         recovered.queued.append(queued)
     taken = event.get("statusUpdate", {}).get("metadata", {}).get(events.TAKEN)
     if taken is not None:
         recovered.taken[taken] = generation
 
 
-def _note_signals(recovered: Recovered, event: Json) -> None:
+def _note_signals(recovered: RecoveredRun, event: Json) -> None:
     update = event.get("statusUpdate", {})
     if CHILD in (update.get("metadata") or {}):
         return

@@ -26,7 +26,7 @@ from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
-from headrace_worker.poll import Mending, Puller, QueueWatch
+from headrace_worker.poll import Puller, QueueWatch, Repair
 from headrace_worker.run_metrics import begin_at_zero
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
@@ -108,7 +108,7 @@ _DEREGISTER_TIMEOUT = 0.5
 
 _HEALTH_CHECK = 0.5
 
-_MENDING = 1.0
+_REPAIR_TIMEOUT = 1.0
 
 
 class Worker:
@@ -270,14 +270,14 @@ class Worker:
                 self._working.add(task)
                 task.add_done_callback(self._working.discard)
 
-        puller = Puller(self._bus, consumer, deliver, concurrency, self._mending(name, consumer))
+        puller = Puller(self._bus, consumer, deliver, concurrency, self._repair(name, consumer))
         await puller.start()
         return puller
 
-    def _mending(self, agent: str, consumer: str) -> Mending:
+    def _repair(self, agent: str, consumer: str) -> Repair:
         queue = RunQueue(agent)
         if consumer == queue.consumer:
-            return partial(ensure_queue, self._bus, queue, _MENDING)
+            return partial(ensure_queue, self._bus, queue, _REPAIR_TIMEOUT)
         # Publishers create the other queues; this one may have been removed.
         return self._queues.look_soon
 

@@ -10,11 +10,11 @@ from headrace.model.events import Json
 from headrace.model.parts import file_part, link_part
 from headrace.sdk.emit import File
 
-type Attached = File | Path
+type Attachment = File | Path
 """A file with its content or URL, or the path of one to read."""
 
 
-async def attached_parts(files: Sequence[Attached]) -> list[Json]:
+async def attached_parts(files: Sequence[Attachment]) -> list[Json]:
     """Return one A2A Part per file.
 
     Raises:

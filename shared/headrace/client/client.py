@@ -9,17 +9,17 @@ from typing import Any, Self
 
 import httpx
 
-from headrace.client.attachments import Attached
+from headrace.client.attachments import Attachment
 from headrace.client.client_task import ClientTask, message_as_task
 from headrace.client.errors import ErrorResponse, RequestRefused
 from headrace.client.gateways import Gateways, Request, Token
-from headrace.client.outgoing import OutgoingMessage
+from headrace.client.outgoing_message import OutgoingMessage
 from headrace.client.paths import agent_path, run_path, task_path
 from headrace.client.retries import RetryPolicy
 from headrace.client.run_stream import RunStream
 from headrace.client.task_stream import TaskStream
 from headrace.model.events import Json
-from headrace.model.user_message import Sent
+from headrace.model.user_message import MessageContent
 
 _STATE = "TASK_STATE_"
 _EVENTS = {"Accept": "text/event-stream"}
@@ -89,11 +89,11 @@ class Client:
     async def send(
         self,
         agent: str | None,
-        message: Sent = "",
+        message: MessageContent = "",
         *,
         task: str | None = None,
         context: str | None = None,
-        files: Sequence[Attached] = (),
+        files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
     ) -> ClientTask:
         """Send a message and return its task when the run has ended, or the agent asks its user.
@@ -113,11 +113,11 @@ class Client:
     def stream(
         self,
         agent: str | None,
-        message: Sent = "",
+        message: MessageContent = "",
         *,
         task: str | None = None,
         context: str | None = None,
-        files: Sequence[Attached] = (),
+        files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
     ) -> TaskStream:
         """Return the events that a message causes; the arguments are those of `send`.

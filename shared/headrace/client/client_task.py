@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.client.attachments import Attached
+from headrace.client.attachments import Attachment
 from headrace.client.gateways import Gateways, Request
 from headrace.client.paths import file_path
 from headrace.model.events import Json
 from headrace.model.task_report import ResultFile, TaskReport
-from headrace.model.user_message import Sent
+from headrace.model.user_message import MessageContent
 
 
 class Sender(Protocol):
@@ -19,10 +19,10 @@ class Sender(Protocol):
     async def send(  # noqa: D102 - as `Client.send`
         self,
         agent: str | None,
-        message: Sent = "",
+        message: MessageContent = "",
         *,
         task: str | None = None,
-        files: Sequence[Attached] = (),
+        files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
     ) -> "ClientTask": ...
 
@@ -43,9 +43,9 @@ class ClientTask(TaskReport):
 
     async def reply(
         self,
-        message: Sent = "",
+        message: MessageContent = "",
         *,
-        files: Sequence[Attached] = (),
+        files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
     ) -> "ClientTask":
         """Send the next message to the task, and return the task when its run has ended.

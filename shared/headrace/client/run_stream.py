@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.client.gateways import Gateways, Request
-from headrace.client.resuming import ResumingStream
+from headrace.client.resumable_stream import ResumableStream
 from headrace.client.sse import SseFrame
 from headrace.model.events import Json
 
@@ -34,8 +34,8 @@ class RunEvent:
         return str(self.json["delta"]) if self.type == "TEXT_MESSAGE_CONTENT" else ""
 
 
-class RunStream(ResumingStream[RunEvent]):
-    """The events of one run (see `ResumingStream`), until it ends."""
+class RunStream(ResumableStream[RunEvent]):
+    """The events of one run (see `ResumableStream`), until it ends."""
 
     def __init__(self, gateways: Gateways, request: Request, cursor: str = "") -> None:
         """Follow the run that `request` starts, or reattaches to, from `cursor` on."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from headrace.client.gateways import Gateways, Request
-from headrace.client.outgoing import OutgoingMessage
+from headrace.client.outgoing_message import OutgoingMessage
 from headrace.client.paths import task_path
-from headrace.client.resuming import ResumingStream
+from headrace.client.resumable_stream import ResumableStream
 from headrace.client.sse import SseFrame
 from headrace.model.delegation import CHILD
 from headrace.model.events import ATTEMPT, GENERATION, RECOVERED, Json
@@ -55,8 +55,8 @@ class StreamEvent(TaskEvent):
         return child if isinstance(child, dict) else None
 
 
-class TaskStream(ResumingStream[StreamEvent]):
-    """The events of one task (see `ResumingStream`), until its run ends or asks its user."""
+class TaskStream(ResumableStream[StreamEvent]):
+    """The events of one task (see `ResumableStream`), until its run ends or asks its user."""
 
     def __init__(
         self,

@@ -127,7 +127,7 @@ _EARLY = 1024 * 1024
 """Bytes that may have arrived while a connection was being made: fewer than this."""
 
 
-class Received(Msg):
+class ReceivedMessage(Msg):
     """A message whose headers are parsed on first access; many readers never use them."""
 
     def __init__(self, client: Client, subject: str, reply: str, data: bytes, block: bytes) -> None:
@@ -230,7 +230,7 @@ class NatsClient(Client):
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
         try:
-            receive(Received(self, subject.decode(), reply.decode(), data, headers))
+            receive(ReceivedMessage(self, subject.decode(), reply.decode(), data, headers))
         except Exception as error:  # noqa: BLE001  # otherwise nothing more would be read
             await self._error_cb(error)
 

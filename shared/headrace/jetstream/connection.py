@@ -51,7 +51,7 @@ _CLOSE_TIMEOUT = 2.0
 """Maximum seconds to close the connection. nats-py would wait 30 s for a server that does not
 answer."""
 
-type Disturbed = Callable[[], None]
+type OnDisturbance = Callable[[], None]
 
 type NewTransport = Callable[[], Transport]
 """Makes the transport of a connection."""
@@ -74,7 +74,7 @@ class Bus:
         self.streams = Streams(settings.stream_prefix)
         self._credentials = NatsCredentials(settings)
         self.connection = NatsClient()
-        self._disturbed: set[Disturbed] = set()
+        self._disturbed: set[OnDisturbance] = set()
         self._disturbing: asyncio.TimerHandle | None = None
         self._trouble: Exception | None = None
         self._refusal = ""
@@ -108,7 +108,7 @@ class Bus:
         """Return a subject that only processes with this one's role can use."""
         return f"{INBOX}.{self.settings.role}.{name}"
 
-    def on_disturbance(self, callback: Disturbed) -> Callable[[], None]:
+    def on_disturbance(self, callback: OnDisturbance) -> Callable[[], None]:
         """Call `callback` when live messages may have been missed. Return its removal function."""
         self._disturbed.add(callback)
         return lambda: self._disturbed.discard(callback)

@@ -46,7 +46,7 @@ _REPUBLISHED = re.compile(
 """The last headers of a republished message, as nats-server adds them."""
 
 
-class Republished(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a republished message is stored."""
 
     subject: str
@@ -57,7 +57,7 @@ class Republished(NamedTuple):
     """The sequence before it on its subject; 0: it is the first."""
 
     @classmethod
-    def read(cls, block: bytes) -> "Republished | None":
+    def read(cls, block: bytes) -> "StreamPosition | None":
         """Read the end of a header block, at a tenth of the cost of parsing all of it.
 
         None: it does not end as nats-server ends those of republished messages.

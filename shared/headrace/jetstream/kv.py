@@ -29,7 +29,7 @@ _ATTEMPT = 2.0
 _READ_AT_ONCE = 512
 
 
-class Moved(HeadraceError):
+class KeyChanged(HeadraceError):
     """The key was changed concurrently. Read it again."""
 
     code = "moved"
@@ -79,14 +79,14 @@ class Bucket:
         It expires after `seconds`; None: never.
 
         Raises:
-            Moved: The key is at another sequence.
+            KeyChanged: The key is at another sequence.
         """
         ttl = {} if seconds is None else {TTL: str(seconds)}
         try:
             return await store_after(self._bus, self._stream, self.prefix + key, data, after, ttl)
         except Refused as refused:
             if refused.has_other_sequence:
-                raise Moved(f"{key} was changed concurrently") from refused
+                raise KeyChanged(f"{key} was changed concurrently") from refused
             raise
 
     async def overwrite(self, key: str, data: bytes, *, seconds: int) -> None:

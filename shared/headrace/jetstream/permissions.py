@@ -52,7 +52,7 @@ class WorkerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class AccountExport:
     """A subject that one account exports to another."""
 
     subject: str
@@ -103,13 +103,13 @@ class Permissions:
         every = {GATEWAY: self._gateway, TASK_STATE: self._task_state, OPERATOR: self._operator}
         return every[role]()
 
-    def imported(self, group: WorkerGroup) -> list[Shared]:
+    def imported(self, group: WorkerGroup) -> list[AccountExport]:
         """Return what a group's account imports from the account that owns the streams."""
         return [*self._api_for(group), *self._subjects_for(group), *self._heard_by(group)]
 
-    def exported(self, group: WorkerGroup) -> list[Shared]:
+    def exported(self, group: WorkerGroup) -> list[AccountExport]:
         """Return what a group's account exports: requests to the holders of its agents' tasks."""
-        return [Shared(f"{self._prefix}.control.*.{agent}.*") for agent in group.agents]
+        return [AccountExport(f"{self._prefix}.control.*.{agent}.*") for agent in group.agents]
 
     def configuration(self) -> str:
         """Return nats-server's ``accounts`` block; it reads passwords from the environment."""
@@ -201,21 +201,21 @@ class Permissions:
             ),
         ]
 
-    def _api_for(self, group: WorkerGroup) -> Iterator[Shared]:
+    def _api_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams = self._streams
         agents, files = f"KV_{streams.agents}", f"OBJ_{streams.files}"
         for stream in (*self._events, streams.runs, streams.dead, agents, files):
-            yield Shared(f"{_API}STREAM.INFO.{stream}", api=True)
+            yield AccountExport(f"{_API}STREAM.INFO.{stream}", api=True)
         for stream in (*self._events, agents, files):
-            yield Shared(f"{_API}STREAM.MSG.GET.{stream}", api=True)
+            yield AccountExport(f"{_API}STREAM.MSG.GET.{stream}", api=True)
         for stream in (*self._events, files):
-            yield Shared(f"{_API}DIRECT.GET.{stream}", many=True)
-        yield Shared(f"{_API}CONSUMER.NAMES.{streams.runs}", api=True)
+            yield AccountExport(f"{_API}DIRECT.GET.{stream}", many=True)
+        yield AccountExport(f"{_API}CONSUMER.NAMES.{streams.runs}", api=True)
         for consumer in self._consumers(group):
             queue = f"{streams.runs}.{consumer}"
-            yield Shared(f"{_API}CONSUMER.INFO.{queue}", api=True)
-            yield Shared(f"{_API}CONSUMER.MSG.NEXT.{queue}", many=True)
-            yield Shared(f"$JS.ACK.{queue}.>")
+            yield AccountExport(f"{_API}CONSUMER.INFO.{queue}", api=True)
+            yield AccountExport(f"{_API}CONSUMER.MSG.NEXT.{queue}", many=True)
+            yield AccountExport(f"$JS.ACK.{queue}.>")
 
     def _consumers(self, group: WorkerGroup) -> Iterator[str]:
         if ANY_TENANT in self._tenants:
@@ -226,36 +226,36 @@ class Permissions:
                 for priority in PRIORITIES:
                     yield RunQueue(agent, tenant, priority).consumer
 
-    def _subjects_for(self, group: WorkerGroup) -> Iterator[Shared]:
+    def _subjects_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams, p = self._streams, self._prefix
-        yield Shared(f"{p}.poke.*")
+        yield AccountExport(f"{p}.poke.*")
         # Any worker may send these to task state, which checks requests about others' tasks.
         for operation in ("get", "list"):
             yield from self._questions(operation)
-        yield Shared(self._subjects.state("more.>"))
+        yield AccountExport(self._subjects.state("more.>"))
         for agent in group.agents:
-            yield Shared(f"{p}.event.*.*.{agent}.*")
-            yield Shared(f"{p}.run.*.{agent}.*.*")
-            yield Shared(f"{p}.run.*.{agent}.*.*.*")
-            yield Shared(f"{p}.dead.*.{agent}")
+            yield AccountExport(f"{p}.event.*.*.{agent}.*")
+            yield AccountExport(f"{p}.run.*.{agent}.*.*")
+            yield AccountExport(f"{p}.run.*.{agent}.*.*.*")
+            yield AccountExport(f"{p}.dead.*.{agent}")
             for operation in FOR_WORKERS:
                 yield from self._questions(f"{operation}.{agent}")
-            yield Shared(f"$KV.{streams.agents}.card.{agent}")
-            yield Shared(f"$KV.{streams.agents}.live.{agent}.*")
-            yield Shared(f"$O.{streams.files}.C.*.{agent}.*.*")
-            yield Shared(f"$O.{streams.files}.M.*.{agent}.*.*")
+            yield AccountExport(f"$KV.{streams.agents}.card.{agent}")
+            yield AccountExport(f"$KV.{streams.agents}.live.{agent}.*")
+            yield AccountExport(f"$O.{streams.files}.C.*.{agent}.*.*")
+            yield AccountExport(f"$O.{streams.files}.M.*.{agent}.*.*")
 
-    def _questions(self, operation: str) -> Iterator[Shared]:
+    def _questions(self, operation: str) -> Iterator[AccountExport]:
         for of_all in (False, True):
-            yield Shared(self._subjects.state(operation, of_all=of_all))
+            yield AccountExport(self._subjects.state(operation, of_all=of_all))
 
-    def _heard_by(self, group: WorkerGroup) -> Iterator[Shared]:
-        yield Shared(f"{self._prefix}.live.>", stream=True)
+    def _heard_by(self, group: WorkerGroup) -> Iterator[AccountExport]:
+        yield AccountExport(f"{self._prefix}.live.>", stream=True)
         for agent in group.agents:
-            yield Shared(self._subjects.queue(agent), stream=True)
+            yield AccountExport(self._subjects.queue(agent), stream=True)
 
     def _core(self) -> str:
-        exports: dict[Shared, list[str]] = {}
+        exports: dict[AccountExport, list[str]] = {}
         for group in self._groups:
             for shared in self.imported(group):
                 exports.setdefault(shared, []).append(group.account)
@@ -335,12 +335,12 @@ def _mapped(subject: str) -> str:
     return subject.replace("*", "{{wildcard(1)}}")
 
 
-def _export(shared: Shared, accounts: Iterable[str]) -> str:
+def _export(shared: AccountExport, accounts: Iterable[str]) -> str:
     kind, many = "stream" if shared.stream else "service", f", {_MANY}" if shared.many else ""
     return f"{{ {kind}: {_quoted(shared.subject)}{many}, accounts: [{', '.join(accounts)}] }}"
 
 
-def _import(shared: Shared, account: str, local: str | None = None) -> str:
+def _import(shared: AccountExport, account: str, local: str | None = None) -> str:
     kind = "stream" if shared.stream else "service"
     to = f", to: {_quoted(local)}" if local else ""
     return f"{{ {kind}: {{ account: {account}, subject: {_quoted(shared.subject)} }}{to} }}"

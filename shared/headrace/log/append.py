@@ -68,7 +68,7 @@ _PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """A stored append."""
 
     sequence: int
@@ -142,7 +142,7 @@ class LogWriter:
 
     async def append(
         self, drafts: Sequence[Draft], stamp: Stamp, timeout: float = 60.0
-    ) -> Appended:
+    ) -> AppendResult:
         """Append `drafts` as one message and return when they are stored.
 
         `stamp.generation` must be the generation after the log's last. After OutcomeUnknown only
@@ -170,7 +170,7 @@ class LogWriter:
         finally:
             self._is_appending = False
 
-    async def _append(self, drafts: Sequence[Draft], stamp: Stamp, timeout: float) -> Appended:
+    async def _append(self, drafts: Sequence[Draft], stamp: Stamp, timeout: float) -> AppendResult:
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)
@@ -179,7 +179,7 @@ class LogWriter:
             raise EventTooLarge(size, HEADER_ROOM)
         sequence = await counted(self._store(payload, headers, stamp, timeout))
         self.sequence, self.generation = sequence, stamp.generation + len(drafts) - 1
-        return Appended(sequence, self.generation)
+        return AppendResult(sequence, self.generation)
 
     async def _store(
         self, payload: bytes, headers: dict[str, str], stamp: Stamp, timeout: float

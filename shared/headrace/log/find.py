@@ -6,7 +6,7 @@ from sys import maxsize
 
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.log.read import Stored, get_batch, last_stored, next_stored
+from headrace.log.read import LogMessage, get_batch, last_stored, next_stored
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown, UndecodableMessage
 from headrace.model.task import TaskKey, check_task_id
@@ -88,7 +88,7 @@ class _Search:
             sequence = stored.sequence
         return None
 
-    async def _stored_after(self, sequence: int) -> Stored | None:
+    async def _stored_after(self, sequence: int) -> LogMessage | None:
         if self._trusting:
             if batch := await get_batch(self._bus, self._key, sequence + 1, size=1):
                 return batch[0]

@@ -28,7 +28,7 @@ from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import SEQUENCE, SUBJECT
 from headrace.log.read import (
     Continuity,
-    Stored,
+    LogMessage,
     check_reaches,
     from_message,
     last_stored,
@@ -53,15 +53,15 @@ class ReorderBuffer:
     def __init__(self, limit: int = LIMIT) -> None:
         """Create an empty buffer of about `limit` bytes at most."""
         self._limit = limit
-        self._kept: deque[Stored] = deque()
+        self._kept: deque[LogMessage] = deque()
         self._size = 0
 
     @property
-    def first(self) -> Stored | None:
+    def first(self) -> LogMessage | None:
         """The oldest kept message. None: the buffer is empty."""
         return self._kept[0] if self._kept else None
 
-    def keep(self, live: Stored) -> int:
+    def keep(self, live: LogMessage) -> int:
         """Keep `live`. Return the stream sequence up to which the log must still be read."""
         size = _size(live)
         if self._kept and live.previous != self._kept[-1].sequence:
@@ -72,7 +72,7 @@ class ReorderBuffer:
         self._size += size
         return self._kept[0].previous
 
-    def following(self, sequence: int) -> Iterator[Stored]:
+    def following(self, sequence: int) -> Iterator[LogMessage]:
         """Remove and yield the messages that directly follow stream sequence `sequence`."""
         while self._kept and self._kept[0].sequence <= sequence:
             self._take()
@@ -81,7 +81,7 @@ class ReorderBuffer:
             sequence = live.sequence
             yield live
 
-    def _take(self) -> Stored:
+    def _take(self) -> LogMessage:
         live = self._kept.popleft()
         self._size -= _size(live)
         return live
@@ -91,7 +91,7 @@ class ReorderBuffer:
         self._size = 0
 
 
-def _size(live: Stored) -> int:
+def _size(live: LogMessage) -> int:
     return 0 if live.entry is None else sum(map(len, live.entry.lines))
 
 
@@ -434,13 +434,13 @@ class Follower:
             self._wanted = max(self._wanted, self._reorder_buffer.keep(stored))
             self._repair_if_needed()
 
-    def _take(self, live: Stored) -> None:
+    def _take(self, live: LogMessage) -> None:
         try:
             self._hand_on(live)
         except LogLost as loss:
             self._give_up(loss)
 
-    def _hand_on(self, stored: Stored) -> None:
+    def _hand_on(self, stored: LogMessage) -> None:
         if self._over:
             return
         if stored.is_tombstone:

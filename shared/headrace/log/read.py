@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from nats.aio.msg import Msg
 
 from headrace.jetstream.api import check_empty, get_message, until_answered
-from headrace.jetstream.client import Received, header_lines
+from headrace.jetstream.client import ReceivedMessage, header_lines
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME, Republished
+from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME, StreamPosition
 from headrace.model.entry import OWNER, Entry, parse_body, parse_entry, read_stamp
 from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
 from headrace.model.task import TaskKey
@@ -44,7 +44,7 @@ def tombstone_of(headers: Mapping[str, str] | None) -> Tombstone | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class LogMessage:
     """A message on a log's subject, entry or not."""
 
     sequence: int
@@ -64,7 +64,7 @@ class Stored:
         return self.tombstone is not None
 
 
-def from_message(msg: Msg, event: str = "") -> Stored:
+def from_message(msg: Msg, event: str = "") -> LogMessage:
     """Read a republished message or one from a direct get.
 
     `event` is the subject that its log must have; empty: any.
@@ -73,7 +73,7 @@ def from_message(msg: Msg, event: str = "") -> Stored:
         UndecodableMessage: The message has no sequence, so JetStream did not send it, or it belongs
             to another log.
     """
-    if isinstance(msg, Received) and (live := Republished.read(msg.block)) is not None:
+    if isinstance(msg, ReceivedMessage) and (live := StreamPosition.read(msg.block)) is not None:
         return _from_live(msg, live, event)
     headers = msg.headers or {}
     if event and headers.get(SUBJECT) != event:
@@ -87,10 +87,10 @@ def from_message(msg: Msg, event: str = "") -> Stored:
             msg.subject, f"the header {SEQUENCE} is missing or invalid"
         ) from None
     entry = _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
-    return Stored(sequence, previous, entry, None if msg.data else tombstone_of(headers))
+    return LogMessage(sequence, previous, entry, None if msg.data else tombstone_of(headers))
 
 
-def _from_live(msg: Received, live: Republished, event: str) -> Stored:
+def _from_live(msg: ReceivedMessage, live: StreamPosition, event: str) -> LogMessage:
     """Read a republished message as `from_message` does, without parsing all headers."""
     if event and live.subject != event:
         raise UndecodableMessage(msg.subject, f"the header names {live.subject}, not {event}")
@@ -98,18 +98,18 @@ def _from_live(msg: Received, live: Republished, event: str) -> Stored:
     with suppress(UndecodableMessage):
         stamp = read_stamp(msg.subject, msg.block, lambda: msg.headers)
         entry = parse_body(msg.subject, stamp, msg.data, live.sequence, live.time)
-    return Stored(
+    return LogMessage(
         live.sequence, live.previous, entry, None if msg.data else tombstone_of(msg.headers)
     )
 
 
-def from_leader(message: Mapping[str, Any]) -> Stored:
+def from_leader(message: Mapping[str, Any]) -> LogMessage:
     """Read the ``message`` of a STREAM.MSG.GET answer."""
     headers = headers_of(message)
     sequence = int(message["seq"])
     data = b64decode(message.get("data") or "")
     entry = _entry(message["subject"], headers, data, sequence, message.get("time", ""))
-    return Stored(sequence, 0, entry, None if data else tombstone_of(headers))
+    return LogMessage(sequence, 0, entry, None if data else tombstone_of(headers))
 
 
 def headers_of(message: Mapping[str, Any]) -> dict[str, str]:
@@ -166,7 +166,7 @@ _PAUSE = 0.1
 _CONFIRM = 0.5
 
 
-async def last_stored(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Stored | None:
+async def last_stored(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> LogMessage | None:
     """Return the last message on the log's subject, from the leader. None: no message.
 
     Raises:
@@ -205,7 +205,7 @@ async def as_if_empty(bus: Bus, key: TaskKey) -> None:
 
 async def next_stored(
     bus: Bus, key: TaskKey, after: int, timeout: float = ELECTION
-) -> Stored | None:
+) -> LogMessage | None:
     """Return the first message on the log's subject after sequence `after`, from the leader.
 
     Raises:
@@ -218,7 +218,7 @@ async def next_stored(
 
 async def _ask_leader(
     bus: Bus, key: TaskKey, query: dict[str, Any], timeout: float
-) -> Stored | None:
+) -> LogMessage | None:
     stream = bus.streams.of_shard(key.shard)
     message = await until_answered(bus, lambda: get_message(bus, stream, query), timeout)
     return None if message is None else from_leader(message)
@@ -267,12 +267,12 @@ async def replay(
 
 def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
-) -> AsyncIterator[list[Stored]]:
+) -> AsyncIterator[list[LogMessage]]:
     """Like `replay`, but include messages that do not parse, and don't check continuity."""
     return replay_as(bus, key, (after, head), from_message, batch_bytes)
 
 
-class Placed(Protocol):
+class HasSequence(Protocol):
     """A stored message, as a caller's `read` function returns it."""
 
     @property
@@ -284,7 +284,7 @@ class Placed(Protocol):
         """Whether it is a tombstone."""
 
 
-async def replay_as[Read: Placed](
+async def replay_as[Read: HasSequence](
     bus: Bus,
     key: TaskKey,
     within: tuple[int, int],
@@ -300,7 +300,7 @@ async def replay_as[Read: Placed](
 
 async def read_on(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
-) -> list[Stored]:
+) -> list[LogMessage]:
     """Return the next messages after stream sequence `after`, none beyond `head`.
 
     An empty list: `head` itself was trimmed, and the next message is beyond it.
@@ -313,7 +313,7 @@ async def read_on(
     return await _read_on(bus, key, (after, head), from_message, batch_bytes)
 
 
-async def _read_on[Read: Placed](
+async def _read_on[Read: HasSequence](
     bus: Bus,
     key: TaskKey,
     within: tuple[int, int],
@@ -334,7 +334,7 @@ async def _read_on[Read: Placed](
 
 async def get_batch(
     bus: Bus, key: TaskKey, start: int, *, size: int = BATCH, max_bytes: int = BATCH_BYTES
-) -> list[Stored]:
+) -> list[LogMessage]:
     """Return up to `size` messages of the log from stream sequence `start`, from any replica.
 
     They have no gap. An empty list: this replica knows of no messages there, or did not answer.

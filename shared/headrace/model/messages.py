@@ -55,7 +55,7 @@ class RunRequest(BusMessage):
     refused."""
 
 
-class Holding(BusMessage):
+class HolderReply(BusMessage):
     """A holder's answer on the task's control subject."""
 
     writer: str

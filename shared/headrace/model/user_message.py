@@ -7,11 +7,13 @@ from typing import Any
 from headrace.model.events import Json
 from headrace.model.parts import INTERRUPT_ID, RESUME_STATUS
 
-type Sent = str | Json | Sequence[Json]
+type MessageContent = str | Json | Sequence[Json]
 """A message's text, an A2A Message, or A2A Parts."""
 
 
-def user_message(content: Sent, attached: Iterable[Json] = (), **fields: str | None) -> Json:
+def user_message(
+    content: MessageContent, attached: Iterable[Json] = (), **fields: str | None
+) -> Json:
     """Return the Message with the parts of `content` and those `attached`.
 
     `fields` are added to it, such as ``taskId``; None leaves one out.

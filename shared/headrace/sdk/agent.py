@@ -23,19 +23,19 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun, Reply
 from headrace.sdk.drive import drive
 from headrace.sdk.emit import Emission
-from headrace.sdk.ended import CleanUp
+from headrace.sdk.ended_task import CleanUp
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.policy import FollowUps, Policy
 from headrace.sdk.source import declared_at
-from headrace.sdk.threads import Blocking, Generating, in_thread, is_async
+from headrace.sdk.threads import BlockingFunction, BlockingGenerator, in_thread, is_async
 
-type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
+type StreamFunction = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields its output."""
 
-type Returning = Callable[[RunContext], Coroutine[Any, Any, Emission | None]]
+type ResultFunction = Callable[[RunContext], Coroutine[Any, Any, Emission | None]]
 """A coroutine function: it emits through its context and may return one last emission."""
 
-type AgentFunction = Streaming | Returning | Generating | Blocking
+type AgentFunction = StreamFunction | ResultFunction | BlockingGenerator | BlockingFunction
 """Functions that are not async run in threads, one for each run."""
 
 
@@ -140,11 +140,11 @@ class Agent:
 
     def streaming(self, ctx: RunContext) -> AsyncGenerator[Emission]:
         """Call the async generator function."""
-        return cast("AsyncGenerator[Emission]", cast("Streaming", self.function)(ctx))
+        return cast("AsyncGenerator[Emission]", cast("StreamFunction", self.function)(ctx))
 
     def returning(self, ctx: RunContext) -> Coroutine[Any, Any, Emission | None]:
         """Call the coroutine function."""
-        return cast("Returning", self.function)(ctx)
+        return cast("ResultFunction", self.function)(ctx)
 
 
 @overload
@@ -277,7 +277,7 @@ def agent(  # noqa: PLR0913  # what a card says
             cleans_up=clean_up is not None,
         )
         policy = Policy(max_attempts, backoff, timeout)
-        called = function if is_async(function) else in_thread(cast("Generating", function))
+        called = function if is_async(function) else in_thread(cast("BlockingGenerator", function))
         declared = Agent(called, card, policy, concurrency, clean_up)
         try:
             _check(declared)

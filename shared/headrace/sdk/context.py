@@ -12,7 +12,6 @@ from typing import Any, Self
 from headrace.model import events, parts
 from headrace.model.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
 from headrace.model.task import TaskKey
-from headrace.sdk.calling import Callee, ToolError
 from headrace.sdk.emit import (
     FILES,
     Data,
@@ -26,7 +25,7 @@ from headrace.sdk.emit import (
     ToolResult,
 )
 from headrace.sdk.interrupt import STOPS
-from headrace.sdk.results import Delegation, DelegationRequest, Named, Result
+from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
 from headrace.sdk.runtime import Runtime
 from headrace.sdk.signals import (
     Activity,
@@ -40,6 +39,7 @@ from headrace.sdk.signals import (
     Subagent,
     Usage,
 )
+from headrace.sdk.tool_call import Callee, ToolError
 
 
 class Inbox:
@@ -373,7 +373,7 @@ class RunContext:
 
     async def delegate(  # by keyword
         self,
-        agent: str | Named,
+        agent: str | HasName,
         message: str | Json,
         key: str | None = None,
         *,
@@ -406,7 +406,7 @@ class RunContext:
 
     def delegate_stream(  # by keyword
         self,
-        agent: str | Named,
+        agent: str | HasName,
         message: str | Json,
         key: str | None = None,
         *,

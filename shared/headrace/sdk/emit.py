@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.model.events import Json
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
+from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
 from headrace.sdk.signals import SIGNALS, Signal
 
 

@@ -76,7 +76,7 @@ class Result:
         return InputRequired(prompt, schema, asks_for=whose)
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """An object with an agent's name, such as an `Agent`, wherever that agent is served."""
 
     @property
@@ -88,7 +88,7 @@ class Named(Protocol):
 class DelegationRequest:
     """The arguments of `RunContext.delegate`."""
 
-    agent: str | Named
+    agent: str | HasName
     message: str | Json
     key: str | None = None
     relay: bool = True

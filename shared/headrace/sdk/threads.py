@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from headrace.sdk.context import RunContext
     from headrace.sdk.emit import Emission
 
-type Generating = Callable[["RunContext"], Iterator["Emission"]]
+type BlockingGenerator = Callable[["RunContext"], Iterator["Emission"]]
 """A generator function: it yields its output."""
 
-type Blocking = Callable[["RunContext"], "Emission | None"]
+type BlockingFunction = Callable[["RunContext"], "Emission | None"]
 """A function: it may return one emission."""
 
 _END = object()
@@ -46,14 +46,14 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function)
 
 
-def in_thread(function: Generating | Blocking) -> Callable[["RunContext"], Any]:
+def in_thread(function: BlockingGenerator | BlockingFunction) -> Callable[["RunContext"], Any]:
     """Return an async function that calls `function` in a thread."""
     if inspect.isgeneratorfunction(function):
         return _streaming(function)
-    return _returning(cast("Blocking", function))
+    return _returning(cast("BlockingFunction", function))
 
 
-def _streaming(function: Generating) -> "Callable[[RunContext], AsyncIterator[Emission]]":
+def _streaming(function: BlockingGenerator) -> "Callable[[RunContext], AsyncIterator[Emission]]":
     @wraps(function)
     async def stream(ctx: "RunContext") -> "AsyncIterator[Emission]":
         thread, generator = _Thread(ctx.agent), function(ctx)
@@ -70,7 +70,7 @@ def _streaming(function: Generating) -> "Callable[[RunContext], AsyncIterator[Em
     return stream
 
 
-def _returning(function: Blocking) -> "Callable[[RunContext], Any]":
+def _returning(function: BlockingFunction) -> "Callable[[RunContext], Any]":
     @wraps(function)
     async def call(ctx: "RunContext") -> "Emission | None":
         thread = _Thread(ctx.agent)

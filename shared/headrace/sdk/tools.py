@@ -20,9 +20,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from headrace.model.events import Json
-from headrace.sdk.calling import Answer, ToolError
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.tool_call import Answer, ToolError
 from headrace.sdk.tool_schemas import Signature, signature_of
 
 _THREADS = ThreadPoolExecutor(256, "tool")

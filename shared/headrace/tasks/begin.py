@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.jetstream.connection import Bus
-from headrace.log import Appended, LogWriter
+from headrace.log import AppendResult, LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
 from headrace.model.events import PRIORITY, TRACEPARENT, Draft, Json
@@ -36,7 +36,7 @@ class Input:
         """The key of the log."""
         return self.log.key
 
-    async def append(self, timeout: float) -> Appended:
+    async def append(self, timeout: float) -> AppendResult:
         """Append the input. A repetition after OutcomeUnknown is the same append.
 
         Raises:
@@ -49,7 +49,7 @@ class Input:
         """Return the event's line in the log."""
         return self.draft.line(self.stamp.generation)
 
-    def run_request(self, appended: Appended) -> RunRequest:
+    def run_request(self, appended: AppendResult) -> RunRequest:
         """Return the run request of the appended input."""
         if not self.is_carried or len(line := self.line()) > CARRIED:
             return self.request

@@ -11,7 +11,7 @@ from typing import Protocol
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.errors import BusUnavailable
-from headrace.model.messages import Control, Holding
+from headrace.model.messages import Control, HolderReply
 from headrace.model.task import CANCELED, TaskKey
 from headrace.tasks.end import end_task
 from headrace.tasks.holder import ask_holder
@@ -63,7 +63,7 @@ async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | No
             return
 
 
-async def _ask(bus: Bus, key: TaskKey) -> Holding | None:
+async def _ask(bus: Bus, key: TaskKey) -> HolderReply | None:
     """Return the holder's answer. None: the task has no holder.
 
     A timeout does not count while this process, and most likely the holder too, reconnects.
@@ -84,7 +84,7 @@ async def _ask(bus: Bus, key: TaskKey) -> Holding | None:
     return None
 
 
-async def _ends(log: CanceledLog, holding: Holding) -> bool:
+async def _ends(log: CanceledLog, holding: HolderReply) -> bool:
     needed = 0.0 if holding.ends_within is None else holding.ends_within + _MARGIN
     try:
         async with asyncio.timeout(max(CLEANUP, needed)):

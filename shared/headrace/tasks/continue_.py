@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
-from headrace.log import Appended, LogWriter
+from headrace.log import AppendResult, LogWriter
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Draft, Json
@@ -55,7 +55,7 @@ class QueuedInput:
 
 async def queue_input(
     bus: Bus, key: TaskKey, last: Entry, queued: QueuedInput, timeout: float
-) -> Appended:
+) -> AppendResult:
     """Append a message for the running run after `last`, in place of its holder.
 
     Raises:

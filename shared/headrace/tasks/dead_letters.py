@@ -259,7 +259,7 @@ class NotRetryable(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class RetryResult:
     """The result of a retry."""
 
     task: str | None
@@ -279,7 +279,7 @@ class _Failed:
     metadata: Json
 
 
-async def retry(bus: Bus, letter: Letter) -> Retried:
+async def retry(bus: Bus, letter: Letter) -> RetryResult:
     """Retry the work of `letter`. The letter itself stays.
 
     Raises:
@@ -293,14 +293,14 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
         case "run-request" | "push":
             own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)
-            return Retried(None, f"sent again on {letter.content.subject}")
+            return RetryResult(None, f"sent again on {letter.content.subject}")
         case "entry":
             raise NotRetryable("a malformed log entry can't be retried")
         case _:
             raise NotRetryable("unknown kind of dead letter")
 
 
-async def retry_and_drop(bus: Bus, letter: Letter) -> Retried:
+async def retry_and_drop(bus: Bus, letter: Letter) -> RetryResult:
     """Retry the work of `letter`, and drop the letter then.
 
     Raises:
@@ -312,7 +312,7 @@ async def retry_and_drop(bus: Bus, letter: Letter) -> Retried:
     return retried
 
 
-async def _retry_run(bus: Bus, letter: Letter) -> Retried:
+async def _retry_run(bus: Bus, letter: Letter) -> RetryResult:
     try:
         key, run = bus.subjects.key_of_run(letter.content.subject)
         request = RunRequest.decode(letter.content.subject, letter.body)
@@ -326,7 +326,7 @@ async def _retry_run(bus: Bus, letter: Letter) -> Retried:
         raise NotRetryable(f"task {key.task} has since continued with another input")
     if not last.ends_run:
         await RunRequests(bus).publish(key, run, without_input(request), priority)
-        return Retried(key.task, "the task has not failed; its run is requested again")
+        return RetryResult(key.task, "the task has not failed; its run is requested again")
     if last.stamp.state != FAILED:
         state = last.stamp.state.removeprefix("TASK_STATE_")
         raise NotRetryable(f"task {key.task} is no longer FAILED but {state}")
@@ -355,7 +355,7 @@ async def _read(bus: Bus, key: TaskKey, run: int, request: RunRequest, last: Ent
     )
 
 
-async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
+async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> RetryResult:
     old, request = failed.key, failed.request
     key = TaskKey(old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {failed.run}"))
     *before, message = failed.history
@@ -382,15 +382,15 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
     except Fenced:
         return await _was_retried(bus, key, request, priority)
     await RunRequests(bus).publish(key, 1, again.run_request(appended), priority)
-    return Retried(key.task, f"retried as task {key.task}")
+    return RetryResult(key.task, f"retried as task {key.task}")
 
 
-async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: str) -> Retried:
+async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: str) -> RetryResult:
     last = await last_entry(bus, key)
     if last is not None and last.stamp.run == 1 and not last.ends_run:
         again = without_input(request.model_copy(update={"log": last.stamp.log}))
         await RunRequests(bus).publish(key, 1, again, priority)
-    return Retried(key.task, f"already retried as task {key.task}")
+    return RetryResult(key.task, f"already retried as task {key.task}")
 
 
 async def _send_again(

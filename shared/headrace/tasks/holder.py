@@ -7,7 +7,7 @@ from nats.errors import TimeoutError as NatsTimeout
 
 from headrace.jetstream.connection import TROUBLE, Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.messages import Control, Holding
+from headrace.model.messages import Control, HolderReply
 from headrace.model.task import TaskKey
 
 SECOND_TRY = 0.15
@@ -15,7 +15,9 @@ SECOND_TRY = 0.15
 it has appended to the log."""
 
 
-async def ask_holder(bus: Bus, key: TaskKey, control: Control, timeout: float) -> Holding | None:
+async def ask_holder(
+    bus: Bus, key: TaskKey, control: Control, timeout: float
+) -> HolderReply | None:
     """Return the answer of the task's holder. None: the task has no holder, or it timed out.
 
     Raises:
@@ -32,10 +34,10 @@ async def ask_holder(bus: Bus, key: TaskKey, control: Control, timeout: float) -
         return None
 
 
-async def _ask(bus: Bus, subject: str, question: bytes, timeout: float) -> Holding | None:
+async def _ask(bus: Bus, subject: str, question: bytes, timeout: float) -> HolderReply | None:
     try:
         msg = await bus.connection.request(subject, question, timeout=timeout)
-        return Holding.decode(subject, msg.data)
+        return HolderReply.decode(subject, msg.data)
     except NoRespondersError:
         raise
     except (NatsTimeout, UndecodableMessage):

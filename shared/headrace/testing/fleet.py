@@ -12,14 +12,14 @@ from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.jetstream.objects import FileStore
 from headrace.model.case import Case
 from headrace.model.task_report import TaskEvent
-from headrace.model.user_message import Sent
+from headrace.model.user_message import MessageContent
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.emit import File
 from headrace.settings import BusSettings
+from headrace.testing.ack_gate import AckGate
 from headrace.testing.gateway import GatewayTasks
 from headrace.testing.replay import ReplayReport, replay
 from headrace.testing.state import MemoryTaskState
-from headrace.testing.stepping import AckGate
 from headrace.testing.task import FleetParts, FleetTask, TaskResult, message_of
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
@@ -96,7 +96,7 @@ class TestFleet:
     async def send(
         self,
         agent: str,
-        message: Sent,
+        message: MessageContent,
         *,
         files: Sequence[File] = (),
         context: str | None = None,
@@ -119,7 +119,7 @@ class TestFleet:
     async def start(
         self,
         agent: str,
-        message: Sent,
+        message: MessageContent,
         *,
         files: Sequence[File] = (),
         context: str | None = None,
@@ -143,7 +143,7 @@ class TestFleet:
     async def stream(
         self,
         agent: str,
-        message: Sent,
+        message: MessageContent,
         *,
         files: Sequence[File] = (),
         context: str | None = None,

@@ -12,7 +12,7 @@ from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
@@ -36,20 +36,20 @@ class GatewayTasks:
         )
         self._bus, self._caller = bus, Caller()
         self._rule = TailRule(bus)
-        self._detached = Detached()
-        self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._detached)
-        appends = InputAppends(bus, self._detached, settings.append_timeout)
+        self._background = BackgroundWork()
+        self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._background)
+        appends = InputAppends(bus, self._background, settings.append_timeout)
         self._state = StateClient(bus, check_unknown=appends.check)
         inputs = InputWriter(bus, self.feeds, Admission(bus, settings), appends)
         self._submissions = Submissions(
-            bus, self.feeds, self._state, directory, inputs=inputs, detached=self._detached
+            bus, self.feeds, self._state, directory, inputs=inputs, background=self._background
         )
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
         """Start to follow logs."""
         self._stack.push_async_callback(self._rule.stop)
-        self._stack.push_async_callback(self._detached.drain)
+        self._stack.push_async_callback(self._background.drain)
         await self._rule.start()
 
     async def stop(self) -> None:

@@ -11,7 +11,7 @@ from headrace.model import parts
 from headrace.model.case import INPUT, Case, CaseInvalid, CaseRecorder, outline, parse_case
 from headrace.model.events import Json
 from headrace.model.task_report import RUN_ENDED_NAMES, TERMINAL_NAMES
-from headrace.model.user_message import Sent
+from headrace.model.user_message import MessageContent
 from headrace.testing.task import FleetTask
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class Starter(Protocol):
     """What a replay needs of the fleet."""
 
     async def start(  # noqa: D102 - as `TestFleet.start`
-        self, agent: str, message: Sent, *, stepped: bool = False
+        self, agent: str, message: MessageContent, *, stepped: bool = False
     ) -> FleetTask: ...
 
 

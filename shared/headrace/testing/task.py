@@ -14,10 +14,10 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.model.task_report import ResultFile, TaskEvent, TaskReport
-from headrace.model.user_message import Sent, user_message
+from headrace.model.user_message import MessageContent, user_message
 from headrace.sdk.emit import File
+from headrace.testing.ack_gate import AckGate
 from headrace.testing.gateway import GatewayTasks
-from headrace.testing.stepping import AckGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class FleetTask:
         """The task's id."""
         return self.key.task
 
-    async def answer(self, message: Sent, files: Sequence[File] = ()) -> "TaskResult":
+    async def answer(self, message: MessageContent, files: Sequence[File] = ()) -> "TaskResult":
         """Send a message to the task and return the result of its run.
 
         The message answers the agent's question, or is a follow-up to a working agent.
@@ -56,7 +56,7 @@ class FleetTask:
         await self.tell(message, files)
         return await self.result()
 
-    async def tell(self, message: Sent, files: Sequence[File] = ()) -> None:
+    async def tell(self, message: MessageContent, files: Sequence[File] = ()) -> None:
         """Send a message to the task without waiting for a result.
 
         Raises:
@@ -171,12 +171,14 @@ class TaskResult(TaskReport):
     interrupts: list[Json]
     """The agent's questions, as AG-UI Interrupts, if the run ended with them."""
 
-    async def reply(self, message: Sent, files: Sequence[File] = ()) -> "TaskResult":
+    async def reply(self, message: MessageContent, files: Sequence[File] = ()) -> "TaskResult":
         """Send the next message and return its result (see `FleetTask.answer`)."""
         return await self.handle.answer(message, files)
 
 
-def message_of(content: Sent, files: Sequence[File] = (), task: FleetTask | None = None) -> Json:
+def message_of(
+    content: MessageContent, files: Sequence[File] = (), task: FleetTask | None = None
+) -> Json:
     """Return a user's A2A Message."""
     attached = [parts.file_part(one.content or b"", one.name, one.media_type) for one in files]
     if task is None:

@@ -6,7 +6,7 @@ import { Retryable } from "../../../examples/javascript/headrace/attempt.mjs";
 import * as say from "../../../examples/javascript/headrace/encoder.mjs";
 import { agent, serve } from "../../../examples/javascript/headrace/worker.mjs";
 
-const SAID = {
+const OUTPUT = {
   text: (text) => text,
   thinking: say.thinking,
   toolCall: ({ name, arguments: args, id }) => say.toolCall(name, args, id),
@@ -31,7 +31,7 @@ async function* run(ctx) {
     else if (kind === "fail") throw new Error(given);
     else if (kind === "retry") throw new Retryable(given);
     else if (kind === "echo") yield given === "prompt" ? ctx.prompt : JSON.stringify(ctx.checkpointData);
-    else yield SAID[kind](given);
+    else yield OUTPUT[kind](given);
   }
 }
 

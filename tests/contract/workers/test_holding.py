@@ -11,7 +11,7 @@ import pytest
 
 from headrace.model import events
 from headrace.model.events import Json
-from headrace.model.messages import Control, Holding
+from headrace.model.messages import Control, HolderReply
 from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, FAILED
 from headrace.tasks.runs import ensure_queue
@@ -260,12 +260,12 @@ async def test_queues_of_other_tenants_and_priorities_get_their_turn(
         assert texts((await task.found()).task) == [str(number // len(queues))]
 
 
-async def hand_in(task: Task, text: str) -> Holding:
+async def hand_in(task: Task, text: str) -> HolderReply:
     """Hand a message to the holder, as a gateway does; the name makes it one."""
     asked = Control(ask="input", input=text, message=user_message(text))
     subject = task.bus.subjects.control(task.key)
     answer = await task.bus.request(subject, asked.encode(), 30.0)
-    return Holding.decode(subject, answer.data)
+    return HolderReply.decode(subject, answer.data)
 
 
 async def redeliver(task: Task) -> None:

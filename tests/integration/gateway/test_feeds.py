@@ -24,7 +24,7 @@ from headrace.model.task import (
     mint_task_id,
 )
 from headrace.settings import BusSettings
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
@@ -49,7 +49,7 @@ async def bus(nats_server: NatsProcess) -> AsyncIterator[Bus]:
 async def feeds(bus: Bus) -> AsyncIterator[Feeds]:
     rule = TailRule(bus)
     await rule.start()
-    yield Feeds(bus, rule, 20_000, Detached())
+    yield Feeds(bus, rule, 20_000, BackgroundWork())
     await rule.stop()
 
 

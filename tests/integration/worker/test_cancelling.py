@@ -17,12 +17,12 @@ from headrace.model.task import CANCELED, COMPLETED, TERMINAL
 from headrace.state_client import StateClient
 from headrace.tasks import cancel as cancelling
 from headrace.tasks.runs import ensure_queue
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.admission import Scope, read_figures
-from headrace_gateway.tasks.cancel import Cancelling
+from headrace_gateway.tasks.cancel import TaskCanceler
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, by_id, hand_in
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -40,12 +40,12 @@ class State:
 
 
 @asynccontextmanager
-async def canceling(task: Task) -> AsyncIterator[Cancelling]:
+async def canceling(task: Task) -> AsyncIterator[TaskCanceler]:
     rule = TailRule(task.bus)
     await rule.start()
-    detached = Detached()
-    feeds = Feeds(task.bus, rule, 1 << 20, detached)
-    yield Cancelling(task.bus, feeds, cast("StateClient", State(task)), detached)
+    background = BackgroundWork()
+    feeds = Feeds(task.bus, rule, 1 << 20, background)
+    yield TaskCanceler(task.bus, feeds, cast("StateClient", State(task)), background)
     await rule.stop()
 
 

@@ -7,7 +7,7 @@ from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace.model.messages import Holding
+from headrace.model.messages import HolderReply
 from headrace.model.task import CANCELED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Spawn, Working
@@ -56,7 +56,9 @@ def first_chunk(entries: list[Entry], attempt: int) -> Json:
     )
 
 
-def holder_of(held: Holding, workers: list[WorkerProcess]) -> tuple[WorkerProcess, WorkerProcess]:
+def holder_of(
+    held: HolderReply, workers: list[WorkerProcess]
+) -> tuple[WorkerProcess, WorkerProcess]:
     """Return the holder and the other one of two workers."""
     first, second = workers
     return (first, second) if first.id == held.worker else (second, first)
@@ -211,7 +213,7 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     stopped = asyncio.Event()
-    answers: list[Holding | None] = []
+    answers: list[HolderReply | None] = []
 
     @agent()
     async def silent(ctx: RunContext) -> None:

@@ -15,7 +15,7 @@ from headrace import Agent, Agents, Emission, RunContext, agent
 from headrace.directory import Directory
 from headrace.jetstream.durables import ACK_WAIT
 from headrace.model.entry import Entry
-from headrace.model.messages import DeadLetter, Holding
+from headrace.model.messages import DeadLetter, HolderReply
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace_worker.adaptive_limit import LEAST
@@ -137,7 +137,7 @@ async def test_a_blocked_worker_answers_who_asks(
     async def blocking(_: RunContext) -> str:
         return "answered" if answered.wait(60) else "nobody answered"
 
-    async def ask_from_elsewhere() -> Holding:
+    async def ask_from_elsewhere() -> HolderReply:
         async with open_submitter(submitter.bus.settings) as other:
             held = await Task(other.bus, task.key, task.log, task.context).held()
             answered.set()

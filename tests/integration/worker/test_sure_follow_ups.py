@@ -12,14 +12,14 @@ from headrace.log import TailRule
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.admission import Admission
-from headrace_gateway.tasks.idempotency import Idempotency, KeyedRequest, SentRecords
-from headrace_gateway.tasks.inputs import Accepted, FollowUp, InputWriter
+from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords, KeyedRequest
+from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp, InputWriter
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from tests.integration.worker.conftest import Spawn, Working
@@ -49,23 +49,25 @@ class Gateway:
     def __init__(self, submitter: TaskSubmitter, found: Found) -> None:
         bus = submitter.bus
         self.rule = TailRule(bus)
-        detached = Detached()
-        feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
-        appends = InputAppends(bus, detached, 60.0)
+        background = BackgroundWork()
+        feeds = Feeds(bus, self.rule, 1024 * 1024, background)
+        appends = InputAppends(bus, background, 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
         inputs = InputWriter(bus, feeds, Admission(bus, settings), appends)
         state, directory = cast("StateClient", found), cast("Directory", found)
         self.submissions = Submissions(
-            bus, feeds, state, directory, inputs=inputs, detached=detached
+            bus, feeds, state, directory, inputs=inputs, background=background
         )
-        self.idempotency = Idempotency(bus, feeds, self.submissions, SentRecords(bus, 60), detached)
+        self.idempotency = Idempotency(
+            bus, feeds, self.submissions, IdempotencyRecords(bus, 60), background
+        )
 
-    async def send(self, task: Task, text: str, key: str) -> Accepted:
+    async def send(self, task: Task, text: str, key: str) -> AcceptedInput:
         said = {**user_message(text), "messageId": text}
         request = KeyedRequest(Caller(), task.key.agent, key, text)
         return await self.idempotency.follow_up(request, FollowUp(task.key.task, said))
 
-    async def send_at(self, task: Task, text: str, generation: int) -> Accepted:
+    async def send_at(self, task: Task, text: str, generation: int) -> AcceptedInput:
         asked = FollowUp(task.key.task, user_message(text), if_generation=generation)
         return await self.submissions.follow_up(Caller(), task.key.agent, asked)
 
@@ -165,7 +167,7 @@ async def test_a_message_to_a_running_task_is_taken_only_at_the_generation_that_
         assert refused.value.generation == at
         sending = [each.send_at(task, "two", at) for each in [one, other] * 5]
         results = await asyncio.gather(*sending, return_exceptions=True)
-        [taken] = [r for r in results if isinstance(r, Accepted)]
+        [taken] = [r for r in results if isinstance(r, AcceptedInput)]
         assert taken.generation == at + 1
         assert all(isinstance(r, GenerationMismatch) for r in results if r is not taken)
         may_end.set()

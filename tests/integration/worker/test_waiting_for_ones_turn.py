@@ -11,7 +11,7 @@ from headrace.model.events import BEHIND
 from headrace.model.task import COMPLETED, TaskKey
 from headrace_worker import claim
 from headrace_worker.claim import whose_turn_it_is
-from headrace_worker.recovery import Recovered
+from headrace_worker.recovery import RecoveredRun
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.support.task_submitter import TaskSubmitter
@@ -23,7 +23,7 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
 ) -> None:
     looks, may_end = 0, asyncio.Event()
 
-    async def counted(bus: Bus, key: TaskKey, past: Recovered) -> str | None:
+    async def counted(bus: Bus, key: TaskKey, past: RecoveredRun) -> str | None:
         nonlocal looks
         task = await whose_turn_it_is(bus, key, past)
         looks += task is not None

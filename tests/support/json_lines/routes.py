@@ -63,7 +63,7 @@ class _Endpoint:
     async def cancel(self, request: Request) -> ASGIApp:
         services, call = self._services, call_of(self._services, request, "CancelTask")
         task = request.path_params["task"]
-        found = await services.cancelling.cancel(call.caller, call.agent, task)
+        found = await services.canceler.cancel(call.caller, call.agent, task)
         return json_response(found.task["status"])
 
     def _stream(self, opened: OpenedStream) -> HttpStream:

@@ -6,7 +6,7 @@ import pytest
 from headrace.model.events import Json
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
-from headrace_gateway.protocols.a2a_v03.reading import rpc_params
+from headrace_gateway.protocols.a2a_v03.requests import rpc_params
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.copilotkit.envelope import RuntimeRequest
 

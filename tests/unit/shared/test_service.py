@@ -14,7 +14,7 @@ import pytest
 
 from headrace import log_lines, service
 from headrace.log_lines import LogOptions
-from headrace.service import Prepared, run, serve
+from headrace.service import PreparedService, run, serve
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_a_process_settles_once_its_service_has_started(monkeypatch: pytest.Monk
         seen.append("stops")
 
     monkeypatch.setattr(service, "settle", lambda: seen.append("settles"))
-    assert run(lambda: Prepared(LogOptions("warning"), serving), {}) == 0
+    assert run(lambda: PreparedService(LogOptions("warning"), serving), {}) == 0
     assert seen == ["starts", "settles", "stops"]
 
 
@@ -72,7 +72,7 @@ def test_readiness_is_reported_once_the_service_has_started(
         monkeypatch.setattr(service, "settle", lambda: os.kill(os.getpid(), signal.SIGTERM))
         assert (
             run(
-                lambda: Prepared(LogOptions("warning"), serving),
+                lambda: PreparedService(LogOptions("warning"), serving),
                 {"NOTIFY_SOCKET": str(tmp_path / "ready")},
             )
             == 0
@@ -97,6 +97,6 @@ def test_sigusr2_switches_to_debug_and_back(
         yield
 
     monkeypatch.setattr(service, "settle", lambda: None)
-    assert run(lambda: Prepared(LogOptions("warning"), serving), {}) == 0
+    assert run(lambda: PreparedService(LogOptions("warning"), serving), {}) == 0
     assert levels == [logging.DEBUG, logging.WARNING]
     assert caplog.messages == ["log level: debug", "log level: warning"]

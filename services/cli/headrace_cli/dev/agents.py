@@ -74,7 +74,7 @@ def _first_in(file: Path) -> str:
 
 
 def _read(file: Path) -> Any:  # noqa: ANN401  # the worker's model of the file
-    reading = module_of("worker", "headrace_worker.config.reading")
+    reading = module_of("worker", "headrace_worker.config.read")
     try:
         configuration, _ = reading.read(file, os.environ)
     except HeadraceError as error:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace import log_context
 from headrace.model.errors import HeadraceError
-from headrace_gateway.refusals import Restarting
+from headrace_gateway.refusals import GatewayRestarting
 
 GRACE = 2.0
 """Seconds for requests to be answered after the server stops; streams end at once."""
@@ -35,7 +35,7 @@ class OpenRequest:
     """One request: an ``async with`` block that raises when the request is abandoned.
 
     Raises:
-        Restarting: the gateway stops, and nothing of the request is stored.
+        GatewayRestarting: the gateway stops, and nothing of the request is stored.
         HeadraceError: the gateway stops, and the message may be stored; this is the error given to
             `storing`.
     """
@@ -54,7 +54,7 @@ class OpenRequest:
     )
 
     def __init__(
-        self, among: set["OpenRequest"], ended: "Ended", protocol: str, binding: str
+        self, among: set["OpenRequest"], ended: "OnEnd", protocol: str, binding: str
     ) -> None:
         """Count as one of `among` in the block, and call `ended` at its end."""
         self.is_given_up = False
@@ -98,7 +98,7 @@ class OpenRequest:
         self._ended(self, error)
 
     def give_up(self) -> None:
-        """Make the block raise `Restarting`, or the error given to `storing`."""
+        """Make the block raise `GatewayRestarting`, or the error given to `storing`."""
         if not self.is_given_up:
             self.is_given_up = True
             self._limit.reschedule(asyncio.get_running_loop().time())
@@ -109,7 +109,8 @@ class OpenRequest:
         From now on an abandoned request raises `unsettled`, because the message may be in a log.
 
         Raises:
-            Restarting: the request is already abandoned, with the answer that nothing is stored.
+            GatewayRestarting: the request is already abandoned; its client knows that nothing is
+                stored.
         """
         if self.is_given_up:
             raise _restarting()
@@ -139,7 +140,7 @@ def may_be_repeated() -> None:
     _current.set(None)
 
 
-type Ended = Callable[[OpenRequest, BaseException | None], None]
+type OnEnd = Callable[[OpenRequest, BaseException | None], None]
 """Called at the end of each request, with the error that ended it."""
 
 
@@ -150,7 +151,7 @@ def _ignore(_request: OpenRequest, _error: BaseException | None) -> None:
 class OpenRequests:
     """The requests of one gateway."""
 
-    def __init__(self, ended: Ended = _ignore) -> None:
+    def __init__(self, ended: OnEnd = _ignore) -> None:
         """Begin without requests; call `ended` at the end of each."""
         self._open, self._ended = set[OpenRequest](), ended
         self._is_stopping = False
@@ -169,15 +170,15 @@ class OpenRequests:
         """Return the block in which to run a request of `protocol` over `binding`.
 
         Raises:
-            Restarting: the gateway stops.
+            GatewayRestarting: the gateway stops.
         """
         if self._is_stopping:
             raise _restarting()
         return OpenRequest(self._open, self._ended, protocol, binding)
 
 
-def _restarting() -> Restarting:
-    return Restarting("the gateway is restarting and has no answer yet; try again")
+def _restarting() -> GatewayRestarting:
+    return GatewayRestarting("the gateway is restarting and has no answer yet; try again")
 
 
 def requests_of(scope: Scope) -> OpenRequests:

@@ -89,7 +89,7 @@ _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
 
 
 @dataclass(slots=True)
-class Admitted:
+class AdmittedRun:
     """An admitted run; settle it once it is in the queue, or if it never will be."""
 
     admission: "Admission"
@@ -139,7 +139,7 @@ class Admission:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @asynccontextmanager
-    async def admitted(self, key: TaskKey) -> AsyncIterator[Admitted]:
+    async def admitted(self, key: TaskKey) -> AsyncIterator[AdmittedRun]:
         """Admit one more run, for a block that appends its input.
 
         Raises:
@@ -152,7 +152,7 @@ class Admission:
             admitted.settle()
             raise
 
-    async def admit(self, key: TaskKey) -> Admitted:
+    async def admit(self, key: TaskKey) -> AdmittedRun:
         """Count one more run of `key`'s tenant and agent as waiting.
 
         Raises:
@@ -177,10 +177,10 @@ class Admission:
                 raise TooManyWaiting(what, self._retry_after(scope))
         scopes = [scope for scope, _ in bounds]
         self._under_way.update(scopes)
-        return Admitted(self, scopes)
+        return AdmittedRun(self, scopes)
 
     def settle(self, scopes: list[Scope]) -> None:
-        """See `Admitted.settle`."""
+        """See `AdmittedRun.settle`."""
         self._under_way.subtract(scopes)
         for look in {id(one): one for one in (self._look, self._next_look)}.values():
             look.since.update(scopes)

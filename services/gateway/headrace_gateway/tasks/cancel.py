@@ -6,19 +6,21 @@ from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 
 
-class Cancelling:
+class TaskCanceler:
     """Cancels tasks through their holder, or by a direct append if the holder does not answer."""
 
-    def __init__(self, bus: Bus, feeds: Feeds, state: StateClient, detached: Detached) -> None:
-        """Use these services; a cancel finishes in `detached` if its client disconnects."""
+    def __init__(
+        self, bus: Bus, feeds: Feeds, state: StateClient, background: BackgroundWork
+    ) -> None:
+        """Use these services; a cancel finishes in `background` if its client disconnects."""
         self._bus, self._feeds, self._state = bus, feeds, state
-        self._detached = detached
+        self._background = background
 
     async def cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
         """Cancel the task, and return it once its log has ended.
@@ -30,7 +32,7 @@ class Cancelling:
             TaskEnded: the task was already over.
             BusUnavailable, StateUnavailable: try again.
         """
-        return await self._detached.run(self._cancel(caller, agent, task))
+        return await self._background.run(self._cancel(caller, agent, task))
 
     async def _cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
         query = GetTask(

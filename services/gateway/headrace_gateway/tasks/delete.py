@@ -10,7 +10,7 @@ from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.forget import is_erased, mark_deleted
 from headrace.wait_for import ELECTION
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.server.auth.caller import Caller
 
 _TIMEOUT = 2 * ELECTION
@@ -20,12 +20,12 @@ has a leader, and then has to catch up."""
 _PAUSE = 0.05
 
 
-class Deleting:
+class TaskDeleter:
     """Deletes tasks, each once for any number of concurrent requests."""
 
-    def __init__(self, bus: Bus, state: StateClient, detached: Detached) -> None:
+    def __init__(self, bus: Bus, state: StateClient, background: BackgroundWork) -> None:
         """Use these services."""
-        self._bus, self._state, self._detached = bus, state, detached
+        self._bus, self._state, self._background = bus, state, background
         self._under_way: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def delete(self, caller: Caller, key: TaskKey) -> None:
@@ -41,7 +41,7 @@ class Deleting:
         await self._check(caller, key)
         work = self._under_way.get(key)
         if work is None:
-            work = self._under_way[key] = self._detached.start(self._delete(key))
+            work = self._under_way[key] = self._background.start(self._delete(key))
             work.add_done_callback(lambda _: self._under_way.pop(key))
         await asyncio.shield(work)
 

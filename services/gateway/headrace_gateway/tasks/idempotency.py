@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, Moved
+from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
 from headrace.model.entry import Entry
@@ -26,12 +26,12 @@ from headrace.model.fold import TaskFold
 from headrace.model.messages import BusMessage, TaskFound
 from headrace.model.task import TaskKey
 from headrace.wait_for import ELECTION
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import may_be_repeated
-from headrace_gateway.tasks.inputs import Accepted, FollowUp, generation_of_input
+from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp, generation_of_input
 from headrace_gateway.tasks.settle import Unsettled
 from headrace_gateway.tasks.submit import ROUNDS, Submissions
 
@@ -39,7 +39,7 @@ _TIMEOUT = ELECTION
 _PAUSE = 0.05
 
 
-class Sent(BusMessage):
+class IdempotencyRecord(BusMessage):
     """The record of one request, and the place of its input in a log."""
 
     fingerprint: str
@@ -54,21 +54,23 @@ class Sent(BusMessage):
 class StoredRecord:
     """A record as stored in the bucket."""
 
-    sent: Sent
+    record: IdempotencyRecord
     sequence: int
     """Sequence in the bucket's stream, which a change of the record must expect."""
     age: float = field(default=0.0, compare=False)
     """Seconds since the record was made."""
 
 
-class SentRecords:
+class IdempotencyRecords:
     """The bucket's records, by name (a subject token)."""
 
     def __init__(self, bus: Bus, seconds: int) -> None:
         """Keep each record for `seconds`."""
         self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
 
-    async def claim(self, name: str, sent: Sent, *, replacing: int = 0) -> StoredRecord:
+    async def claim(
+        self, name: str, record: IdempotencyRecord, *, replacing: int = 0
+    ) -> StoredRecord:
         """Create the record, or replace the one at sequence `replacing`; return the stored record.
 
         The result is another request's record if that request was first.
@@ -80,8 +82,8 @@ class SentRecords:
         deadline = loop.time() + _TIMEOUT
         while True:
             try:
-                return StoredRecord(sent, await self._put(name, sent, replacing))
-            except Moved as moved:
+                return StoredRecord(record, await self._put(name, record, replacing))
+            except KeyChanged as moved:
                 kept = await self.find(name)
                 if kept is not None and kept.sequence != replacing:
                     return kept
@@ -100,10 +102,12 @@ class SentRecords:
         found = await self._bucket.get(name)
         if found.data is None:
             return None
-        return StoredRecord(Sent.decode(f"record {name}", found.data), found.sequence, found.age)
+        return StoredRecord(
+            IdempotencyRecord.decode(f"record {name}", found.data), found.sequence, found.age
+        )
 
-    async def _put(self, name: str, sent: Sent, replacing: int) -> int:
-        return await self._bucket.put(name, sent.encode(), replacing, seconds=self._seconds)
+    async def _put(self, name: str, record: IdempotencyRecord, replacing: int) -> int:
+        return await self._bucket.put(name, record.encode(), replacing, seconds=self._seconds)
 
 
 def begins_within(tombstone_seconds: float) -> float:
@@ -147,18 +151,18 @@ class Idempotency:
         bus: Bus,
         feeds: Feeds,
         submissions: Submissions,
-        records: SentRecords,
-        detached: Detached,
+        records: IdempotencyRecords,
+        background: BackgroundWork,
     ) -> None:
-        """Accept requests without a record through `submissions`; finish them in `detached`."""
-        self._detached = detached
+        """Accept requests without a record through `submissions`; finish them in `background`."""
+        self._background = background
         self._bus, self._feeds, self._submissions, self._records = bus, feeds, submissions, records
         self._begins = begins_within(bus.settings.tombstone_seconds)
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
 
     async def start(
         self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
-    ) -> Accepted:
+    ) -> AcceptedInput:
         """Create a task from `message`, or return the one that this request created before.
 
         Raises:
@@ -167,35 +171,37 @@ class Idempotency:
             HeadraceError: as `Submissions.start`.
         """
         starting = self._start(request, message, context, metadata)
-        return await self._detached.run(_repeatable(starting), self._submissions.give_back)
+        return await self._background.run(_repeatable(starting), self._submissions.give_back)
 
     async def _start(
         self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
-    ) -> Accepted:
+    ) -> AcceptedInput:
         async with self._one_at_a_time(request):
             caller = request.caller
             key, context = await self._submissions.place(caller, request.agent, context)
-            sent = Sent(fingerprint=request.fingerprint, task=key.task, context=context, run=1)
-            kept = await self._records.claim(request.name, sent)
+            record = IdempotencyRecord(
+                fingerprint=request.fingerprint, task=key.task, context=context, run=1
+            )
+            kept = await self._records.claim(request.name, record)
             _check_same(kept, request)
-            is_mine, sent = kept.sent.task == key.task, kept.sent
-            key = TaskKey(key.tenant, key.agent, sent.task)
+            is_mine, record = kept.record.task == key.task, kept.record
+            key = TaskKey(key.tenant, key.agent, record.task)
             for _ in range(ROUNDS):
-                if not is_mine and (accepted := await self._accepted(request, sent)) is not None:
+                if not is_mine and (accepted := await self._accepted(request, record)) is not None:
                     return accepted
-                if sent.run > 1:
+                if record.run > 1:
                     raise TaskBusy(f"task {key.task} no longer waits for this input")
                 if not is_mine and kept.age > self._begins:
                     raise _gone(key)
                 try:
                     return await self._submissions.begin(
-                        caller, key, sent.context, message, metadata
+                        caller, key, record.context, message, metadata
                     )
                 except Fenced:
                     is_mine = False
             raise TaskBusy(f"task {key.task} is being started")
 
-    async def again(self, request: KeyedRequest) -> Accepted | None:
+    async def again(self, request: KeyedRequest) -> AcceptedInput | None:
         """Return the result of the same earlier request, or None if it was never accepted.
 
         Raises:
@@ -206,9 +212,9 @@ class Idempotency:
         if kept is None:
             return None
         _check_same(kept, request)
-        return await self._accepted(request, kept.sent)
+        return await self._accepted(request, kept.record)
 
-    async def follow_up(self, request: KeyedRequest, asked: FollowUp) -> Accepted:
+    async def follow_up(self, request: KeyedRequest, asked: FollowUp) -> AcceptedInput:
         """Append the message to its task, or return where it was appended before.
 
         Raises:
@@ -216,16 +222,16 @@ class Idempotency:
             HeadraceError: as `Submissions.follow_up`.
         """
         following = self._follow_up(request, asked)
-        return await self._detached.run(_repeatable(following), self._submissions.give_back)
+        return await self._background.run(_repeatable(following), self._submissions.give_back)
 
-    async def _follow_up(self, request: KeyedRequest, asked: FollowUp) -> Accepted:
+    async def _follow_up(self, request: KeyedRequest, asked: FollowUp) -> AcceptedInput:
         async with self._one_at_a_time(request):
             for _ in range(ROUNDS):
                 with suppress(Fenced):
                     return await self._once(request, asked)
             raise TaskBusy(f"task {asked.task} is busy with other messages")
 
-    async def _once(self, request: KeyedRequest, asked: FollowUp) -> Accepted:
+    async def _once(self, request: KeyedRequest, asked: FollowUp) -> AcceptedInput:
         """Append the message unless the log already has it.
 
         Raises:
@@ -240,7 +246,10 @@ class Idempotency:
         except (TaskEnded, GenerationMismatch) as refused:
             found = refused  # Perhaps because of this message, if the log has it.
         # Read the log after the task: an entry that comes later fences this gateway's append.
-        if kept is not None and (accepted := await self._accepted(request, kept.sent)) is not None:
+        if (
+            kept is not None
+            and (accepted := await self._accepted(request, kept.record)) is not None
+        ):
             return accepted
         if isinstance(found, HeadraceError):
             raise found
@@ -249,17 +258,17 @@ class Idempotency:
         return await self._submissions.append(request.caller, found, asked, request.writer)
 
     async def _claim(self, request: KeyedRequest, found: TaskFound) -> None:
-        sent = Sent(
+        record = IdempotencyRecord(
             fingerprint=request.fingerprint,
             task=found.task["id"],
             context=found.task["contextId"],
             run=found.generation + 1,
         )
-        kept = await self._records.claim(request.name, sent)
+        kept = await self._records.claim(request.name, record)
         _check_same(kept, request)
-        if kept.sent != sent:
+        if kept.record != record:
             raise Fenced(
-                f"task {sent.task}: another request with this Idempotency-Key is in progress"
+                f"task {record.task}: another request with this Idempotency-Key is in progress"
             )
 
     @asynccontextmanager
@@ -269,14 +278,16 @@ class Idempotency:
         async with lock:
             yield
 
-    async def _accepted(self, request: KeyedRequest, sent: Sent) -> Accepted | None:
+    async def _accepted(
+        self, request: KeyedRequest, record: IdempotencyRecord
+    ) -> AcceptedInput | None:
         """Return where the record's input was appended, or None if it was not."""
-        key = TaskKey(request.caller.tenant, request.agent, sent.task)
-        if sent.run == 1:
+        key = TaskKey(request.caller.tenant, request.agent, record.task)
+        if record.run == 1:
             first = await self._entry_after(key, 0)
-            return None if first is None else await self._start_accepted(key, sent, first)
-        entry = await self._input(key, sent, request)
-        return None if entry is None else await self._input_accepted(key, sent, entry, request)
+            return None if first is None else await self._start_accepted(key, record, first)
+        entry = await self._input(key, record, request)
+        return None if entry is None else await self._input_accepted(key, record, entry, request)
 
     async def _entry_after(self, key: TaskKey, sequence: int) -> Entry | None:
         while (stored := await next_stored(self._bus, key, sequence)) is not None:
@@ -287,21 +298,25 @@ class Idempotency:
             sequence = stored.sequence
         return None
 
-    async def _start_accepted(self, key: TaskKey, sent: Sent, first: Entry) -> Accepted:
+    async def _start_accepted(
+        self, key: TaskKey, record: IdempotencyRecord, first: Entry
+    ) -> AcceptedInput:
         if first.generation != 1:
             raise _gone(key)
         feed = await self._feeds.acquire(key)
-        return Accepted(key, sent.context, first.stamp.log, 1, feed, again=True)
+        return AcceptedInput(key, record.context, first.stamp.log, 1, feed, again=True)
 
-    async def _input(self, key: TaskKey, sent: Sent, request: KeyedRequest) -> Entry | None:
+    async def _input(
+        self, key: TaskKey, record: IdempotencyRecord, request: KeyedRequest
+    ) -> Entry | None:
         """Return the entry with the request's message, or None if it was not appended."""
         last = await last_entry(self._bus, key)
         if last is None:
             raise _gone(key)
-        if last.last_generation < sent.run:
+        if last.last_generation < record.run:
             return None
         try:
-            before = await find_generation(self._bus, key, sent.run, last)
+            before = await find_generation(self._bus, key, record.run, last)
             async for batch in replay(self._bus, key, before, last.sequence):
                 for entry in batch:
                     if generation_of_input(entry, request.writer) is not None:
@@ -311,14 +326,14 @@ class Idempotency:
         return None
 
     async def _input_accepted(
-        self, key: TaskKey, sent: Sent, entry: Entry, request: KeyedRequest
-    ) -> Accepted:
+        self, key: TaskKey, record: IdempotencyRecord, entry: Entry, request: KeyedRequest
+    ) -> AcceptedInput:
         """Return the input in `entry`, with the Task as it was just before."""
         snapshot = await self._before(key, entry)
         generation = generation_of_input(entry, request.writer) or entry.generation
         feed = await self._feeds.acquire(key)
-        return Accepted(
-            key, sent.context, entry.stamp.log, generation, feed, snapshot=snapshot, again=True
+        return AcceptedInput(
+            key, record.context, entry.stamp.log, generation, feed, snapshot=snapshot, again=True
         )
 
     async def _before(self, key: TaskKey, entry: Entry) -> TaskFound:
@@ -341,7 +356,7 @@ class Idempotency:
         )
 
 
-async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
+async def _repeatable(accepting: Coroutine[Any, Any, AcceptedInput]) -> AcceptedInput:
     """Return the result of `accepting`; a repeat under the same key gets the same result.
 
     Raises:
@@ -355,7 +370,7 @@ async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
 
 
 def _check_same(kept: StoredRecord, request: KeyedRequest) -> None:
-    if kept.sent.fingerprint != request.fingerprint:
+    if kept.record.fingerprint != request.fingerprint:
         raise KeyReused("this Idempotency-Key was used for another request")
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore, drop_links, offloaded_part, with_parts
 from headrace.links import Links
-from headrace.log import Appended, last_entry, replay
+from headrace.log import AppendResult, last_entry, replay
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import (
@@ -24,7 +24,7 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.events import Json
-from headrace.model.messages import Control, Holding, TaskFound
+from headrace.model.messages import Control, HolderReply, TaskFound
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
 from headrace.tasks.background_runs import BackgroundRuns
@@ -34,12 +34,12 @@ from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
-from headrace_gateway.tasks.admission import Admission, Admitted
+from headrace_gateway.tasks.admission import Admission, AdmittedRun
 from headrace_gateway.tasks.settle import InputAppends, Unsettled
 
 
 @dataclass(slots=True)
-class Accepted:
+class AcceptedInput:
     """An input that is in the log."""
 
     key: TaskKey
@@ -236,7 +236,7 @@ def generation_of_input(entry: Entry, name: str) -> int | None:
     return None
 
 
-def _answered(task: str, holding: Holding, size: int) -> int | None:
+def _answered(task: str, holding: HolderReply, size: int) -> int | None:
     """Return the generation from a holder's reply.
 
     Raises:
@@ -273,7 +273,7 @@ class InputWriter:
         content: tuple[Json, Json | None],
         build: BuildInput,
         open_feed: Callable[[TaskKey], Awaitable[Feed]],
-    ) -> Accepted:
+    ) -> AcceptedInput:
         """Append the input that `build` returns for `content`, and request its run.
 
         Raises:
@@ -292,16 +292,16 @@ class InputWriter:
         ):
             asked = build(*offloaded)
             await self._appends.append(asked, partial(self._request, asked, admitted))
-        return Accepted(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
+        return AcceptedInput(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
 
-    def _request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
+    def _request(self, asked: Input, admitted: AdmittedRun, appended: AppendResult) -> None:
         request = asked.run_request(appended)
         task = self._requests.publish_soon(asked.key, asked.stamp.run, request, asked.priority)
         task.add_done_callback(lambda _: admitted.settle())
 
     async def queue(
         self, key: TaskKey, owner: str, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted:
+    ) -> AcceptedInput:
         """Queue an owner's message under `name` for the task's active run.
 
         Raises:
@@ -326,4 +326,4 @@ class InputWriter:
             )
             if generation is None:
                 raise Fenced(f"run of {key.task} ended before it read the message")
-        return Accepted(key, context, found.log, generation, feed, found)
+        return AcceptedInput(key, context, found.log, generation, feed, found)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from headrace.jetstream.connection import Bus
-from headrace.log import Appended
+from headrace.log import AppendResult
 from headrace.model.errors import (
     BusUnavailable,
     HeadraceError,
@@ -25,7 +25,7 @@ from headrace.model.errors import (
 from headrace.model.task import TaskKey, is_task_id
 from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.server.open_requests import open_request
 
 
@@ -43,7 +43,7 @@ class Unanswered(HeadraceError):
         self.task, self.context = task, context
 
 
-class Stopping(Unanswered):
+class GatewayStopping(Unanswered):
     """The gateway is stopping; the task continues, and another gateway can answer."""
 
     code = "stopping"
@@ -93,9 +93,9 @@ MOST = 1000
 class InputAppends:
     """Carries out appends of inputs, if necessary for longer than their client waits."""
 
-    def __init__(self, bus: Bus, detached: Detached, timeout: float) -> None:
-        """Continue in `detached` with an append that has no outcome after `timeout` seconds."""
-        self._bus, self._detached, self._timeout = bus, detached, timeout
+    def __init__(self, bus: Bus, background: BackgroundWork, timeout: float) -> None:
+        """Continue in `background` with an append that has no outcome after `timeout` seconds."""
+        self._bus, self._background, self._timeout = bus, background, timeout
         self._open = Counter[tuple[str, str]]()
         """By tenant and task."""
 
@@ -116,8 +116,8 @@ class InputAppends:
     async def append(
         self,
         asked: Input,
-        then: Callable[[Appended], None],
-    ) -> Appended:
+        then: Callable[[AppendResult], None],
+    ) -> AppendResult:
         """Append an input; call `then` when it is stored.
 
         Raises:
@@ -126,7 +126,7 @@ class InputAppends:
                 input is not stored and never will be.
         """
 
-        async def attempt() -> Appended:
+        async def attempt() -> AppendResult:
             return await asked.append(self._timeout)
 
         return await self.carry_out(asked.key, asked.request.context, attempt, then)
@@ -155,7 +155,7 @@ class InputAppends:
             result = await attempt()
         except OutcomeUnknown as unknown:
             # Started before the client gets the error, so that other gateways can find out first.
-            self._detached.start(self._settle(key, attempt, then))
+            self._background.start(self._settle(key, attempt, then))
             raise unsettled from unknown
         except HeadraceError:
             if request is not None:

@@ -27,7 +27,7 @@ from headrace.model.task import (
 from headrace.state_client import StateClient
 from headrace.tasks.begin import Input, first_input
 from headrace.tasks.continue_ import LogEnd, next_input
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -38,7 +38,7 @@ from headrace_gateway.refusals import (
 )
 from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.inputs import Accepted, FollowUp, InputWriter
+from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp, InputWriter
 
 type Prepare = Callable[[TaskKey], Awaitable[None]]
 """Called when a task has an id, before its log begins."""
@@ -61,11 +61,11 @@ class Submissions:
         directory: Directory,
         *,
         inputs: InputWriter,
-        detached: Detached,
+        background: BackgroundWork,
     ) -> None:
-        """Use these services; submissions finish in `detached` if their client disconnects."""
+        """Use these services; submissions finish in `background` if their client disconnects."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
-        self._inputs, self._detached = inputs, detached
+        self._inputs, self._background = inputs, background
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
 
     async def start(
@@ -77,7 +77,7 @@ class Submissions:
         context: str | None = None,
         metadata: Json | None = None,
         prepare: Prepare | None = None,
-    ) -> Accepted:
+    ) -> AcceptedInput:
         """Create a task from `message` (an A2A v1.0 Message) and request its first run.
 
         Raises:
@@ -86,12 +86,12 @@ class Submissions:
         """
         key, context = await self.place(caller, agent, context)
 
-        async def begin() -> Accepted:
+        async def begin() -> AcceptedInput:
             if prepare is not None:
                 await prepare(key)
             return await self.begin(caller, key, context, message, metadata)
 
-        return await self._detached.run(begin(), self.give_back)
+        return await self._background.run(begin(), self.give_back)
 
     async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return a new task's key, and its context: `context`, or a new one if that is None.
@@ -107,7 +107,7 @@ class Submissions:
 
     async def begin(
         self, caller: Caller, key: TaskKey, context: str, message: Json, metadata: Json | None
-    ) -> Accepted:
+    ) -> AcceptedInput:
         """Begin the log at `key` and request the first run.
 
         Raises:
@@ -127,11 +127,11 @@ class Submissions:
             key, sender, (message, metadata), build, self._feeds.begin
         )
 
-    async def give_back(self, accepted: Accepted) -> None:
+    async def give_back(self, accepted: AcceptedInput) -> None:
         """Release the feed of an input whose client has disconnected."""
         await self._feeds.release(accepted.feed)
 
-    async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
+    async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> AcceptedInput:
         """Append the message to a task, and request a run if the task waits for input.
 
         If a run is active, the message is queued for it; the agent's policy decides what happens
@@ -146,9 +146,9 @@ class Submissions:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
             StateUnavailable: the task can't be looked up.
         """
-        return await self._detached.run(self._follow_up(caller, agent, asked), self.give_back)
+        return await self._background.run(self._follow_up(caller, agent, asked), self.give_back)
 
-    async def _follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
+    async def _follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> AcceptedInput:
         name = f"input-{secrets.token_hex(12)}"
         for _ in range(ROUNDS):
             found = await self.find(caller, agent, asked)
@@ -178,7 +178,7 @@ class Submissions:
 
     async def append(
         self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted:
+    ) -> AcceptedInput:
         """Append a follow-up under `name`, right after the state in `found`.
 
         Raises:
@@ -197,7 +197,7 @@ class Submissions:
 
     async def _next_run(
         self, caller: Caller, key: TaskKey, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted:
+    ) -> AcceptedInput:
         request = RunRequest(
             log=found.log,
             context=found.task["contextId"],

@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.jetstream.api import Json
-from headrace.jetstream.client import Received
+from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import (
     HEARTBEAT,
@@ -67,7 +67,7 @@ class Arrival(NamedTuple):
     @property
     def leaves_working(self) -> bool:
         """Whether the task is working after it: it is output, usually."""
-        return isinstance(self.msg, Received) and _WORKING in self.msg.block
+        return isinstance(self.msg, ReceivedMessage) and _WORKING in self.msg.block
 
     def stamp(self) -> Stamp:
         """Return the stamp in the entry's headers.
@@ -76,7 +76,7 @@ class Arrival(NamedTuple):
             UndecodableMessage: the headers are not an entry's.
         """
         msg = self.msg
-        if isinstance(msg, Received):
+        if isinstance(msg, ReceivedMessage):
             return read_stamp(msg.subject, msg.block, lambda: msg.headers)
         return parse_stamp(msg.subject, msg.headers)
 

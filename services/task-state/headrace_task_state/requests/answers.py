@@ -23,7 +23,7 @@ from headrace.state_client import MORE
 from headrace_task_state.commands.for_workers import ForWorkers, Question
 from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.get import Tasks
-from headrace_task_state.queries.listing import Lists
+from headrace_task_state.queries.list_tasks import Lists
 from headrace_task_state.store import Range, Reader
 
 _log = logging.getLogger(__name__)

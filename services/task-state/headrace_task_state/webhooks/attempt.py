@@ -13,7 +13,7 @@ from headrace import metrics
 from headrace.signing import SigningKeys
 from headrace.webhooks import CURRENT, OLD, Webhook
 from headrace_task_state.webhooks.connections import Connections
-from headrace_task_state.webhooks.network import AddressRefused, Allowed, GuardedNetwork
+from headrace_task_state.webhooks.network import AddressRefused, AllowedDestinations, GuardedNetwork
 from headrace_task_state.webhooks.notice import Failure, Notice
 
 MOST_ANSWER_BYTES = 16 * 1024
@@ -31,7 +31,7 @@ _WAITS = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE
 class Attempts:
     """Makes attempts over connections that are kept open."""
 
-    def __init__(self, keys: SigningKeys, allowed: Allowed, timeout: float) -> None:
+    def __init__(self, keys: SigningKeys, allowed: AllowedDestinations, timeout: float) -> None:
         """Sign with `keys`; connect to what is `allowed`; limit each attempt to `timeout` s."""
         self._keys, self._timeout = keys, timeout
         # Tokens are sent over the internet with TLS only.

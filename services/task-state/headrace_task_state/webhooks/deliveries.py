@@ -63,7 +63,7 @@ class WebhookDelivery:
         return True
 
 
-class Grouping:
+class DeliveryBatcher:
     """Combines a log's entries into deliveries, one after the other.
 
     A delivery that starts at a given place always ends at the same place. So an interrupted
@@ -110,7 +110,7 @@ async def deliveries(
     last = await last_entry(bus, key)
     if last is None or last.last_generation <= progress.generation:
         return
-    grouping = Grouping(progress, goes_on)
+    grouping = DeliveryBatcher(progress, goes_on)
     async for batch in replay(bus, key, progress.sequence, last.sequence, batch_bytes=_BATCH_BYTES):
         for entry in batch:
             for delivery in grouping.take(entry):

@@ -15,7 +15,7 @@ BODY_MOST = 500_000
 """Maximum bytes of a notification in a letter; in base64, it must fit a bus message."""
 
 
-class Undelivered(BusMessage):
+class UndeliveredNotification(BusMessage):
     """An undelivered notification, in a form that can be sent again."""
 
     log: str
@@ -33,7 +33,12 @@ class UndeliveredLetters:
         self._bus = bus
 
     async def send(
-        self, key: TaskKey, webhook: Webhook, token: str, undelivered: Undelivered, reason: str
+        self,
+        key: TaskKey,
+        webhook: Webhook,
+        token: str,
+        undelivered: UndeliveredNotification,
+        reason: str,
     ) -> None:
         """Store the letter and return.
 

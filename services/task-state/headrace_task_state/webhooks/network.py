@@ -50,7 +50,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedDestinations:
     """Destinations allowed in addition to the public internet, also over HTTP without TLS."""
 
     hosts: frozenset[str] = frozenset()
@@ -125,7 +125,7 @@ class AddressRefused(Exception):
 class GuardedNetwork(httpcore.AsyncNetworkBackend):
     """Connects to allowed addresses and, by default, to public ones."""
 
-    def __init__(self, allowed: Allowed, *, public: bool) -> None:
+    def __init__(self, allowed: AllowedDestinations, *, public: bool) -> None:
         """Connect to what is `allowed`, and to public addresses if `public`."""
         self._allowed, self._public = allowed, public
         self._network = httpcore.AnyIOBackend()

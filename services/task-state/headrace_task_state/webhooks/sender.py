@@ -20,13 +20,13 @@ from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.deliveries import deliveries
-from headrace_task_state.webhooks.letters import Undelivered, UndeliveredLetters
+from headrace_task_state.webhooks.letters import UndeliveredLetters, UndeliveredNotification
 from headrace_task_state.webhooks.notice import Failure, Notice, Unsayable, notice_id
 from headrace_task_state.webhooks.permits import Permits, Target
 
 if TYPE_CHECKING:
     from headrace_task_state.webhooks.attempt import Attempts
-    from headrace_task_state.webhooks.network import Allowed
+    from headrace_task_state.webhooks.network import AllowedDestinations
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +121,9 @@ class WebhookSender:
             event = await event_of(
                 kept.webhook, self._key, self._token, delivery, self._resources.snapshots
             )
-            undelivered = Undelivered(log=delivery.log, generation=delivery.generation, event=event)
+            undelivered = UndeliveredNotification(
+                log=delivery.log, generation=delivery.generation, event=event
+            )
             failure = await self._attempt(kept.webhook, undelivered, attempt)
             if failure is not None and not self._is_over(failure, under_way):
                 wait = self._resources.backoff.wait(attempt, failure.wait)
@@ -154,7 +156,7 @@ class WebhookSender:
         )
 
     async def _attempt(
-        self, webhook: Webhook, progress: Undelivered, number: int
+        self, webhook: Webhook, progress: UndeliveredNotification, number: int
     ) -> Failure | None:
         name = notice_id(progress.log, progress.generation, webhook.id)
         try:
@@ -164,7 +166,9 @@ class WebhookSender:
         attempts = await self._resources.attempts.ready()
         return await attempts.make(webhook, Notice(self._key.task, name, body, number))
 
-    async def _give_up(self, webhook: Webhook, undelivered: Undelivered, failure: Failure) -> None:
+    async def _give_up(
+        self, webhook: Webhook, undelivered: UndeliveredNotification, failure: Failure
+    ) -> None:
         _log.warning("webhook of task %s: all attempts failed: %s", self._key.task, failure.reason)
         await self._resources.letters.send(
             self._key, webhook, self._token, undelivered, failure.reason
@@ -177,7 +181,7 @@ class WebhookSender:
             BusUnavailable: NATS does not answer.
         """
         try:
-            again = Undelivered.decode(msg.subject, msg.data)
+            again = UndeliveredNotification.decode(msg.subject, msg.data)
         except UndecodableMessage as error:
             _log.error("%s", error)
             return None
@@ -233,10 +237,10 @@ async def sender_resources(bus: Bus, settings: TaskStateSettings) -> AsyncIterat
             await made.close()
 
 
-def _allowed(items: list[str]) -> "Allowed":
-    from headrace_task_state.webhooks.network import Allowed  # noqa: PLC0415 - as above
+def _allowed(items: list[str]) -> "AllowedDestinations":
+    from headrace_task_state.webhooks.network import AllowedDestinations  # noqa: PLC0415 - as above
 
     try:
-        return Allowed.parse(items)
+        return AllowedDestinations.parse(items)
     except ValueError as error:
         raise InvalidName("HEADRACE_PUSH_ALLOW", ",".join(items), f"is invalid: {error}") from None

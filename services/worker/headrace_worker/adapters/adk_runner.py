@@ -11,7 +11,7 @@ from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Ending, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
-from headrace.sdk.relayed import Outcome
+from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.adk_events import AdkEvents
 from headrace_worker.adapters.adk_questions import (
     CREDENTIAL,
@@ -33,7 +33,7 @@ from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import ask, ask_again, interrupts_before
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.client_tools import client_tools
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
+from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import Turn, turns_of_log, user_turn

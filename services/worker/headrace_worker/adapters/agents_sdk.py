@@ -10,7 +10,7 @@ from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Ending, Reject
 from headrace.sdk.errors import Retryable
-from headrace.sdk.relayed import Outcome
+from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.agents_events import AgentsEvents
 from headrace_worker.adapters.agents_input import (
     FORMAT,
@@ -38,7 +38,7 @@ from headrace_worker.adapters.approvals import (
 )
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.client_tools import client_tools
-from headrace_worker.adapters.declaring import Declaration, declare_capabilities
+from headrace_worker.adapters.declaration import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import refusal_of

@@ -17,7 +17,7 @@ from headrace_worker.adapters.agui_names import FINISHED, NamedEvents
 from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import ask_again
 from headrace_worker.adapters.busy import is_busy, seconds_of
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
+from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration
 from headrace_worker.adapters.event_stream import Frames, field
 from headrace_worker.adapters.extras import needs
 from headrace_worker.memory import Memory, restored

@@ -16,7 +16,7 @@ from headrace.sdk.emit import (
     ToolResult,
 )
 from headrace.sdk.errors import MalformedOutput, Retryable
-from headrace.sdk.relayed import Outcome
+from headrace.sdk.relayed_output import Outcome
 from headrace.sdk.signals import (
     Activity,
     ActivityDelta,

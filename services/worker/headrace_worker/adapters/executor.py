@@ -12,15 +12,15 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED, RUN_ENDED
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Emission, Message
-from headrace.sdk.ended import EndedTask
+from headrace.sdk.ended_task import EndedTask
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Outcome
+from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.a2a_json import artifact_of, json_of, message_of, outcome_of, parsed
 from headrace_worker.adapters.cards import name_of, taken_over
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
+from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.memory import with_content
-from headrace_worker.relayed import hinted
+from headrace_worker.relayed_events import hinted
 
 with needs("a2a"):
     from a2a.server.events import Event, EventQueue

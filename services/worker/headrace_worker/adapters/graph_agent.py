@@ -9,11 +9,11 @@ from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Ending, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
-from headrace.sdk.relayed import Outcome
+from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.answers import AnswerInvalid, answers_of, expiry
 from headrace_worker.adapters.approvals import Decision, ask
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
+from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from headrace_worker.adapters.langgraph_input import input_for

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from headrace.model.events import Json
-from headrace.sdk.calling import Answer
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.tool_call import Answer
 from headrace.sdk.tools import Tool
 from headrace_worker.adapters.extras import needs
 

@@ -9,7 +9,7 @@ from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.tools import Tool, ToolSource, as_tools, by_name
-from headrace_worker.adapters.declaring import Declaration, declare_capabilities
+from headrace_worker.adapters.declaration import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import ChatRun, ModelEndpoint

@@ -21,7 +21,7 @@ from headrace_worker.adapters.approvals import (
 )
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.client_tools import client_tools
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
+from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import PydanticEvents, ReplayedResponses
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of

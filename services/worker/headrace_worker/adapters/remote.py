@@ -7,12 +7,12 @@ from typing import Any, Unpack
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
-from headrace.sdk.ended import EndedTask
+from headrace.sdk.ended_task import EndedTask
 from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters.a2a_json import json_of
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.credentials import AccessRefused, Credentials
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
+from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
 from headrace_worker.adapters.remote_events import remote_of

@@ -16,9 +16,9 @@ from headrace.model.events import Json
 from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, WORKING
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed import Artifact, Outcome, RelayedMessage
+from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
 from headrace_worker.adapters.a2a_json import artifact_of, message_of, outcome_of
-from headrace_worker.relayed import foreign
+from headrace_worker.relayed_events import foreign
 
 REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
 """Metadata keys of a task for the ids of the outside task and its context."""

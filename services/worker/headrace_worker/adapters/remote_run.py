@@ -17,7 +17,7 @@ from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Reject
 from headrace.sdk.errors import Retryable
-from headrace.sdk.relayed import RelayedMessage
+from headrace.sdk.relayed_output import RelayedMessage
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import AccessRefused
@@ -34,7 +34,7 @@ from headrace_worker.adapters.remote_events import (
 )
 from headrace_worker.earlier import asking_agent
 from headrace_worker.memory import with_content
-from headrace_worker.relayed import hinted
+from headrace_worker.relayed_events import hinted
 
 
 class CredentialRequests:
@@ -112,7 +112,7 @@ with needs("a2a"):
     from a2a.types import SendMessageRequest, StreamResponse
     from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 
-type Opening = Callable[[], AsyncIterator[StreamResponse]]
+type OpenStream = Callable[[], AsyncIterator[StreamResponse]]
 """Opens a stream, by sending a message or by subscribing to a task."""
 
 _PAUSES = (0.1, 0.3, 1.0, 2.0)
@@ -243,7 +243,7 @@ class RemoteRun:
         await asyncio.sleep(0 if last else self._timeouts.poll)
         yield StreamResponse(task=await self._remote.get(task))
 
-    async def _follow(self, opening: Opening) -> None:
+    async def _follow(self, opening: OpenStream) -> None:
         stream, last_event, tries, came = opening(), time.monotonic(), 0, False
         while True:
             opened = time.monotonic()
@@ -265,7 +265,7 @@ class RemoteRun:
             tries += 1
             stream = self._again() if came else opening()
 
-    def _answering(self, answer: Json) -> Opening:
+    def _answering(self, answer: Json) -> OpenStream:
         relay, number = self._relay, f"{self._ctx.run}-{answer.get('messageId', '')}"
         return partial(self._send, answer, relay.task, relay.context, number)
 

@@ -190,7 +190,7 @@ class ProviderSection(Section):
     """URL of the organization; required by A2A."""
 
 
-class Described(Section):
+class CommonAgentSection(Section):
     """What any agent's section may say; see `headrace.sdk.agent`."""
 
     name: str | None = None
@@ -212,7 +212,7 @@ class Described(Section):
     security: Security | None = None
 
 
-class PythonAgent(Described):
+class PythonAgent(CommonAgentSection):
     """An agent in Python code. Fields set here override those in the code."""
 
     type: Literal["python"] = "python"
@@ -221,7 +221,7 @@ class PythonAgent(Described):
     """The agent as ``module:attribute``."""
 
 
-class ModelAgent(Described):
+class ModelAgent(CommonAgentSection):
     """A model with an instruction and tools."""
 
     type: Literal["openai"] = "openai"
@@ -246,7 +246,7 @@ class ModelAgent(Described):
         return self
 
 
-class RemoteAgent(Described):
+class RemoteAgent(CommonAgentSection):
     """An A2A agent on another server."""
 
     type: Literal["a2a"]
@@ -261,7 +261,7 @@ class RemoteAgent(Described):
     """Seconds of silence after which a stream is opened again."""
 
 
-class AgUiAgent(Described):
+class AgUiAgent(CommonAgentSection):
     """An AG-UI agent behind HTTP."""
 
     type: Literal["ag-ui"]

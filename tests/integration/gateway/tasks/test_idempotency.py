@@ -17,7 +17,7 @@ from headrace.tasks.forget import clear_away
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.idempotency import KeyedRequest, Sent, SentRecords
+from headrace_gateway.tasks.idempotency import IdempotencyRecord, IdempotencyRecords, KeyedRequest
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
@@ -232,9 +232,11 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_task_to_the_next
     request = KeyedRequest(
         Caller(), "assistant", key, SendMessageParams.read(message("hello")).fingerprint()
     )
-    sent = Sent(fingerprint=request.fingerprint, task=task, context="conversation", run=1)
-    kept = await SentRecords(bus, 60).claim(request.name, sent)
-    assert kept.sent == sent
+    sent = IdempotencyRecord(
+        fingerprint=request.fingerprint, task=task, context="conversation", run=1
+    )
+    kept = await IdempotencyRecords(bus, 60).claim(request.name, sent)
+    assert kept.record == sent
     with under(key, talk.http):
         if operation == "SendMessage":
             found = (await talk.call(operation, message("hello")))["task"]

@@ -11,7 +11,7 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import OutcomeUnknown, StateUnavailable, TaskUnknown
 from headrace.model.task import TaskKey, mint_task_id
-from headrace_gateway.detached import Detached
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.settle import InputAppends, Unsettled
 from tests.support.clients.bindings import Talk
@@ -26,8 +26,8 @@ class Gateway:
 
     def __init__(self, server: NatsProcess) -> None:
         self.bus = Bus(GatewaySettings(nats_url=server.url))
-        self.detached = Detached()
-        self.appends = InputAppends(self.bus, self.detached, 1.0)
+        self.background = BackgroundWork()
+        self.appends = InputAppends(self.bus, self.background, 1.0)
         self.key = TaskKey("default", "echo", mint_task_id(0))
         self.open = list[asyncio.Event]()
 
@@ -65,7 +65,7 @@ async def gateways(nats_server: NatsProcess) -> AsyncIterator[list[Gateway]]:
     for one in both:
         for known in one.open:
             known.set()
-        await one.detached.drain()
+        await one.background.drain()
         await one.bus.close()
 
 
@@ -129,7 +129,7 @@ async def test_nothing_that_names_a_task_says_that_there_is_none_while_it_is_set
     elsewhere, task = Bus(settings), mint_task_id(0)
     params = {name: value or task for name, value in READS[operation].items()}
     await elsewhere.dial(secrets.token_hex(4))
-    appends = InputAppends(elsewhere, Detached(), 1.0)
+    appends = InputAppends(elsewhere, BackgroundWork(), 1.0)
     async with appends._is_open(TaskKey("default", "assistant", task)):
         await elsewhere.connection.flush()
         assert (await talk.refused(operation, params)).status == 503

@@ -6,7 +6,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, Moved, Value
+from headrace.jetstream.kv import Bucket, KeyChanged, Value
 from tests.support.waiting import eventually
 
 type Change = Callable[[Bucket], Awaitable[object]]
@@ -87,7 +87,7 @@ async def test_where_a_listed_key_is_is_where_it_can_be_changed(
     assert len(listed) == len(places)
     for key, value in listed:
         assert await bucket.put(key, b"last", value.sequence) > value.sequence
-        with pytest.raises(Moved):
+        with pytest.raises(KeyChanged):
             await bucket.put(key, b"too late", value.sequence)
 
 

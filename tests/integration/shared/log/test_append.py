@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.jetstream.client import Received
+from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.headers import EXPECTED, Republished
+from headrace.jetstream.headers import EXPECTED, StreamPosition
 from headrace.jetstream.streams import apply
-from headrace.log import Appended, LogWriter, TailRule, last_entry
+from headrace.log import AppendResult, LogWriter, TailRule, last_entry
 from headrace.log.append import HEADER_ROOM
 from headrace.model.entry import Stamp
 from headrace.model.errors import EventTooLarge, Fenced, LogFull, LogLost
@@ -60,8 +60,8 @@ async def test_the_place_of_a_live_message_is_in_the_last_of_its_headers(
     appended = await log.append("one")
     live = await asyncio.wait_for(arrived.get(), 60)
     await bus.unsubscribe(subscription)
-    assert isinstance(live, Received)
-    place = Republished.read(live.block)
+    assert isinstance(live, ReceivedMessage)
+    place = StreamPosition.read(live.block)
     assert place is not None
     assert (place.subject, place.sequence, place.previous) == (
         log.subject,
@@ -103,7 +103,7 @@ async def test_who_lost_the_hold_cannot_append_again(log: TaskLog) -> None:
 
 async def test_a_writer_that_appends_twice_at_a_time_is_refused_the_second(log: TaskLog) -> None:
     both = await asyncio.gather(log.append("one"), log.append("two"), return_exceptions=True)
-    assert [type(result) for result in both] == [Appended, RuntimeError]
+    assert [type(result) for result in both] == [AppendResult, RuntimeError]
     await log.append("three")
     entries = await log.read()
     assert texts(entries) == ["one", "three"]

@@ -8,7 +8,7 @@ import pytest
 from headrace.jetstream import api
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule, append, last_entry
-from headrace.log.append import Appended
+from headrace.log.append import AppendResult
 from headrace.log.follow import FIRST_CHECK, TailTiming
 from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, Fenced
@@ -66,7 +66,7 @@ async def test_an_append_whose_ack_was_lost_is_known_for_its_own(
         assert len(proxy.lost) == 1
         last = await last_entry(log.bus, log.key)
         assert last is not None
-        assert appended == Appended(last.sequence, generation)
+        assert appended == AppendResult(last.sequence, generation)
     assert texts(await log.read()) == [f"event {g}" for g in range(2, 5)]
 
 

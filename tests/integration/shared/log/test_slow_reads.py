@@ -12,7 +12,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import DirectAnswer
 from headrace.log import TailRule, read
 from headrace.log.follow import ReorderBuffer
-from headrace.log.read import Stored
+from headrace.log.read import LogMessage
 from headrace.settings import BusSettings
 from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog, following, generations
@@ -44,10 +44,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     fast: Callable[..., Any] = direct.direct_get
 
-    async def slow(*asked: object) -> DirectAnswer[Stored]:
+    async def slow(*asked: object) -> DirectAnswer[LogMessage]:
         made.append(len(made))
         await asyncio.sleep(_READ)
-        answer: DirectAnswer[Stored] = await fast(*asked)
+        answer: DirectAnswer[LogMessage] = await fast(*asked)
         await asyncio.sleep(_READ)
         return answer
 

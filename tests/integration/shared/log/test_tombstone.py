@@ -10,7 +10,7 @@ import pytest
 from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import ensure_streams
 from headrace.log import TailRule, last_entry, replay
-from headrace.log.read import Stored, last_stored, next_stored, read_on
+from headrace.log.read import LogMessage, last_stored, next_stored, read_on
 from headrace.log.tombstone import is_forgotten, put_tombstone
 from headrace.model.errors import Fenced, LogFull, LogLost, TaskForgotten
 from headrace.model.task import COMPLETED, SUBMITTED
@@ -69,8 +69,8 @@ async def test_nothing_but_the_tombstone_is_left(log: TaskLog) -> None:
     assert await last_entry(log.bus, log.key) is None
 
 
-async def messages(log: TaskLog) -> list[Stored]:
-    found: list[Stored] = []
+async def messages(log: TaskLog) -> list[LogMessage]:
+    found: list[LogMessage] = []
     after = 0
     while (stored := await next_stored(log.bus, log.key, after)) is not None:
         found.append(stored)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace_task_state.webhooks import network
-from headrace_task_state.webhooks.network import Allowed
+from headrace_task_state.webhooks.network import AllowedDestinations
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.support import certificates
 from tests.support.receiver import Receiver, receiving
@@ -84,7 +84,7 @@ async def test_a_name_that_changes_what_it_stands_for_gains_nothing(
 
     monkeypatch.setattr(network.GuardedNetwork, "_look_up", look_up)
     monkeypatch.setattr(network, "is_public", lambda address: address == "198.51.100.7")
-    guarded = network.GuardedNetwork(Allowed(), public=True)
+    guarded = network.GuardedNetwork(AllowedDestinations(), public=True)
     guarded._network = Recording()
     with pytest.raises(httpcore.ConnectError):
         await guarded.connect_tcp("rebinding.test", receiver.port)

@@ -9,7 +9,7 @@ import pytest
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
-from headrace.jetstream.client import FastParser, Received
+from headrace.jetstream.client import FastParser, ReceivedMessage
 
 HEADERS = b"NATS/1.0\r\nHeadrace-Log: abcdefgh\r\nOdd: \xc3\xa9: x\r\n\r\n"
 BODY = b'{"text":"\\r\\n"}\r\nMSG a 1 2\r\n'
@@ -115,4 +115,4 @@ async def test_what_no_server_sends_is_an_error() -> None:
     ],
 )
 def test_headers_are_read_when_asked_for(block: bytes, headers: dict[str, str] | None) -> None:
-    assert Received(None, "a", "", b"", block).headers == headers  # type: ignore[arg-type]
+    assert ReceivedMessage(None, "a", "", b"", block).headers == headers  # type: ignore[arg-type]

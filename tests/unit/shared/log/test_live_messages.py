@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.jetstream.client import Received
-from headrace.jetstream.headers import Republished
-from headrace.log.read import TOMBSTONE, Stored, from_message
+from headrace.jetstream.client import ReceivedMessage
+from headrace.jetstream.headers import StreamPosition
+from headrace.log.read import TOMBSTONE, LogMessage, from_message
 from headrace.model.entry import Stamp
 from headrace.model.errors import UndecodableMessage
 from headrace.model.task import WORKING
@@ -23,12 +23,12 @@ SERVER = {
 }
 
 
-def received(headers: dict[str, str], data: bytes) -> Received:
+def received(headers: dict[str, str], data: bytes) -> ReceivedMessage:
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return Received(cast("Any", None), LIVE, "", data, f"NATS/1.0\r\n{lines}\r\n".encode())
+    return ReceivedMessage(cast("Any", None), LIVE, "", data, f"NATS/1.0\r\n{lines}\r\n".encode())
 
 
-def both(headers: dict[str, str], data: bytes) -> tuple[Stored, Stored]:
+def both(headers: dict[str, str], data: bytes) -> tuple[LogMessage, LogMessage]:
     from_bytes = from_message(received(headers, data), EVENT)
     return from_bytes, from_message(message(LIVE, data, headers), EVENT)
 
@@ -68,11 +68,11 @@ def test_a_message_of_another_log_is_refused() -> None:
 
 
 def test_a_place_is_only_read_from_what_nats_adds_last() -> None:
-    assert Republished.read(received(STAMP | SERVER, b"").block) == (
+    assert StreamPosition.read(received(STAMP | SERVER, b"").block) == (
         EVENT,
         17,
         SERVER["Nats-Time-Stamp"],
         12,
     )
-    assert Republished.read(received(SERVER | STAMP, b"").block) is None
-    assert Republished.read(b"") is None
+    assert StreamPosition.read(received(SERVER | STAMP, b"").block) is None
+    assert StreamPosition.read(b"") is None

@@ -8,7 +8,7 @@ from headrace.model.messages import (
     Control,
     DeadLetter,
     GetTask,
-    Holding,
+    HolderReply,
     ListTasks,
     Refusal,
     RunRequest,
@@ -18,7 +18,7 @@ from headrace.model.messages import (
 
 MESSAGES: list[BusMessage] = [
     RunRequest(log="abcd", context="c", owner="o"),
-    Holding(writer="w", worker="i", run=1, attempt=2, accepted=False),
+    HolderReply(writer="w", worker="i", run=1, attempt=2, accepted=False),
     Control(ask="cancel"),
     GetTask(tenant="t", owner="o", task="x", history_length=0),
     TaskFound(

@@ -12,7 +12,7 @@ from headrace.sdk.agent import AgentFunction
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.demo import agents as demo_agents
 from headrace_worker.demo import echo
-from headrace_worker.loading import load
+from headrace_worker.load import load
 
 
 async def my_function(_: RunContext) -> None:

@@ -7,7 +7,7 @@ from typing import cast
 from nats.errors import NoRespondersError
 
 from headrace.jetstream.connection import Bus
-from headrace.model.messages import Holding
+from headrace.model.messages import HolderReply
 from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks import cancel
@@ -26,7 +26,7 @@ class Holder:
         self.asked += 1
         if self.asked < 8:
             raise NoRespondersError
-        return SimpleNamespace(data=Holding(writer="a", worker="w", run=1, attempt=1).encode())
+        return SimpleNamespace(data=HolderReply(writer="a", worker="w", run=1, attempt=1).encode())
 
 
 async def test_a_holder_that_finds_another_server_is_not_fenced() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.sdk.errors import Misdeclared
 from headrace.testing import TestFleet
-from headrace_worker.loading import load
+from headrace_worker.load import load
 from tests.architecture.tree import ROOT
 
 PAGE = ROOT / "docs" / "mistakes.md"

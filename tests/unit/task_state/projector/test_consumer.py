@@ -9,7 +9,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from headrace.jetstream.client import Received
+from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.consumers import WINDOW
 from headrace.model.entry import STATE
 from headrace.model.errors import BusUnavailable
@@ -82,7 +82,7 @@ def entry(number: int, state: str, size: int = 4) -> Msg:
     """Return an entry as it is read from the socket."""
     plain = numbered(number, size=size)
     block = f"NATS/1.0\r\n{STATE}: {state}\r\n\r\n".encode()
-    return Received(cast("Client", None), plain.subject, plain.reply, plain.data, block)
+    return ReceivedMessage(cast("Client", None), plain.subject, plain.reply, plain.data, block)
 
 
 def heartbeat(number: int, sequence: int) -> Msg:

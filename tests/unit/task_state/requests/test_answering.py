@@ -18,7 +18,7 @@ from headrace.model.errors import (
 from headrace.model.messages import GetTask
 from headrace.state_client import MORE
 from headrace_task_state.queries.frontier import ViewBehind
-from headrace_task_state.queries.listing import decode_cursor, encode_cursor
+from headrace_task_state.queries.list_tasks import decode_cursor, encode_cursor
 from headrace_task_state.requests import answers as module
 from headrace_task_state.requests.answers import AnswerPieces, refusal_of
 from headrace_task_state.store import After

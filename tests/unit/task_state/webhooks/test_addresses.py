@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace_task_state.webhooks.network import Allowed, is_public
+from headrace_task_state.webhooks.network import AllowedDestinations, is_public
 
 PUBLIC = ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 NOT_PUBLIC = [
@@ -28,11 +28,11 @@ def test_the_public_internet_may_be_reached(address: str) -> None:
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_nothing_else_may_be_however_it_is_written(address: str) -> None:
     assert not is_public(address)
-    assert not Allowed.parse(["hooks.example"]).holds(address)
+    assert not AllowedDestinations.parse(["hooks.example"]).holds(address)
 
 
 def test_what_is_allowed_is_allowed_however_it_is_written() -> None:
-    allowed = Allowed.parse(["10.1.0.0/16", "127.0.0.1", "fd00::/8", "Hooks.Internal."])
+    allowed = AllowedDestinations.parse(["10.1.0.0/16", "127.0.0.1", "fd00::/8", "Hooks.Internal."])
     for address in ("10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "127.0.0.1", "fd00::1"):
         assert allowed.holds(address)
     for address in ("10.2.0.1", "127.0.0.2", "::1", "169.254.169.254"):
@@ -45,4 +45,4 @@ def test_what_is_allowed_is_allowed_however_it_is_written() -> None:
 @pytest.mark.parametrize("item", ["10.0.0.0/33", "10.0.0.1/8", "::1/200", "fe80::/x"])
 def test_a_network_that_is_none_is_refused(item: str) -> None:
     with pytest.raises(ValueError, match=r"IPv|network|host bits"):
-        Allowed.parse([item])
+        AllowedDestinations.parse([item])

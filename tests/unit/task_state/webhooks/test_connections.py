@@ -7,13 +7,13 @@ import httpcore
 import pytest
 
 from headrace_task_state.webhooks.connections import Connections
-from headrace_task_state.webhooks.network import Allowed, GuardedNetwork
+from headrace_task_state.webhooks.network import AllowedDestinations, GuardedNetwork
 from tests.support.receiver import receiving
 
 
 @pytest.fixture
 async def connections() -> AsyncIterator[Connections]:
-    network = GuardedNetwork(Allowed.parse(["127.0.0.1"]), public=False)
+    network = GuardedNetwork(AllowedDestinations.parse(["127.0.0.1"]), public=False)
     made = Connections({b"http": network, b"https": network})
     yield made
     await made.close()

@@ -11,8 +11,8 @@ from headrace.model.task import CANCELED, COMPLETED, WORKING
 from headrace.webhooks import WebhookProgress
 from headrace_task_state.webhooks.deliveries import (
     MOST_BYTES,
+    DeliveryBatcher,
     GoesOn,
-    Grouping,
     WebhookDelivery,
     says_more,
     works_on,
@@ -24,7 +24,7 @@ from tests.support.task_states import folded, new_key
 def grouped(
     log: LegalLog, progress: WebhookProgress | None = None, goes_on: GoesOn = says_more
 ) -> list[WebhookDelivery]:
-    grouping = Grouping(progress or WebhookProgress(generation=0), goes_on)
+    grouping = DeliveryBatcher(progress or WebhookProgress(generation=0), goes_on)
     entries = [
         entry for entry in log.parsed() if entry.sequence > (progress.sequence if progress else 0)
     ]

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem, headers, problem_of
 from headrace_gateway.protocols.a2a.variants import Variant
-from headrace_gateway.refusals import Starting
+from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, answering
 from headrace_gateway.server.origin import PageRefused
@@ -97,7 +97,7 @@ class RestErrors:
 
     async def starting(self, request: Request, error: Exception) -> Response:  # noqa: ARG002 - a handler
         """Return the response of a gateway that cannot serve yet."""
-        return self._response(request, problem_of(Starting()))
+        return self._response(request, problem_of(GatewayStarting()))
 
     def forbidden(self, request: Request, refused: PageRefused) -> Response:
         """Return the response for a web page that may not call."""

@@ -26,14 +26,14 @@ from headrace_gateway.protocols.a2a.variants import (
     Variant,
     folded_stream,
     reads_short,
-    rpc_wording,
+    rpc_binding,
 )
 from headrace_gateway.protocols.a2a.versions import (
     BOTH,
     INTERNAL,
     RPC,
+    VersionBinding,
     Versions,
-    Wording,
     check_version,
     shape_of_call,
 )
@@ -77,7 +77,7 @@ class JsonRpcBinding:
     def __init__(self, services: Services, versions: Versions, variant: Variant) -> None:
         """Serve the operations over `services`, in those `versions`, or in that `variant`."""
         self._services, self._versions, self._variant = services, versions, variant
-        self._in_variant = rpc_wording(variant)
+        self._in_variant = rpc_binding(variant)
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes of an agent whose base is `prefix`, with and without a slash."""
@@ -95,7 +95,7 @@ class JsonRpcBinding:
 
     async def _serve(self, request: Request, adapt: Adapt | None) -> ASGIApp:
         request_id: _Id = None
-        wording, is_stream = self._wording(request, RPC), False
+        binding, is_stream = self._binding(request, RPC), False
         try:
             async with requests_of(request.scope).one(protocol_of(request.scope), "jsonrpc"):
                 # Authenticate the caller before the body is read.
@@ -112,17 +112,17 @@ class JsonRpcBinding:
                 shaped = await self._versions.rpc(looks_like)
                 is_stream = shaped.operations.get(method) in STREAMING
                 version = check_version(request, looks_like=looks_like, served=BOTH)
-                wording = self._wording(request, await self._versions.rpc(version))
-                operation = wording.operations.get(method)
+                binding = self._binding(request, await self._versions.rpc(version))
+                operation = binding.operations.get(method)
                 if adapt is not None and method == GET_CARD:
                     operation = GET_CARD
                 call = self._call(request, method, operation, params, version)
-                return await self._dispatch(_RpcCall(request, call, wording, request_id, params))
+                return await self._dispatch(_RpcCall(request, call, binding, request_id, params))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
-            response = self._error(request_id, error, wording)
-            return as_event(response) if is_stream and wording.streams_errors else response
+            response = self._error(request_id, error, binding)
+            return as_event(response) if is_stream and binding.streams_errors else response
 
     def _call(
         self, request: Request, method: str, operation: str | None, params: Json, version: str
@@ -138,14 +138,14 @@ class JsonRpcBinding:
         operation = asked.call.operation
         if operation == GET_CARD:
             found = await get_card(self._services, asked.call, self._versions)
-            if asked.wording is self._in_variant:
+            if asked.binding is self._in_variant:
                 found["declared"] = asked.call.card.capabilities
-            return _result(asked.id, asked.call, asked.wording, GET_CARD, found)
-        params = asked.wording.params(operation, asked.params)
+            return _result(asked.id, asked.call, asked.binding, GET_CARD, found)
+        params = asked.binding.params(operation, asked.params)
         if operation in STREAMING:
             return await self._stream(asked, operation, params)
         result = await UNARY[operation](self._services, asked.call, params)
-        return _result(asked.id, asked.call, asked.wording, operation, result)
+        return _result(asked.id, asked.call, asked.binding, operation, result)
 
     async def _stream(self, asked: "_RpcCall", operation: str, params: Json) -> ASGIApp:
         services, variant, call = self._services, self._variant, asked.call
@@ -160,19 +160,19 @@ class JsonRpcBinding:
             except NothingFollows:
                 return empty_stream(call)
             return rpc_stream(
-                services.subscriptions, call, streaming, asked.wording, asked.id, ending
+                services.subscriptions, call, streaming, asked.binding, asked.id, ending
             )
 
         return await services.stream_limits.with_permit(call.caller, opening)
 
-    def _wording(self, request: Request, usual: Wording) -> Wording:
+    def _binding(self, request: Request, usual: VersionBinding) -> VersionBinding:
         return self._in_variant if self._variant.wants_shapes(request) else usual
 
-    def _error(self, request_id: _Id, error: Exception, wording: Wording) -> Response:
+    def _error(self, request_id: _Id, error: Exception, binding: VersionBinding) -> Response:
         problem = problem_of(error)
-        if problem.rpc_code in wording.unknown_codes:
+        if problem.rpc_code in binding.unknown_codes:
             problem = replace(problem, rpc_code=INTERNAL)
-        if wording is self._in_variant:
+        if binding is self._in_variant:
             _, content = self._variant.shapes.error(problem)
             body = rpc_body(request_id, problem, content["error"])
         else:
@@ -186,7 +186,7 @@ class _RpcCall:
 
     request: Request
     call: Call
-    wording: Wording
+    binding: VersionBinding
     id: _Id
     params: Json
 
@@ -221,7 +221,7 @@ def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
 
 
 def _result(
-    request_id: _Id, call: Call, wording: Wording, operation: str, result: Json
+    request_id: _Id, call: Call, binding: VersionBinding, operation: str, result: Json
 ) -> Response:
-    content = {"jsonrpc": "2.0", "id": request_id, "result": wording.answer(operation, result)}
+    content = {"jsonrpc": "2.0", "id": request_id, "result": binding.answer(operation, result)}
     return json_response(content, headers=call.headers)

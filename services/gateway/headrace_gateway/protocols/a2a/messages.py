@@ -24,15 +24,15 @@ from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import task_key
-from headrace_gateway.tasks.inputs import Accepted, FollowUp
-from headrace_gateway.tasks.settle import AnswerLost, Stopping
+from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp
+from headrace_gateway.tasks.settle import AnswerLost, GatewayStopping
 from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
 from headrace_gateway.tasks.terms import check_parts, terms
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
-async def accept(services: Services, call: Call, asked: SendMessageParams) -> Accepted:
+async def accept(services: Services, call: Call, asked: SendMessageParams) -> AcceptedInput:
     """Append the message to a log and return its place; the caller releases its feed.
 
     Raises:
@@ -57,7 +57,7 @@ async def accept(services: Services, call: Call, asked: SendMessageParams) -> Ac
 
 
 @contextmanager
-def answering(call: Call, accepted: Accepted) -> Iterator[None]:
+def answering(call: Call, accepted: AcceptedInput) -> Iterator[None]:
     """Convert read failures in the block to one that does not suggest sending the message again.
 
     With an Idempotency-Key it may be sent again, so the errors stay unchanged.
@@ -79,7 +79,7 @@ async def _start(
     asked: SendMessageParams,
     keyed: KeyedRequest | None,
     webhook: Webhook | None,
-) -> Accepted:
+) -> AcceptedInput:
     """Create a task; its webhook is stored before its log starts, so it receives every event."""
     metadata = _metadata(call, asked)
     if keyed is None:
@@ -208,7 +208,7 @@ class _Answer(_Rest):
 
 
 async def _new_task(
-    services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
+    services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
 ) -> Json:
     """Return a new task, folded from its whole log without a request to task state."""
     answer = _Answer(accepted.feed, at_once=asked.return_immediately)
@@ -219,7 +219,7 @@ async def _new_task(
 
 
 async def _continued_task(
-    services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
+    services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
 ) -> Json:
     """Request the task from task state, because its earlier log has not been read here."""
     if asked.return_immediately:
@@ -238,20 +238,20 @@ async def _continued_task(
 
 
 async def _wait(
-    services: Services, call: Call, accepted: Accepted, rest: _Rest, after: int
+    services: Services, call: Call, accepted: AcceptedInput, rest: _Rest, after: int
 ) -> None:
     """Wait for what follows generation `after`; releases the feed.
 
     Raises:
         ClientDisconnect: the client has disconnected.
-        Stopping: the gateway stops, or the log is full.
+        GatewayStopping: the gateway stops, or the log is full.
         LogLost, BusUnavailable: the log cannot be read further.
     """
     is_full = partial(services.full_streams.has, accepted.key)
     wait = Wait(services.subscriptions, accepted.feed, after, rest, is_full)
     why = await wait.over(call.receive)
     if why is not None:
-        raise why.error or Stopping(why.reason, accepted.key.task, accepted.context)
+        raise why.error or GatewayStopping(why.reason, accepted.key.task, accepted.context)
 
 
 def with_history(task: Json, length: int | None) -> Json:
@@ -278,7 +278,7 @@ async def send_streaming(services: Services, call: Call, params: object) -> Open
 
 
 async def _streamed(
-    services: Services, call: Call, asked: SendMessageParams, accepted: Accepted
+    services: Services, call: Call, asked: SendMessageParams, accepted: AcceptedInput
 ) -> OpenedStream:
     if accepted.again and call.cursor:
         return await _resumed(services, call, accepted)
@@ -291,7 +291,7 @@ async def _streamed(
     return await _started(accepted, asked.history_length)
 
 
-async def _resumed(services: Services, call: Call, accepted: Accepted) -> OpenedStream:
+async def _resumed(services: Services, call: Call, accepted: AcceptedInput) -> OpenedStream:
     """Return the stream of a message sent before, after the client's cursor."""
     streaming = await services.task_streams.open(call.caller, accepted.key, call.cursor)
     await services.feeds.release(accepted.feed)
@@ -299,7 +299,7 @@ async def _resumed(services: Services, call: Call, accepted: Accepted) -> Opened
 
 
 def _continued_stream(
-    accepted: Accepted, snapshot: TaskFound, history_length: int | None
+    accepted: AcceptedInput, snapshot: TaskFound, history_length: int | None
 ) -> OpenedStream:
     """Return a follow-up's stream, which starts with the Task as it was just before."""
     task = with_history(snapshot.task, history_length)
@@ -307,7 +307,7 @@ def _continued_stream(
     return OpenedStream(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
 
 
-async def _started(accepted: Accepted, history_length: int | None) -> OpenedStream:
+async def _started(accepted: AcceptedInput, history_length: int | None) -> OpenedStream:
     """Return a new task's stream: its log from generation 1, unless history is excluded."""
     if history_length != 0:
         return OpenedStream(accepted.feed, 0, accepted.log, task_shown=True)

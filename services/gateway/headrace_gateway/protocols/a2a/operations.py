@@ -132,7 +132,7 @@ async def cancel_task(services: Services, call: Call, params: object) -> Json:
     asked = OneTaskParams.of_cancel(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     try:
-        return (await services.cancelling.cancel(call.caller, call.agent, key.task)).task
+        return (await services.canceler.cancel(call.caller, call.agent, key.task)).task
     except TaskEnded as ended:
         raise TaskNotCancelableError(str(ended)) from ended
 
@@ -149,7 +149,7 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
     """
     asked = OneTaskParams.of_cancel(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
-    await services.deleting.delete(call.caller, key)
+    await services.deleter.delete(call.caller, key)
     return {}
 
 

@@ -133,7 +133,7 @@ _FREE = {"google.protobuf.Value": FreeForm.VALUE, "google.protobuf.Struct": Free
 
 
 @dataclass(frozen=True, slots=True)
-class Nested:
+class NestedMessage:
     """A message within a message."""
 
     descriptor: Descriptor
@@ -144,7 +144,7 @@ class Nested:
         return _schema(self.descriptor)
 
 
-type Kind = Callable[[object], Any] | FreeForm | Nested
+type Kind = Callable[[object], Any] | FreeForm | NestedMessage
 """Reader of one value: a scalar's reader, free-form JSON, or a message."""
 
 
@@ -225,7 +225,7 @@ def _kind(one: FieldDescriptor) -> Kind:
         return SCALARS[one.type]
     if one.message_type.full_name == "google.protobuf.Timestamp":
         return timestamp
-    return _FREE.get(one.message_type.full_name) or Nested(one.message_type)
+    return _FREE.get(one.message_type.full_name) or NestedMessage(one.message_type)
 
 
 def _default(one: FieldDescriptor) -> object:
@@ -298,7 +298,7 @@ class _Walk:
         if isinstance(kind, FreeForm):
             self._check_free(kind, given, path)
             return given
-        if isinstance(kind, Nested):
+        if isinstance(kind, NestedMessage):
             return self.message(kind.schema, given, path)
         try:
             return kind(given)

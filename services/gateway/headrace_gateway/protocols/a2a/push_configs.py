@@ -140,7 +140,7 @@ async def create_config(services: Services, call: Call, params: object) -> Json:
     back = 1 if found.state in _RESTS else 0
     progress = WebhookProgress(generation=found.generation - back, sequence=found.sequence - back)
     webhook = _webhook(call, config, address, progress)
-    await services.detached.run(services.webhooks.put(key, webhook))
+    await services.background.run(services.webhooks.put(key, webhook))
     return shown(key.task, webhook, secrets=True)
 
 
@@ -194,7 +194,7 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
     check_push(services, call)
     asked = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)
     key, _ = await _found(services, call, asked["taskId"])
-    await services.detached.run(services.webhooks.delete(key, encode_token(asked["id"])))
+    await services.background.run(services.webhooks.delete(key, encode_token(asked["id"])))
     return {}
 
 
@@ -229,7 +229,7 @@ async def attach(services: Services, call: Call, task: str, webhook: Webhook) ->
     key, found = await _found(services, call, task)
     progress = WebhookProgress(generation=found.generation, sequence=found.sequence)
     webhook = webhook.model_copy(update={"progress": progress})
-    await services.detached.run(services.webhooks.put(key, webhook))
+    await services.background.run(services.webhooks.put(key, webhook))
 
 
 def check_push(services: Services, call: Call) -> None:

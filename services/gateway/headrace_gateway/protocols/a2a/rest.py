@@ -24,15 +24,15 @@ from headrace_gateway.protocols.a2a.variants import (
     SENDS,
     Variant,
     folded_stream,
-    http_wording,
+    http_binding,
     reads_short,
 )
 from headrace_gateway.protocols.a2a.versions import (
     BOTH,
     HTTP,
     OLD,
+    VersionBinding,
     Versions,
-    Wording,
     check_version,
     shape_of_message,
 )
@@ -129,7 +129,7 @@ class RestBinding:
         """Serve the operations over `services`, in those `versions`, or in that `variant`."""
         self._services, self._origins = services, Origins(services.settings)
         self._versions, self._variant, self._errors = versions, variant, errors
-        self._in_variant = http_wording(variant)
+        self._in_variant = http_binding(variant)
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or empty."""
@@ -171,11 +171,11 @@ class RestBinding:
             version = check_version(request, looks_like=looks_like, served=served)
             call = replace(call, version=version)
             usual = await self._versions.rest(version, operation, params)
-            wording = self._wording(request, usual)
-            if operation not in wording.operations:
+            binding = self._binding(request, usual)
+            if operation not in binding.operations:
                 raise MethodNotFoundError(f"A2A {version} has no operation {operation}")
-            params = wording.params(operation, params)
-            return await answer(request, _RestRequest(call, wording, operation, params))
+            params = binding.params(operation, params)
+            return await answer(request, _RestRequest(call, binding, operation, params))
 
         return endpoint
 
@@ -196,9 +196,9 @@ class RestBinding:
         call = call_of(self._services, request, operation, task=task, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
         call, params = asked_by_get(self._variant, call, request.query_params)
-        wording = self._wording(request, HTTP)
+        binding = self._binding(request, HTTP)
         return await self._stream(
-            request, _RestRequest(call, wording, operation, params, of_task=True)
+            request, _RestRequest(call, binding, operation, params, of_task=True)
         )
 
     def _completed(self, request: Request, params: Json) -> Json:
@@ -206,7 +206,7 @@ class RestBinding:
         is_short = reads_short(self._variant, request, params)
         return self._variant.complete(params) if is_short else params
 
-    def _wording(self, request: Request, usual: Wording) -> Wording:
+    def _binding(self, request: Request, usual: VersionBinding) -> VersionBinding:
         return self._in_variant if self._variant.wants_shapes(request) else usual
 
     async def _params(self, request: Request, operation: str) -> Json:
@@ -223,7 +223,7 @@ class RestBinding:
     async def _answer(self, request: Request, asked: "_RestRequest") -> Response:
         call, operation = asked.call, asked.operation
         result = await UNARY[operation](self._services, call, asked.params)
-        content = orjson.dumps(asked.wording.answer(operation, result))
+        content = orjson.dumps(asked.binding.answer(operation, result))
         return Response(content, 200, call.headers, media_type(request))
 
     async def _stream(self, request: Request, asked: "_RestRequest") -> ASGIApp:
@@ -241,7 +241,7 @@ class RestBinding:
             except NothingFollows:
                 # EventSource reconnects after any other response.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-            return rest_stream(services.subscriptions, call, streaming, asked.wording, manner)
+            return rest_stream(services.subscriptions, call, streaming, asked.binding, manner)
 
         return await services.stream_limits.with_permit(call.caller, opening)
 
@@ -251,7 +251,7 @@ class _RestRequest:
     """One request."""
 
     call: Call
-    wording: Wording
+    binding: VersionBinding
     operation: str
     params: Json
     of_task: bool = False

@@ -11,7 +11,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
-from headrace_gateway.protocols.a2a.versions import OfTask, Wording
+from headrace_gateway.protocols.a2a.versions import OfTask, VersionBinding
 from headrace_gateway.streaming.renderer import RECOVERED, Renderer, SharedRenderer
 from headrace_gateway.streaming.sse import HEADERS, HttpStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions
@@ -48,23 +48,23 @@ def rest_stream(
     shared: Subscriptions,
     call: Call,
     streaming: OpenedStream,
-    wording: Wording,
+    binding: VersionBinding,
     manner: Manner = PLAIN,
 ) -> HttpStream:
     """Return the stream of StreamResponses."""
     if not manner.of_task:
-        return _stream(shared, call, streaming, wording, _Envelope(orjson.dumps), manner)
+        return _stream(shared, call, streaming, binding, _Envelope(orjson.dumps), manner)
     task = f"{streaming.key.task}/"
-    wording = replace(wording, entry_renderer=OfTask(wording.entry_renderer))
+    binding = replace(binding, entry_renderer=OfTask(binding.entry_renderer))
     envelope = _Envelope(orjson.dumps, task.encode(), task)
-    return _stream(shared, call, streaming, wording, envelope, manner)
+    return _stream(shared, call, streaming, binding, envelope, manner)
 
 
 def rpc_stream(  # noqa: PLR0917 - as _stream
     shared: Subscriptions,
     call: Call,
     streaming: OpenedStream,
-    wording: Wording,
+    binding: VersionBinding,
     request_id: object,
     ending: bytes = b"",
 ) -> HttpStream:
@@ -75,7 +75,7 @@ def rpc_stream(  # noqa: PLR0917 - as _stream
 
     # Copy, because orjson's own bytes hold 4 KB of memory as long as the stream is open.
     envelope = _Envelope(around, b"%b" % orjson.dumps(request_id))
-    return _stream(shared, call, streaming, wording, envelope, Manner(ending))
+    return _stream(shared, call, streaming, binding, envelope, Manner(ending))
 
 
 def empty_stream(call: Call) -> Response:
@@ -100,23 +100,23 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     shared: Subscriptions,
     call: Call,
     streaming: OpenedStream,
-    wording: Wording,
+    binding: VersionBinding,
     envelope: _Envelope,
     manner: Manner,
 ) -> HttpStream:
-    entry_renderer = entry_renderer_for(wording.entry_renderer, call, streaming)
+    entry_renderer = entry_renderer_for(binding.entry_renderer, call, streaming)
     first = b""
     if streaming.first is not None:
         cursor = Cursor(streaming.log, streaming.first.generation)
-        data = envelope.around(wording.event(streaming.first.event))
-        first = frame(f"{envelope.before_cursor}{cursor}", data, wording.event_name)
+        data = envelope.around(binding.event(streaming.first.event))
+        first = frame(f"{envelope.before_cursor}{cursor}", data, binding.event_name)
     headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
     renderer: Renderer = SharedRenderer(
         entry_renderer, envelope.splice, opening=first, ending=manner.ending
     )
     start = streaming.after
-    if wording.renderer is not None:
-        renderer, start = wording.renderer(renderer, start), run_begins(call, streaming)
+    if binding.renderer is not None:
+        renderer, start = binding.renderer(renderer, start), run_begins(call, streaming)
     return HttpStream(shared, streaming.feed, start, renderer, headers=headers)
 
 

@@ -21,7 +21,7 @@ from headrace_gateway.protocols.a2a.versions import (
     JSON_RPC,
     RPC,
     ConvertingRenderer,
-    Wording,
+    VersionBinding,
     requested_version,
     shape_of_message,
 )
@@ -114,8 +114,8 @@ class Variant(Protocol):
         """Return SendMessage's parameters with the omissions of the variant's clients filled in."""
 
 
-def http_wording(variant: Variant) -> Wording:
-    """Return the wording of REST requests in the variant's shapes."""
+def http_binding(variant: Variant) -> VersionBinding:
+    """Return the binding of REST requests in the variant's shapes."""
     shapes = variant.shapes
     return replace(
         HTTP,
@@ -128,8 +128,8 @@ def http_wording(variant: Variant) -> Wording:
     )
 
 
-def rpc_wording(variant: Variant) -> Wording:
-    """Return the wording of JSON-RPC requests in the variant's shapes."""
+def rpc_binding(variant: Variant) -> VersionBinding:
+    """Return the binding of JSON-RPC requests in the variant's shapes."""
     shapes = variant.shapes
     return replace(
         RPC,
@@ -164,7 +164,7 @@ def reads_short(variant: Variant, request: HTTPConnection, params: Json) -> bool
 
 
 @dataclass(frozen=True, slots=True)
-class Folding:
+class FoldStream:
     """A task's stream before its events are folded. The holder renders it or releases its feed."""
 
     streaming: OpenedStream
@@ -176,7 +176,7 @@ class Folding:
 
 async def open_folding(
     services: Services, variant: Variant, call: Call, operation: str, params: object
-) -> Folding:
+) -> FoldStream:
     """Run the operation and return its stream for folding.
 
     A message's stream starts with its task or, for a follow-up, with its run. A subscriber's stream
@@ -191,7 +191,7 @@ async def open_folding(
     streaming = await STREAMING[operation](services, call, params)
     is_follow_up = operation in SENDS and not cursor and streaming.after > 1
     start = streaming.after if is_follow_up else 0
-    return Folding(streaming, start, cursor if streaming.recovered else "")
+    return FoldStream(streaming, start, cursor if streaming.recovered else "")
 
 
 async def folded_stream(  # noqa: PLR0917 - as `open_folding`

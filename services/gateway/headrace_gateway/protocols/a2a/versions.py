@@ -1,4 +1,4 @@
-"""A2A versions: which one a request uses, and the wording and event frames of each version."""
+"""A2A versions: which one a request uses, and each one's methods, conversions and event frames."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -123,7 +123,7 @@ def shape_of_call(method: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class VersionBinding:
     """One version in one binding."""
 
     version: str
@@ -150,12 +150,12 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class OldVersion:
-    """The wordings of A2A 0.3."""
+    """The bindings of A2A 0.3."""
 
-    rpc: Wording
+    rpc: VersionBinding
     """Over JSON-RPC."""
-    rest: Callable[[str, Json], Wording]
-    """Returns the wording of a REST request from its operation and unconverted parameters."""
+    rest: Callable[[str, Json], VersionBinding]
+    """Returns the binding of a REST request from its operation and unconverted parameters."""
     card: Callable[[Json, str], Json]
     """Returns a signed 1.0 card with the fields that 0.3 needs.
 
@@ -164,18 +164,18 @@ class OldVersion:
 
 
 class Versions:
-    """The wordings of all served versions; 0.3 is loaded with its first use."""
+    """The bindings of all served versions; 0.3 is loaded with its first use."""
 
     def __init__(self, old: Lazy[OldVersion]) -> None:
         """Serve 1.0, and 0.3 as `old` words it."""
         self._old = old
 
-    async def rpc(self, version: str) -> Wording:
-        """Return the wording of a version over JSON-RPC."""
+    async def rpc(self, version: str) -> VersionBinding:
+        """Return the binding of a version over JSON-RPC."""
         return RPC if version == PROTOCOL_VERSION_1_0 else (await self._old.ready()).rpc
 
-    async def rest(self, version: str, operation: str, params: Json) -> Wording:
-        """Return the wording of a REST request, by its operation and unconverted parameters."""
+    async def rest(self, version: str, operation: str, params: Json) -> VersionBinding:
+        """Return the binding of a REST request, by its operation and unconverted parameters."""
         if version == PROTOCOL_VERSION_1_0:
             return HTTP
         return (await self._old.ready()).rest(operation, params)
@@ -210,9 +210,11 @@ def _same_event(event: Json) -> Json:
     return event
 
 
-def _current(renderer: EntryRenderer) -> Wording:
+def _current(renderer: EntryRenderer) -> VersionBinding:
     names = {name: name for name in (*UNARY, *STREAMING)}
-    return Wording(PROTOCOL_VERSION_1_0, names, _same_params, _same_answer, _same_event, renderer)
+    return VersionBinding(
+        PROTOCOL_VERSION_1_0, names, _same_params, _same_answer, _same_event, renderer
+    )
 
 
 INTERNAL = -32603

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def _version() -> OldVersion:
-    from headrace_gateway.protocols.a2a_v03.wordings import VERSION  # noqa: PLC0415 - see above
+    from headrace_gateway.protocols.a2a_v03.bindings import VERSION  # noqa: PLC0415 - see above
 
     return VERSION
 

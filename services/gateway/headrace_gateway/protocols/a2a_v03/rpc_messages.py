@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.grpc.forms import parsed, with_cursor
-from headrace_gateway.protocols.a2a_v03.answering import event_of, proto_answer
-from headrace_gateway.protocols.a2a_v03.reading import SENDS, config_to_set, rpc_params
+from headrace_gateway.protocols.a2a_v03.requests import SENDS, config_to_set, rpc_params
+from headrace_gateway.protocols.a2a_v03.responses import event_of, proto_answer
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.tasks.ids import mint_message_id
 

@@ -20,7 +20,7 @@ from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
-from headrace_gateway.protocols.agui.opening import is_at_end, open_again, open_run
+from headrace_gateway.protocols.agui.open_run import is_at_end, open_again, open_run
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_socket import RunSession
 from headrace_gateway.protocols.agui.run_stream import run_stream
@@ -31,10 +31,10 @@ from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import SocketConnection
-from headrace_gateway.websocket_opening import open_socket
+from headrace_gateway.websocket_handshake import open_socket
 
 
-class Stopped(NamedTuple):
+class StopResult(NamedTuple):
     """A run after a stop request."""
 
     run: str
@@ -42,7 +42,7 @@ class Stopped(NamedTuple):
     """False if the run had already ended."""
 
 
-async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
+async def stop(services: Services, call: Call, named: NamedRun) -> StopResult:
     """Cancel the task of the given run, or of the thread's newest run.
 
     Raises:
@@ -52,10 +52,10 @@ async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
     thread = RunThread(services, call, named.thread)
     found = await (thread.find(named.run) if named.run else thread.newest())
     try:
-        await services.cancelling.cancel(call.caller, call.agent, found.key.task)
+        await services.canceler.cancel(call.caller, call.agent, found.key.task)
     except TaskEnded:
-        return Stopped(found.run.id, was_going_on=False)
-    return Stopped(found.run.id, was_going_on=True)
+        return StopResult(found.run.id, was_going_on=False)
+    return StopResult(found.run.id, was_going_on=True)
 
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")

@@ -18,13 +18,13 @@ from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import attach_frame
-from headrace_gateway.protocols.agui.opening import open_again, open_run
+from headrace_gateway.protocols.agui.open_run import open_again, open_run
 from headrace_gateway.protocols.agui.run_frames import OpenedRun
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.body import HeldBody
-from headrace_gateway.server.websocket_closing import refused
+from headrace_gateway.server.websocket_close import refused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages
 from headrace_gateway.streaming.websocket import SocketConnection

@@ -27,11 +27,11 @@ from headrace_gateway.refusals import KeyReused, TaskEnded
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import task_key
-from headrace_gateway.tasks.inputs import Accepted, FollowUp
+from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp
 from headrace_gateway.tasks.terms import check_parts, terms
 
 
-async def submit(services: Services, call: Call, asked: RunInput) -> Accepted:
+async def submit(services: Services, call: Call, asked: RunInput) -> AcceptedInput:
     """Accept the run that `asked` describes, or find it accepted; the caller releases its feed.
 
     A run that resumes an interrupt or answers pending tool calls continues the waiting task.
@@ -56,7 +56,7 @@ async def submit(services: Services, call: Call, asked: RunInput) -> Accepted:
 
 async def _submit(
     services: Services, call: Call, asked: RunInput, request: KeyedRequest
-) -> Accepted:
+) -> AcceptedInput:
     metadata = asked.metadata | call.marks
     metadata |= terms(call.caller, call.card, asked.wishes, "forwardedProps.headrace.")
     idempotency = services.idempotency
@@ -94,7 +94,7 @@ async def _made_way(services: Services, call: Call, thread: str, busy: list[str]
         return busy
     for task in busy:
         with suppress(TaskEnded):
-            await services.cancelling.cancel(call.caller, call.agent, task)
+            await services.canceler.cancel(call.caller, call.agent, task)
     return []
 
 

@@ -20,7 +20,12 @@ from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import idempotency
-from headrace_gateway.tasks.idempotency import KeyedRequest, Sent, SentRecords, StoredRecord
+from headrace_gateway.tasks.idempotency import (
+    IdempotencyRecord,
+    IdempotencyRecords,
+    KeyedRequest,
+    StoredRecord,
+)
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, all_frames, frames
@@ -194,12 +199,12 @@ async def test_over_other_transports_it_is_the_same_run(
     assert len(fleet.runs) == 1
 
 
-async def _claimed(bus: Bus, body: Json, **more: Any) -> Sent:  # noqa: ANN401 - a record's fields
+async def _claimed(bus: Bus, body: Json, **more: Any) -> IdempotencyRecord:  # noqa: ANN401 - a record's fields
     """Leave what a gateway leaves that is killed between its record and the log."""
     asked = RunInput.read(orjson.dumps(body))
     request = KeyedRequest(Caller(), "assistant", asked.key, asked.fingerprint())
-    sent = Sent(fingerprint=request.fingerprint, context=body["threadId"], **more)
-    assert (await SentRecords(bus, 60).claim(request.name, sent)).sent == sent
+    sent = IdempotencyRecord(fingerprint=request.fingerprint, context=body["threadId"], **more)
+    assert (await IdempotencyRecords(bus, 60).claim(request.name, sent)).record == sent
     return sent
 
 
@@ -214,13 +219,13 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_run_to_the_next(
 
 
 def _age_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    find = SentRecords.find
+    find = IdempotencyRecords.find
 
-    async def find_older(records: SentRecords, name: str) -> StoredRecord | None:
+    async def find_older(records: IdempotencyRecords, name: str) -> StoredRecord | None:
         found = await find(records, name)
         return None if found is None else replace(found, age=seconds)
 
-    monkeypatch.setattr(SentRecords, "find", find_older)
+    monkeypatch.setattr(IdempotencyRecords, "find", find_older)
 
 
 async def test_a_run_that_was_refused_minutes_ago_begins_when_it_is_sent_again(

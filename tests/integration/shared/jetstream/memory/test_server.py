@@ -17,7 +17,7 @@ from headrace.jetstream.consumers import (
     pull_subject,
 )
 from headrace.jetstream.headers import STATUS
-from headrace.jetstream.kv import Bucket, Moved
+from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.memory.server import MemoryServer
 from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.jetstream.objects import FileOwner, FileStore
@@ -95,7 +95,7 @@ async def _bucket(bus: Bus) -> object:
     """Put, change, list and delete keys."""
     bucket = Bucket(bus, bus.streams.push)
     at = await bucket.put("a.b", b"one", 0)
-    with pytest.raises(Moved):
+    with pytest.raises(KeyChanged):
         await bucket.put("a.b", b"two", 0)
     await bucket.put("a.b", b"three", at)
     await bucket.put("a.c", b"four", 0)

@@ -14,7 +14,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from headrace_gateway.problems import Problem, headers
-from headrace_gateway.protocols.a2a.grpc.asking import outgoing
+from headrace_gateway.protocols.a2a.grpc.rpc_request import outgoing
 from headrace_gateway.streaming.grpc import Context
 
 _LONGEST = 1024

@@ -16,7 +16,7 @@ from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.service import Service
-from headrace_gateway.refusals import Starting
+from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.listeners import CannotListen, listen
 from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.services import Services
@@ -112,7 +112,7 @@ class _Handlers(grpc.GenericRpcHandler):
 
 
 async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - signature of a handler
-    await refuse(context, problem_of(Starting()))
+    await refuse(context, problem_of(GatewayStarting()))
 
 
 def _in_url(host: str) -> str:

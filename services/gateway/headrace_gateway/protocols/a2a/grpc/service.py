@@ -15,9 +15,9 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
-from headrace_gateway.protocols.a2a.grpc.asking import RpcRequest, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
+from headrace_gateway.protocols.a2a.grpc.rpc_request import RpcRequest, outgoing
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.versions import check_version
@@ -236,7 +236,7 @@ class Service:
         result goes to `unwanted`.
         """
         try:
-            return await self._services.detached.run(work, unwanted)
+            return await self._services.background.run(work, unwanted)
         except asyncio.CancelledError:
             asking.hang_up()
             raise

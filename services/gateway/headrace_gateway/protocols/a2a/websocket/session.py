@@ -32,7 +32,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
-from headrace_gateway.websocket_opening import open_socket
+from headrace_gateway.websocket_handshake import open_socket
 
 _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
 """Causes that the connection's close frame reports for all its streams."""

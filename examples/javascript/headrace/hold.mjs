@@ -8,8 +8,8 @@ const HEARTBEAT = 1000;
 const STALL = 1000; // ms; a heartbeat later than this: the process was stopped, or an agent blocked it
 const SILENCE = 2000;
 
-export class Holding {
-  #beating;
+export class Hold {
+  #heartbeat;
   #beaten = Date.now();
   #checked = Date.now();
   #claim;
@@ -18,7 +18,7 @@ export class Holding {
 
   constructor(bus, request) {
     Object.assign(this, { bus, request });
-    this.#beating = setInterval(() => this.#beat(), HEARTBEAT);
+    this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT);
   }
 
   /** Start to answer on the task's control subject and to watch its log. */
@@ -32,7 +32,7 @@ export class Holding {
   /** Stop heartbeats and answers. */
   release() {
     this.#released = true;
-    clearInterval(this.#beating);
+    clearInterval(this.#heartbeat);
     for (const subscription of this.#subscriptions.splice(0)) subscription.unsubscribe();
   }
 

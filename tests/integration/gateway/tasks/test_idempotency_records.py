@@ -9,14 +9,16 @@ import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
-from headrace_gateway.tasks.idempotency import Sent, SentRecords
+from headrace_gateway.tasks.idempotency import IdempotencyRecord, IdempotencyRecords
 from tests.support.waiting import eventually
 
 GATEWAYS = 3
 
 
-def sent(task: str = "", run: int = 1) -> Sent:
-    return Sent(fingerprint="f", task=task or secrets.token_hex(4), context="c", run=run)
+def sent(task: str = "", run: int = 1) -> IdempotencyRecord:
+    return IdempotencyRecord(
+        fingerprint="f", task=task or secrets.token_hex(4), context="c", run=run
+    )
 
 
 @pytest_asyncio.fixture(params=["one node", "three nodes"], loop_scope="module")
@@ -42,19 +44,19 @@ async def buses(request: pytest.FixtureRequest) -> AsyncIterator[list[Bus]]:
 
 
 async def test_of_many_claims_at_once_one_is_kept_and_all_are_shown_it(buses: list[Bus]) -> None:
-    records = [SentRecords(bus, 60) for bus in buses]
+    records = [IdempotencyRecords(bus, 60) for bus in buses]
     for _ in range(5):
         name, claims = secrets.token_hex(8), [sent() for _ in range(30)]
         kept = await asyncio.gather(
             *(records[n % GATEWAYS].claim(name, one) for n, one in enumerate(claims))
         )
         assert len(set(kept)) == 1
-        assert kept[0].sent in claims
+        assert kept[0].record in claims
         assert [await one.find(name) for one in records] == [kept[0]] * GATEWAYS
 
 
 async def test_of_many_changes_at_once_one_is_kept_and_all_are_shown_it(buses: list[Bus]) -> None:
-    records, name = [SentRecords(bus, 60) for bus in buses], secrets.token_hex(8)
+    records, name = [IdempotencyRecords(bus, 60) for bus in buses], secrets.token_hex(8)
     first = await records[0].claim(name, sent("t", 2))
     kept = await asyncio.gather(
         *(
@@ -64,11 +66,11 @@ async def test_of_many_changes_at_once_one_is_kept_and_all_are_shown_it(buses: l
     )
     assert len(set(kept)) == 1
     assert kept[0].sequence > first.sequence
-    assert kept[0].sent.run >= 10
+    assert kept[0].record.run >= 10
 
 
 async def test_what_expired_is_forgotten_and_may_be_claimed_and_changed(buses: list[Bus]) -> None:
-    records, name = SentRecords(buses[0], 1), secrets.token_hex(8)
+    records, name = IdempotencyRecords(buses[0], 1), secrets.token_hex(8)
     first = await records.claim(name, sent())
 
     async def is_gone() -> bool:
@@ -76,4 +78,4 @@ async def test_what_expired_is_forgotten_and_may_be_claimed_and_changed(buses: l
 
     await eventually(is_gone, "the record expired")
     another = sent()
-    assert (await records.claim(name, another, replacing=first.sequence)).sent == another
+    assert (await records.claim(name, another, replacing=first.sequence)).record == another

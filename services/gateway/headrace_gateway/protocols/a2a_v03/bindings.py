@@ -11,10 +11,10 @@ from headrace_gateway.protocols.a2a.versions import (
     JSON_RPC,
     ConvertingRenderer,
     OldVersion,
-    Wording,
+    VersionBinding,
 )
-from headrace_gateway.protocols.a2a_v03 import answering, reading
-from headrace_gateway.protocols.a2a_v03.answering import dumped
+from headrace_gateway.protocols.a2a_v03 import requests, responses
+from headrace_gateway.protocols.a2a_v03.responses import dumped
 from headrace_gateway.streaming.sse import LOG_LINES
 
 
@@ -46,13 +46,13 @@ def _merged(into: Json, more: Json) -> Json:
     return merged
 
 
-RPC_03 = Wording(
+RPC_03 = VersionBinding(
     PROTOCOL_VERSION_0_3,
-    reading.METHODS,
-    reading.rpc_params,
-    answering.rpc_answer,
-    answering.rpc_event,
-    ConvertingRenderer(answering.rpc_event, JSON_RPC),
+    requests.METHODS,
+    requests.rpc_params,
+    responses.rpc_answer,
+    responses.rpc_event,
+    ConvertingRenderer(responses.rpc_event, JSON_RPC),
     unknown_codes=frozenset({-32008, -32009, -32010}),
     streams_errors=True,
 )
@@ -60,32 +60,32 @@ RPC_03 = Wording(
 
 _REST = {name: name for name in HTTP.operations if name != "ListTasks"}
 
-HTTP_03 = Wording(
+HTTP_03 = VersionBinding(
     PROTOCOL_VERSION_0_3,
     _REST,
-    reading.rest_params,
-    answering.rest_answer,
-    answering.rest_event,
-    ConvertingRenderer(answering.rest_event, LOG_LINES),
+    requests.rest_params,
+    responses.rest_answer,
+    responses.rest_event,
+    ConvertingRenderer(responses.rest_event, LOG_LINES),
 )
 """0.3 over REST."""
 
-HTTP_03_KINDED = Wording(
+HTTP_03_KINDED = VersionBinding(
     PROTOCOL_VERSION_0_3,
     _REST,
-    reading.rest_params,
-    answering.rpc_answer,
-    answering.rpc_event,
-    ConvertingRenderer(answering.rpc_event, LOG_LINES),
+    requests.rest_params,
+    responses.rpc_answer,
+    responses.rpc_event,
+    ConvertingRenderer(responses.rpc_event, LOG_LINES),
 )
 """0.3 over REST, for clients that send JSON-RPC params and expect JSON-RPC results."""
 
 
-def rest_wording(operation: str, params: Json) -> Wording:
-    """Return the wording for a REST request with these unconverted parameters."""
-    is_kinded = operation in reading.SENDS and not reading.is_protobufs(params)
+def rest_binding(operation: str, params: Json) -> VersionBinding:
+    """Return the binding for a REST request with these unconverted parameters."""
+    is_kinded = operation in requests.SENDS and not requests.is_protobufs(params)
     return HTTP_03_KINDED if is_kinded else HTTP_03
 
 
-VERSION = OldVersion(RPC_03, rest_wording, readable_by_old)
+VERSION = OldVersion(RPC_03, rest_binding, readable_by_old)
 """Version 0.3."""

@@ -16,7 +16,7 @@ TIMEOUT = 5.0
 """Seconds in which work must end when the gateway stops."""
 
 
-class Detached:
+class BackgroundWork:
     """The detached work of one gateway."""
 
     def __init__(self) -> None:

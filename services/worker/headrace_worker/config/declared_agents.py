@@ -6,8 +6,8 @@ from logging import Logger
 from pathlib import Path
 
 from headrace.sdk.agent import Agents
-from headrace_worker.config.building import build
-from headrace_worker.config.reading import read
+from headrace_worker.config.build import build
+from headrace_worker.config.read import read
 from headrace_worker.config.references import without_effect
 
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client.attachments import Attached, attached_parts
+from headrace.client.attachments import Attachment, attached_parts
 from headrace.client.gateways import Request
 from headrace.client.paths import agent_path
-from headrace.model.user_message import Sent, answer_parts, user_message
+from headrace.model.user_message import MessageContent, answer_parts, user_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,10 @@ class OutgoingMessage:
     """What `Client.send` and `Client.stream` are given; sent twice, it is taken once."""
 
     agent: str | None
-    message: Sent
+    message: MessageContent
     task: str | None
     context: str | None
-    files: Sequence[Attached]
+    files: Sequence[Attachment]
     answers: Mapping[str, Any] | None
     key: str = field(default_factory=lambda: str(uuid.uuid4()))
     """The Idempotency-Key."""
@@ -31,7 +31,7 @@ class OutgoingMessage:
             OSError: a file can't be read.
         """
         attached = [*answer_parts(self.answers or {}), *await attached_parts(self.files)]
-        content: Sent = [] if attached and self.message == "" else self.message
+        content: MessageContent = [] if attached and self.message == "" else self.message
         message = user_message(content, attached, taskId=self.task, contextId=self.context)
         path = f"{agent_path(self.agent)}/message:{operation}"
         return Request("POST", path, {"message": message}, {"Idempotency-Key": self.key})

@@ -14,9 +14,9 @@ from headrace_worker.config.model import (
     ApiKeySection,
     BearerSection,
     ClientCredentialsSection,
+    CommonAgentSection,
     Configuration,
     Credentials,
-    Described,
     McpTool,
     Model,
     ModelAgent,
@@ -26,7 +26,7 @@ from headrace_worker.config.model import (
     Security,
 )
 from headrace_worker.config.references import DEFAULT_MODEL, MODEL_OF_ENVIRONMENT, broken, model_of
-from headrace_worker.loading import load, resolve
+from headrace_worker.load import load, resolve
 
 _CARD_TIMEOUT = 5.0
 """Timeout in seconds for reading a remote agent's card."""
@@ -194,9 +194,9 @@ def _credentials(section: Credentials | None) -> Any:  # noqa: ANN401  # what th
             )
 
 
-def _options(section: Described) -> dict[str, Any]:
+def _options(section: CommonAgentSection) -> dict[str, Any]:
     """Return the section's description of the agent, as keywords of `headrace.sdk.agent`."""
-    plain = {*Described.model_fields} - {"name", "provider", "skills", "security"}
+    plain = {*CommonAgentSection.model_fields} - {"name", "provider", "skills", "security"}
     options = section.model_dump(include=plain) | {"display_name": section.name}
     if section.provider is not None:
         options["provider"] = Provider(**section.provider.model_dump())

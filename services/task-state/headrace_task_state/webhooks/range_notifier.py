@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nats.aio.msg import Msg
 
 from headrace import log_context
-from headrace.jetstream.kv import Moved
+from headrace.jetstream.kv import KeyChanged
 from headrace.log_context import LogContext
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.subjects import stream_of_shard
@@ -25,7 +25,7 @@ _AFTER_TROUBLE = 2.0
 _AFTER_ERROR = 60.0
 
 
-class Pushing:
+class RangeNotifier:
     """Knows which tasks of the range have webhooks, and notifies them.
 
     A task without webhooks costs a set lookup. For other tasks, a message is put into the work
@@ -132,7 +132,7 @@ class Pushing:
             key, token = self._resources.bus.subjects.key_of_push(msg.subject)
             log_context.begin(LogContext(key.task, agent=key.agent))
             return await self._send(key, token, msg)
-        except Moved:
+        except KeyChanged:
             return _AFTER_MOVE
         except BusUnavailable as trouble:
             _log.info("%s: %s", msg.subject, trouble)

@@ -12,7 +12,7 @@ _RECOVERED = "Headrace-Recovered"
 _LAST_EVENT_ID = "Last-Event-ID"
 
 
-class ResumingStream[Event]:
+class ResumableStream[Event]:
     """Yields events in order, each once, and resumes after the last one on any gateway.
 
         async with client.stream("shop", "nails") as stream:

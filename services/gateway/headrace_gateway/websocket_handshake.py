@@ -7,7 +7,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from headrace_gateway.call import SocketCalls
 from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.server.http_protocol import HOLD_BY
-from headrace_gateway.server.websocket_closing import chosen, close_at_once, refused, try_later
+from headrace_gateway.server.websocket_close import chosen, close_at_once, refused, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import Session, SocketConnection
 
