@@ -1,4 +1,4 @@
-"""The duty of notifying webhooks of one range's tasks, by the replica that holds the range."""
+"""Notification of the webhooks of one range's tasks, by the replica that holds the range."""
 
 import asyncio
 import logging
