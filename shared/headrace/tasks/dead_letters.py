@@ -57,6 +57,8 @@ _BATCH = 100
 
 _BATCH_BYTES = 4 * 1024 * 1024
 
+_MOST_READ = 10_000
+
 
 class LetterUnknown(HeadraceError):
     """No letter has this number: it was dropped or has expired."""
@@ -72,6 +74,10 @@ class LetterFilter:
     agent: str | None = None
     kind: Kind | None = None
     task: str | None = None
+
+    def matches(self, letter: "Letter") -> bool:
+        """Return whether a letter of this tenant and agent has this kind and task."""
+        return self.kind in (None, letter.kind) and self.task in (None, letter.task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,16 @@ class Letter:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LetterPage:
+    """Some letters, oldest first."""
+
+    letters: list[Letter]
+    """They may be fewer than were asked for, or none, although others follow."""
+    next: int | None
+    """Number after which the next page begins. None: no letters follow."""
+
+
 class Letters:
     """The dead-letter stream."""
 
@@ -132,6 +148,34 @@ class Letters:
             InvalidName: A tenant or agent name is invalid.
             BusUnavailable: The stream does not answer or does not exist.
         """
+        async for batch in self._batches(wanted, after):
+            for letter in filter(wanted.matches, batch):
+                yield letter
+
+    async def page(
+        self, wanted: LetterFilter, after: int, limit: int, most_read: int = _MOST_READ
+    ) -> LetterPage:
+        """Return up to `limit` of the letters that `find` yields.
+
+        About `most_read` letters are read, so that a filter that few match costs a caller several
+        requests and not one long one.
+
+        Raises:
+            InvalidName, BusUnavailable: As `find`.
+        """
+        found, read = list[Letter](), 0
+        async for batch in self._batches(wanted, after):
+            for letter in filter(wanted.matches, batch):
+                if len(found) == limit:
+                    return LetterPage(found, found[-1].number)
+                found.append(letter)
+            read += len(batch)
+            if read >= most_read:
+                return LetterPage(found, batch[-1].number)
+        return LetterPage(found, None)
+
+    async def _batches(self, wanted: LetterFilter, after: int) -> AsyncIterator[list[Letter]]:
+        """Yield the letters of the tenants and agents that `wanted` names."""
         with self._stream_required():
             await until_answered(self._bus, lambda: stream_info(self._bus, self._stream))
         subject = self._bus.subjects.dead(
@@ -140,9 +184,7 @@ class Letters:
         )
         while batch := await self._batch(subject, after):
             after = batch[-1].number
-            for letter in batch:
-                if wanted.kind in (None, letter.kind) and wanted.task in (None, letter.task):
-                    yield letter
+            yield batch
 
     async def _batch(self, subject: str, after: int) -> list[Letter]:
         query = {

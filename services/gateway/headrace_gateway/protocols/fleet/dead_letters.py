@@ -52,7 +52,7 @@ class DeadLetterPages:
 
         Raises:
             InputInvalid: a query parameter breaks its rule.
-            HeadraceError: as `Access.check_operator` and `Letters.find`.
+            HeadraceError: as `Access.check_operator` and `Letters.page`.
         """
         caller, query = self._operator(request, "ListDeadLetters"), request.query_params
         kind = query.get("kind")
@@ -63,14 +63,8 @@ class DeadLetterPages:
         )
         after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
-        found = list[Letter]()
-        async for letter in self._letters.find(wanted, after):
-            found.append(letter)
-            if len(found) > limit:  # One more than the page has: there is another page.
-                break
-        page = found[:limit]
-        more = page[-1].number if len(found) > limit else None
-        content = {"letters": [letter.summary() for letter in page], "next": more}
+        page = await self._letters.page(wanted, after, limit)
+        content = {"letters": [letter.summary() for letter in page.letters], "next": page.next}
         return json_response(content, headers=_NO_STORE)
 
     async def show(self, request: Request) -> ASGIApp:

@@ -10,6 +10,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model import events
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import TaskKey, mint_task_id
+from headrace.tasks.dead_letters import LetterFilter, LetterPage, Letters
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json
 from tests.support.credentials import ANN, Person, write
@@ -96,6 +97,16 @@ async def test_letters_are_listed_by_page_and_shown(
     assert ([one["id"] for one in rest["letters"]], rest["next"]) == ([numbers[2]], None)
     shown = (await http.get(f"{LETTERS}/{numbers[0]}")).raise_for_status().json()
     assert (shown["body"], shown["subject"]) == ("{}", bus.subjects.run(keys[0], 1))
+
+
+async def test_a_page_ends_where_enough_letters_were_read(bus: Bus, fleet: ScriptedFleet) -> None:
+    assert fleet.working
+    agent = f"agent-{mint_task_id(0)[2:]}"
+    numbers = [await stored(bus, some_key(agent=agent)) for _ in range(3)]
+    nothing = LetterFilter("default", agent, task="another")
+    page = await Letters(bus).page(nothing, 0, limit=10, most_read=2)
+    assert page == LetterPage([], numbers[2])
+    assert await Letters(bus).page(nothing, numbers[2], limit=10) == LetterPage([], None)
 
 
 async def test_letters_of_another_tenant_are_unknown(
