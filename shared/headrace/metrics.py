@@ -107,6 +107,9 @@ CLOCK_OFFSET = Gauge(
     "Seconds by which the clock of NATS or Redis is ahead of this service's.",
     ["server"],
 )
+REDIS_CONNECTED = Gauge("headrace_redis_connected", "1 while Redis answers this replica.")
+REDIS_BYTES = Gauge("headrace_redis_bytes", "Bytes of memory that Redis uses.")
+REDIS_MAX_BYTES = Gauge("headrace_redis_max_bytes", "Redis's maxmemory in bytes; 0: unlimited.")
 RUNS_REQUESTED_AGAIN = Counter(
     "headrace_runs_requested_again",
     "Runs requested again: not started within HEADRACE_SWEEP_AFTER, or held by no worker.",

@@ -70,6 +70,11 @@ def _streams(sample: Sample) -> Iterator[GaugeMetricFamily]:
     yield _family("headrace_stream_bytes", "Bytes that a stream holds.", "stream", sizes)
     limits = {one["name"]: one["maxBytes"] for one in sample.streams if one["maxBytes"]}
     yield _family("headrace_stream_max_bytes", "Limit of a stream's bytes.", "stream", limits)
+    replicas = {one["name"]: one["replicas"] for one in sample.streams}
+    yield _family("headrace_stream_replicas", "Configured replicas.", "stream", replicas)
+    current = {one["name"]: one["currentReplicas"] for one in sample.streams}
+    help_text = "Replicas that are online and hold the whole stream."
+    yield _family("headrace_stream_current_replicas", help_text, "stream", current)
 
 
 def _family(

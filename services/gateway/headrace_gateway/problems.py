@@ -161,6 +161,10 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     Unanswered: replace(_UNAVAILABLE, retry_after=None),
 }
 
+# Prometheus sees an increase only if it has seen a value before.
+for _problem in _PROBLEMS.values():
+    REFUSALS.labels(_problem.reason)
+
 
 def problem_of(error: Exception) -> Problem:
     """Return the problem for `error`; unexpected errors are logged under an incident id."""

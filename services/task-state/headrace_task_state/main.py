@@ -23,6 +23,7 @@ from headrace_task_state.maintenance.completion import Completion
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
+from headrace_task_state.maintenance.store_health import StoreHealth
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.follower import RangeFollower
@@ -120,6 +121,8 @@ class TaskState:
         )
         await self._clock.compare()
         self._stack.callback(keep_running(self._clock.run, "clocks").cancel)
+        health = StoreHealth(self._store)
+        self._stack.callback(keep_running(health.run, "metrics of Redis").cancel)
         replica = Replica(self._name, self._store.leases(self._name), self._ranges, self._duties)
         leasing = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)

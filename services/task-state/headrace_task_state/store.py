@@ -226,6 +226,15 @@ class After:
     task: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of a store's server, in bytes."""
+
+    used: int
+    limit: int
+    """0: unlimited."""
+
+
 class Leases(Protocol):
     """One replica's leases: which ranges it may write, and which other replicas share them.
 
@@ -358,6 +367,13 @@ class Store(Protocol):
 
     async def time(self) -> float:
         """Return the time by the store's clock, seconds since 1970.
+
+        Raises:
+            StateUnavailable: it does not answer.
+        """
+
+    async def memory(self) -> Memory:
+        """Return the store's memory.
 
         Raises:
             StateUnavailable: it does not answer.

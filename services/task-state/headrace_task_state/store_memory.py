@@ -24,6 +24,7 @@ from headrace_task_state.store import (
     Heads,
     Lease,
     LeaseLost,
+    Memory,
     PositionMoved,
     Progress,
     ProjectionBehind,
@@ -98,6 +99,10 @@ class MemoryStore:
     async def time(self) -> float:
         """Return the time by this machine's clock, seconds since 1970."""
         return time.time()
+
+    async def memory(self) -> Memory:
+        """Return nothing: this store has no limit, and its process's memory is measured anyway."""
+        return Memory(0, 0)
 
     async def is_other_version_in_use(self) -> bool:
         """Return False: no other version exists."""

@@ -25,6 +25,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from headrace.model.errors import StateUnavailable
 from headrace.tls import tls_context
+from headrace_task_state.store import Memory
 from headrace_task_state.store_redis.settings import Login, RedisSettings
 
 ANSWER_TIMEOUT = 3.0
@@ -235,6 +236,17 @@ class Connection:
         """
         [[seconds, micros]] = await self.ask(["TIME"])
         return int(seconds) + int(micros) / 1_000_000
+
+    async def memory(self) -> Memory:
+        """Return Redis's memory.
+
+        Raises:
+            StateUnavailable: Redis does not answer.
+        """
+        [text] = await self.ask(["INFO", "memory"])
+        lines = (bytes(text).decode() if isinstance(text, bytes) else str(text)).splitlines()
+        found = dict(line.split(":", 1) for line in lines if ":" in line)
+        return Memory(int(found["used_memory"]), int(found["maxmemory"]))
 
     async def unlink_all(self, start: str, but: Sequence[str] = ()) -> None:
         """Delete every key that starts with `start`, in small batches; keep those in `but`.

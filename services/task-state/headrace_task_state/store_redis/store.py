@@ -22,6 +22,7 @@ from headrace_task_state.store import (
     Heads,
     Lease,
     LeaseLost,
+    Memory,
     PositionMoved,
     Progress,
     ProjectionBehind,
@@ -365,6 +366,14 @@ class RedisStore:
             StateUnavailable: Redis does not answer.
         """
         return await self.redis.time()
+
+    async def memory(self) -> Memory:
+        """Return Redis's memory.
+
+        Raises:
+            StateUnavailable: Redis does not answer.
+        """
+        return await self.redis.memory()
 
     async def is_other_version_in_use(self) -> bool:
         """Return whether live replicas keep a projection of another version.

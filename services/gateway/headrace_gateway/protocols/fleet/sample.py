@@ -191,11 +191,15 @@ class Sampler:
 
 def _fill(name: str, info: Json) -> Json:
     state, most = info["state"], int(info["config"].get("max_bytes", -1))
+    others = (info.get("cluster") or {}).get("replicas") or []
+    current = sum(bool(one.get("current")) and not one.get("offline") for one in others)
     return {
         "name": name,
         "messages": int(state["messages"]),
         "bytes": int(state["bytes"]),
         "maxBytes": most if most > 0 else None,
+        "replicas": int(info["config"].get("num_replicas", 1)),
+        "currentReplicas": 1 + current,  # the leader has answered
     }
 
 

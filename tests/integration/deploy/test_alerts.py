@@ -1,0 +1,305 @@
+"""Each alert rule on made-up series, by promtool: what makes it fire, and what does not."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.compose_file import ROOT
+from tests.support.prometheus import needs_prometheus, promtool
+
+RULES = ROOT / "deploy" / "alerts.yml"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series with one value a minute, in promtool's notation, and when the alert fires."""
+
+    what: str
+    series: dict[str, str]
+    fires: tuple[int, ...] = ()
+    """Minutes at which it fires."""
+    silent: tuple[int, ...] = ()
+    """Minutes at which it does not."""
+
+
+def never(what: str, series: dict[str, str], at: tuple[int, ...] = tuple(range(0, 30, 2))) -> Case:
+    return Case(what, series, silent=at)
+
+
+CASES: dict[str, list[Case]] = {
+    "GatewayWithoutNats": [
+        Case("outage", {"headrace_nats_connected": "1x4 0x9 1x9"}, (6, 14), (4, 5, 15)),
+        never("reconnect", {"headrace_nats_connected": "1x4 0 1x30"}),
+    ],
+    "NoGateway": [
+        Case("all gone", {"headrace_nats_connected": "1x2 _x10 1x5"}, (9, 12), (2, 6, 13)),
+        Case("none ever", {"up": "1x9"}, (1, 9), (0,)),
+    ],
+    "LogsFull": [
+        Case("first", {'headrace_appends_total{outcome="full"}': "0x5 1x30"}, (6, 9), (5, 12)),
+        Case(
+            "burst", {'headrace_appends_total{outcome="full"}': "0x3 0+99x5 495x30"}, (5, 12), (16,)
+        ),
+        never("others", {'headrace_appends_total{outcome="stored"}': "0+100x30"}),
+    ],
+    "NatsReplicaMissing": [
+        Case(
+            "node lost",
+            {
+                'headrace_stream_replicas{stream="EVENTS"}': "3x30",
+                'headrace_stream_current_replicas{stream="EVENTS"}': "3x4 2x10 3x10",
+            },
+            (10, 15),
+            (4, 9, 16),
+        ),
+        never(
+            "node restarted",
+            {
+                'headrace_stream_replicas{stream="EVENTS"}': "3x30",
+                'headrace_stream_current_replicas{stream="EVENTS"}': "3x4 2x2 3x30",
+            },
+        ),
+        never(
+            "single node",
+            {
+                'headrace_stream_replicas{stream="EVENTS"}': "1x30",
+                'headrace_stream_current_replicas{stream="EVENTS"}': "1x30",
+            },
+        ),
+    ],
+    "NatsUnstable": [
+        Case("burst", {"headrace_nats_disturbances_total": "0x5 30x30"}, (6, 14), (5, 17)),
+        never("now and then", {"headrace_nats_disturbances_total": "0+1x30"}),
+    ],
+    "AppendsUnanswered": [
+        Case(
+            "lasting",
+            {'headrace_appends_total{outcome="unknown"}': "0x2 0+120x15 1800x20"},
+            (12, 18),
+            (5, 26),
+        ),
+        never("first", {'headrace_appends_total{outcome="unknown"}': "0x2 5x30"}),
+    ],
+    "AgentWithoutWorker": [
+        Case("lost", {'headrace_agent_available{agent="a"}': "1x5 0x20 1x5"}, (11, 26), (10, 27)),
+        Case("retired", {'headrace_agent_available{agent="a"}': "1x5 0x1600"}, (60, 1440), (1447,)),
+        never(
+            "seen by another gateway",
+            {
+                'headrace_agent_available{agent="a",instance="1"}': "1x30",
+                'headrace_agent_available{agent="a",instance="2"}': "1x2 0x30",
+            },
+        ),
+        Case(
+            "one of two",
+            {
+                'headrace_agent_available{agent="a"}': "1x30",
+                'headrace_agent_available{agent="b"}': "1x2 0x30",
+            },
+            (9, 20),
+            (2, 5),
+        ),
+    ],
+    "RangeWithoutTaskState": [
+        Case("outage", {'headrace_following{range="0"}': "1x4 0x9 1x9"}, (6, 14), (5, 15)),
+        never(
+            "handed over",
+            {
+                'headrace_following{range="0",instance="1"}': "1x4 0x30",
+                'headrace_following{range="0",instance="2"}': "0x4 1x30",
+            },
+        ),
+    ],
+    "NoTaskState": [
+        Case("all gone", {'headrace_following{range="0"}': "1x2 _x10 1x5"}, (9, 12), (2, 6, 13)),
+    ],
+    "RedisDown": [
+        Case("outage", {"headrace_redis_connected": "1x4 0x9 1x9"}, (6, 14), (5, 15)),
+        never(
+            "one replica cut off",
+            {
+                'headrace_redis_connected{instance="1"}': "1x4 0x30",
+                'headrace_redis_connected{instance="2"}': "1x30",
+            },
+        ),
+    ],
+    "RedisFills": [
+        Case(
+            "nearly full",
+            {"headrace_redis_bytes": "50x4 90x10 50x9", "headrace_redis_max_bytes": "100x30"},
+            (10, 15),
+            (9, 16),
+        ),
+        never("unlimited", {"headrace_redis_bytes": "90x30", "headrace_redis_max_bytes": "0x30"}),
+    ],
+    "TaskStateBehind": [
+        Case("behind", {'headrace_lag{range="0"}': "0x4 5000x10 0x9"}, (10, 15), (9, 16)),
+        never("burst", {'headrace_lag{range="0"}': "0x4 5000x3 0x30"}),
+    ],
+    "WorkersDie": [
+        Case(
+            "one worker dies with 21 runs",
+            {'headrace_runs_taken_over_total{agent="a"}': "0x5 21x30"},
+            (6, 14),
+            (5, 17),
+        ),
+        Case(
+            "spread over agents and a worker that has just started",
+            {
+                'headrace_runs_taken_over_total{agent="a"}': "0x5 6x30",
+                'headrace_runs_taken_over_total{agent="b"}': "_x4 0x1 6x30",
+            },
+            (7,),
+            (5, 18),
+        ),
+        never("few", {'headrace_runs_taken_over_total{agent="a"}': "0x5 3x30"}),
+    ],
+    "DeadLetters": [
+        Case("first", {'headrace_dead_letters_total{kind="run"}': "0x5 1x100"}, (6, 60), (5, 67)),
+        Case(
+            "burst", {'headrace_dead_letters_total{kind="push"}': "0x5 500x100"}, (6, 60), (5, 67)
+        ),
+    ],
+    "RunsFail": [
+        Case(
+            "first",
+            {
+                'headrace_runs_ended_total{agent="a",state="TASK_STATE_FAILED"}': "0x5 1x30",
+                'headrace_runs_ended_total{agent="a",state="TASK_STATE_COMPLETED"}': "0x30",
+            },
+            (6, 14),
+            (5, 17),
+        ),
+        Case(
+            "burst",
+            {
+                'headrace_runs_ended_total{agent="a",state="TASK_STATE_FAILED"}': "0x5 500x30",
+                'headrace_runs_ended_total{agent="a",state="TASK_STATE_COMPLETED"}': "0x5 1000x30",
+            },
+            (6, 14),
+            (5, 17),
+        ),
+        never(
+            "few of many",
+            {
+                'headrace_runs_ended_total{agent="a",state="TASK_STATE_FAILED"}': "0+1x30",
+                'headrace_runs_ended_total{agent="a",state="TASK_STATE_COMPLETED"}': "0+99x30",
+            },
+        ),
+        never(
+            "no runs",
+            {'headrace_runs_ended_total{agent="a",state="TASK_STATE_FAILED"}': "5x30"},
+        ),
+    ],
+    "RunsWaitLong": [
+        Case(
+            "waiting", {'headrace_oldest_run_seconds{agent="a"}': "0x3 400x5 0x9"}, (5, 9), (4, 10)
+        ),
+        never("busy", {'headrace_oldest_run_seconds{agent="a"}': "0x3 200x30"}),
+    ],
+    "StreamFills": [
+        Case(
+            "nearly full",
+            {
+                'headrace_stream_bytes{stream="EVENTS"}': "50x4 90x10 50x9",
+                'headrace_stream_max_bytes{stream="EVENTS"}': "100x30",
+            },
+            (10, 15),
+            (9, 16),
+        ),
+        never("unlimited", {'headrace_stream_bytes{stream="EVENTS"}': "90x30"}),
+    ],
+    "RunsRefused": [
+        Case(
+            "lasting",
+            {'headrace_refusals_total{reason="TOO_MANY_WAITING"}': "0x3 0+10x10 100x20"},
+            (10, 16),
+            (8, 20),
+        ),
+        never("burst", {'headrace_refusals_total{reason="TOO_MANY_WAITING"}': "0x3 10x30"}),
+    ],
+    "WebhooksFail": [
+        Case(
+            "receiver down",
+            {
+                'headrace_push_seconds_count{outcome="failed"}': "0x2 0+6x30 180x30",
+                'headrace_push_seconds_count{outcome="delivered"}': "0x2 0+1x60",
+            },
+            (14, 30),
+            (10, 48),
+        ),
+        never(
+            "few of many",
+            {
+                'headrace_push_seconds_count{outcome="failed"}': "0+1x30",
+                'headrace_push_seconds_count{outcome="delivered"}': "0+9x30",
+            },
+        ),
+    ],
+}
+
+
+def rules() -> dict[str, dict[str, Any]]:
+    [group] = yaml.safe_load(RULES.read_text())["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def test_every_rule_fires_in_a_case_and_ends_in_it() -> None:
+    assert {f"Headrace{name}" for name in CASES} == set(rules())
+    made_to_fire = [
+        name for name, cases in CASES.items() if any(one.fires and one.silent for one in cases)
+    ]
+    assert made_to_fire == list(CASES)
+
+
+@needs_prometheus
+def test_the_rules_are_valid() -> None:
+    checked = promtool("check", "rules", str(RULES))
+    assert checked.returncode == 0, checked.stderr
+
+
+@needs_prometheus
+@pytest.mark.parametrize("name", CASES)
+def test_an_alert_fires_when_it_should(name: str, tmp_path: Path) -> None:
+    checked = checked_by_promtool(f"Headrace{name}", CASES[name], tmp_path)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@needs_prometheus
+def test_a_wrong_expectation_is_reported(tmp_path: Path) -> None:
+    wrong = [Case("outage", {"headrace_nats_connected": "1x4 0x9 1x9"}, fires=(4,))]
+    assert checked_by_promtool("HeadraceGatewayWithoutNats", wrong, tmp_path).returncode == 1
+
+
+def checked_by_promtool(
+    alert: str, cases: list[Case], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Return what promtool says of the alert on these cases."""
+    file = folder / "cases.yml"
+    tests = [promtools_test(alert, case) for case in cases]
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
+    return promtool("test", "rules", str(file))
+
+
+def promtools_test(alert: str, case: Case) -> dict[str, Any]:
+    """Return a case as promtool reads it."""
+    firing = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)'
+    at = dict.fromkeys(case.fires, 1) | dict.fromkeys(case.silent, 0)
+    return {
+        "name": case.what,
+        "interval": "1m",
+        "input_series": [{"series": name, "values": of} for name, of in case.series.items()],
+        "promql_expr_test": [
+            {
+                "expr": firing,
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": "{}", "value": value}],
+            }
+            for minute, value in at.items()
+        ],
+    }

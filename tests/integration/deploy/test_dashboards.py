@@ -1,0 +1,120 @@
+"""Dashboards and alerts on a real Prometheus, which scrapes the three services."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.clients.bindings import message
+from tests.support.compose_file import ROOT
+from tests.support.extra_services import gateway, is_served
+from tests.support.plain_http import NO_TLS
+from tests.support.prometheus import Prometheus, needs_prometheus
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
+from tests.support.service_process import ServiceProcess
+from tests.support.task_submitter import fresh_names
+from tests.support.waiting import eventually, until
+from tests.support.worker_process import WorkerProcess
+
+pytestmark = needs_prometheus
+
+FOLDER = ROOT / "deploy" / "grafana"
+DASHBOARDS = ["agent", "fleet", "nats", "task-state"]
+AGENT = "failing"
+
+
+@cache
+def queries(name: str) -> list[str]:
+    """Return the queries of a dashboard's panels, with values for Grafana's variables."""
+    panels = json.loads((FOLDER / f"{name}.json").read_text())["panels"]
+    written = [target["expr"] for panel in panels for target in panel["targets"]]
+    return [one.replace("$__rate_interval", "1m").replace("$agent", ".+") for one in written]
+
+
+@pytest.fixture(scope="module")
+def prometheus(
+    nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
+    """A Prometheus that has seen a fleet in which runs of one agent have failed."""
+    folder = tmp_path_factory.mktemp("observed")
+    names = fresh_names() | {"events_max_bytes": "100000000"}
+    variables = {f"HEADRACE_{key.upper()}": value for key, value in names.items()}
+    worker_port, state_port = ports.pick(), ports.pick()
+    front, url = gateway(folder / "gateway", nats_server.url, **variables)
+    worker = WorkerProcess(
+        folder / "worker",
+        "tests.support.failing_agents:agents",
+        nats_server.url,
+        names,
+        metrics_port=worker_port,
+    )
+    state = ServiceProcess(
+        "task-state",
+        folder / "task-state",
+        ["task-state"],
+        variables
+        | {
+            "HEADRACE_NATS_URL": nats_server.url,
+            "HEADRACE_REDIS_URL": valkey.url,
+            "HEADRACE_METRICS_PORT": str(state_port),
+        },
+        lambda: " is ready" in state.log.read_text(),
+    )
+    targets = {
+        "gateway": url.removeprefix("http://"),
+        "worker": f"127.0.0.1:{worker_port}",
+        "task-state": f"127.0.0.1:{state_port}",
+    }
+    with front, worker, state:
+        until(lambda: is_served([url], AGENT), "the agent is served")
+        made = Prometheus(folder / "prometheus", targets, ROOT / "deploy" / "alerts.yml")
+        with made:
+            until(lambda: len(made.query("up == 1")) == len(targets), "all services are scraped")
+            base, version = f"{url}/v1/agents/{AGENT}", {"A2A-Version": "1.0"}
+            with httpx.Client(base_url=base, headers=version, verify=NO_TLS, timeout=60) as http:
+                http.post("/message:send", json=message("hello")).raise_for_status()
+                http.get("/tasks").raise_for_status()
+            yield made
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+async def test_every_query_of_a_dashboard_finds_something(
+    prometheus: Prometheus, name: str
+) -> None:
+    empty = list(queries(name))
+    assert empty
+
+    async def all_are_answered() -> bool:
+        empty[:] = [one for one in empty if not prometheus.query(one)]
+        return not empty
+
+    try:
+        await eventually(all_are_answered, f"{name}: all queries find something", 30)
+    finally:
+        assert empty == []
+
+
+async def test_an_alert_fires_on_a_real_fleet(prometheus: Prometheus) -> None:
+    firing = 'ALERTS{alertname="HeadraceRunsFail", alertstate="firing"}'
+
+    async def fires() -> list[Any]:
+        return prometheus.query(firing)
+
+    [found] = await eventually(fires, "the alert fires")
+    assert found["metric"]["agent"] == AGENT
+
+
+def test_all_dashboards_are_tested_and_use_documented_metrics() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert sorted(one.stem for one in FOLDER.glob("*.json")) == DASHBOARDS
+    used = {
+        re.sub(r"_(count|sum|bucket)$", "", metric)
+        for name in DASHBOARDS
+        for query in queries(name)
+        for metric in re.findall(r"(?:headrace|faststream)_\w+", query)
+    }
+    assert [metric for metric in sorted(used) if f"`{metric}`" not in page] == []
