@@ -8,9 +8,9 @@ nothing and answers no requests.
 import asyncio
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
-from headrace import log_context, metrics
+from headrace import clock, log_context, metrics
 from headrace.jetstream.connection import TROUBLE
 from headrace.log_context import LogContext
 from headrace.model import events
@@ -194,9 +194,8 @@ class Attempt:
         await self._end(hold, execution)
 
     def _interrupt_at(self, deadline: datetime | None) -> asyncio.TimerHandle:
-        left = (deadline - datetime.now(UTC)).total_seconds() if deadline else _NO_DEADLINE
-        loop = asyncio.get_running_loop()
-        return loop.call_later(left, self.interrupt, Interrupt.OVERDUE)
+        left = (deadline - clock.now()).total_seconds() if deadline else _NO_DEADLINE
+        return clock.task_clock().call_later(left, self.interrupt, Interrupt.OVERDUE)
 
     def _answers(self, taken: ClaimedRun, execution: Execution) -> HolderAnswers:
         by = taken.authorship
@@ -222,6 +221,7 @@ class Attempt:
             agent_task = asyncio.Task(
                 drive(self._agent, execution.context),
                 loop=asyncio.get_running_loop(),
+                context=clock.task_clock().agents_context(),
                 eager_start=True,
             )
             execution.agent_task = agent_task

@@ -12,12 +12,12 @@ import itertools
 import logging
 from base64 import b64encode
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import orjson
 from nats.aio.msg import Msg
 
-from headrace import metrics
+from headrace import clock, metrics
 from headrace.directory import renewed, silent_for
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import ACK, TERM, nak
@@ -161,7 +161,7 @@ async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: RecoveredRun) -> s
 
 def pause_before(since: datetime, limits: tuple[float, float]) -> float:
     """Return the seconds until the next check of a run that has waited since `since`."""
-    waited = (datetime.now(UTC) - since).total_seconds()
+    waited = (clock.now() - since).total_seconds()
     least, greatest = limits
     return min(max(_PART * waited, least), greatest)
 
@@ -199,7 +199,7 @@ def deadline_of(policy: Policy, recovered: RecoveredRun) -> datetime | None:
     inherited = read_time(lineage.deadline) if lineage is not None else None
     if policy.timeout is None:
         return inherited
-    began = datetime.fromisoformat(recovered.began) if recovered.began else datetime.now(UTC)
+    began = datetime.fromisoformat(recovered.began) if recovered.began else clock.now()
     return earliest(inherited, began + timedelta(seconds=policy.timeout))
 
 
@@ -213,7 +213,7 @@ def why_overdue(policy: Policy, recovered: RecoveredRun) -> str:
 def is_too_late(recovered: RecoveredRun) -> bool:
     """Return whether the run's start deadline has passed."""
     try:
-        return datetime.now(UTC) >= datetime.fromisoformat(recovered.metadata[START_BY])
+        return clock.now() >= datetime.fromisoformat(recovered.metadata[START_BY])
     except (LookupError, TypeError, ValueError):
         return False
 
@@ -264,7 +264,7 @@ def why_given_up(policy: Policy, recovered: RecoveredRun, attempt: int) -> str |
     if attempt > MOST_ATTEMPTS:
         return f"Given up after {MOST_ATTEMPTS} attempts, including those handed back"
     deadline = deadline_of(policy, recovered)
-    if deadline is not None and datetime.now(UTC) >= deadline:
+    if deadline is not None and clock.now() >= deadline:
         return why_overdue(policy, recovered)
     return None
 

@@ -4,8 +4,9 @@ import logging
 import secrets
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
+from headrace import clock
 from headrace.log_limit import UNLIMITED
 from headrace.model import events
 from headrace.model.entry import ANSWERED
@@ -168,7 +169,7 @@ def _is_task_shown(execution: Execution) -> bool:
     recovered, ctx = execution.recovered, execution.context
     if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.SHOWN) is True:
         return True
-    age = datetime.now(UTC) - datetime.fromisoformat(recovered.time)
+    age = clock.now() - datetime.fromisoformat(recovered.time)
     return age.total_seconds() > execution.timing.bare_message
 
 

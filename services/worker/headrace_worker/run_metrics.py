@@ -1,9 +1,9 @@
 """Metrics of a worker's runs, by agent; each is recorded once per run, never per event."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
-from headrace import metrics
+from headrace import clock, metrics
 from headrace.model.task import RUN_ENDED
 from headrace_worker.claim import Assignment
 from headrace_worker.execution import Execution
@@ -26,7 +26,7 @@ def begin_at_zero(agents: Iterable[str]) -> None:
 
 def observe_wait(assignment: Assignment) -> None:
     """Record how long the run's request was in the queue before its first attempt."""
-    waited = datetime.now(UTC) - assignment.message.metadata.timestamp
+    waited = clock.now() - assignment.message.metadata.timestamp
     seconds = max(waited.total_seconds(), 0)
     metrics.QUEUE_WAIT_SECONDS.labels(assignment.key.agent).observe(seconds)
 
@@ -35,7 +35,7 @@ def observe_end(execution: Execution, state: str) -> None:
     """Record the end of a run in `state`."""
     agent, appender = execution.key.agent, execution.appender
     metrics.RUNS_ENDED.labels(agent, state).inc()
-    age = datetime.now(UTC) - datetime.fromisoformat(execution.recovered.time)
+    age = clock.now() - datetime.fromisoformat(execution.recovered.time)
     metrics.RUN_SECONDS.labels(agent).observe(max(age.total_seconds(), 0))
     if appender.first_append is not None:
         waited = appender.first_append - appender.began

@@ -2,11 +2,12 @@
 
 from base64 import b64decode
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
 
+from headrace import clock
 from headrace.jetstream.api import (
     Json,
     get_message,
@@ -179,4 +180,4 @@ def subject_of(name: str, key: str) -> str:
 
 
 def _age(written: datetime) -> float:
-    return max((datetime.now(UTC) - written).total_seconds(), 0.0)
+    return max((clock.now() - written).total_seconds(), 0.0)

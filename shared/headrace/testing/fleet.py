@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
 
+from headrace.clock import use_task_clock
 from headrace.directory import Announcer, Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.memory.server import MemoryServer
@@ -17,6 +18,7 @@ from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.emit import File
 from headrace.settings import BusSettings
 from headrace.testing.ack_gate import AckGate
+from headrace.testing.clock import FleetClock
 from headrace.testing.gateway import GatewayTasks
 from headrace.testing.replay import ReplayReport, replay
 from headrace.testing.state import MemoryTaskState
@@ -57,7 +59,9 @@ class TestFleet:
 
     async def __aenter__(self) -> Self:
         """Start the fleet."""
-        self._server = MemoryServer()
+        self._clock = FleetClock(lambda: self._server.commands)
+        self._stack.callback(self._clock.close)
+        self._server = MemoryServer(now=self._clock.now)
         self._server.hold_ack = self._gate.hold
         self._stack.callback(self._server.close)
         self._bus = Bus(BusSettings.model_construct(), self._new_transport)
@@ -172,6 +176,21 @@ class TestFleet:
         """
         return await replay(self, case)
 
+    async def advance(self, seconds: float) -> None:
+        """Let `seconds` pass at once, for agents and the deadlines of tasks.
+
+        Whatever is due in that time happens in order, each at its own time: an agent that sleeps
+        for a minute sixty times does so in ``advance(3600)``. Returns when agents wait again.
+        Outside of this call, time passes by itself.
+
+        Not affected are clocks that an agent reads itself (``time``, ``datetime``), ``time.sleep``,
+        and servers that an agent talks to.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
+        """
+        await self._clock.advance(seconds)
+
     async def kill_worker(self) -> None:
         """Kill the worker as ``kill -9`` does, and start another one, which takes over its runs.
 
@@ -197,8 +216,11 @@ class TestFleet:
 
     async def _start_worker(self) -> None:
         self._workers_transports: list[MemoryTransport] = []
-        self._worker = Worker(self._settings, self._agents, new_transport=self._workers_transport)
-        await self._worker.start()
+        with use_task_clock(self._clock):
+            self._worker = Worker(
+                self._settings, self._agents, new_transport=self._workers_transport
+            )
+            await self._worker.start()
 
     async def _stop_worker(self) -> None:
         await self._worker.stop()

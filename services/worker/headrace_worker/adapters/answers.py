@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headrace import clock
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.errors import HeadraceError
@@ -19,7 +20,7 @@ class AnswerInvalid(HeadraceError):
 
 def expiry(within: float) -> str:
     """Return an interrupt's ``expiresAt``, `within` seconds from now."""
-    ends = datetime.now(UTC) + timedelta(seconds=within)
+    ends = clock.now() + timedelta(seconds=within)
     return ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -29,7 +30,7 @@ def is_expired(interrupt: Json) -> bool:
         ends = datetime.fromisoformat(interrupt.get("expiresAt") or "")
     except (TypeError, ValueError):
         return False
-    return (ends if ends.tzinfo else ends.replace(tzinfo=UTC)) < datetime.now(UTC)
+    return (ends if ends.tzinfo else ends.replace(tzinfo=UTC)) < clock.now()
 
 
 def value_of(part: Json) -> Any:  # noqa: ANN401  # any JSON

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 
+from headrace import clock
 from headrace.model.asked_message import why_no_message
 from headrace.model.delegation import earliest
 from headrace.model.errors import InvalidName
@@ -64,7 +65,7 @@ class ChildRequest:
         return replace(request, message=message, into=task)
 
     def _within(self, parent: Parent, timeout: float | None, budget: int | None) -> "ChildRequest":
-        own = datetime.now(UTC) + timedelta(seconds=timeout) if timeout is not None else None
+        own = clock.now() + timedelta(seconds=timeout) if timeout is not None else None
         left = parent.tokens_left
         if left == 0:
             raise DelegationRefused(self.agent, "budget", "the token budget is exhausted")

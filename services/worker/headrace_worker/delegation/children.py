@@ -6,12 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
 import orjson
 
+from headrace import clock
 from headrace.model.delegation import MAX_NAME, child_task_id
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
@@ -249,7 +249,7 @@ async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
         DelegationFailed: the deadline has passed.
     """
     deadline = child.request.deadline
-    seconds = None if deadline is None else (deadline - datetime.now(UTC)).total_seconds()
+    seconds = None if deadline is None else (deadline - clock.now()).total_seconds()
     try:
         async with asyncio.timeout(None if seconds is None else max(seconds, 0.0) + _LATE):
             return await answer

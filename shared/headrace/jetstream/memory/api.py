@@ -1,6 +1,7 @@
 """JetStream's API in memory: requests on streams and consumers."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -35,9 +36,9 @@ _PLACED = 2
 class MemoryJetStream:
     """All streams of a server, and their consumers."""
 
-    def __init__(self, outlet: Outlet, longest_pause: float) -> None:
+    def __init__(self, outlet: Outlet, longest_pause: float, now: Callable[[], datetime]) -> None:
         """Send through `outlet`; for `longest_pause` see `MemoryConsumer`."""
-        self._outlet, self._longest_pause = outlet, longest_pause
+        self._outlet, self._longest_pause, self._now = outlet, longest_pause, now
         self._streams: dict[str, MemoryStream] = {}
         self._consumers: dict[str, dict[str, MemoryConsumer]] = {}
         self._stream_requests: dict[str, Callable[[MemoryStream, Json], Json]] = {
@@ -128,7 +129,7 @@ class MemoryJetStream:
             raise not_found(ErrorCode.CONSUMER_NOT_FOUND, "consumer") from None
 
     def _create_stream(self, config: Json) -> Json:
-        stream = self._streams.setdefault(config["name"], MemoryStream(config))
+        stream = self._streams.setdefault(config["name"], MemoryStream(config, self._now))
         self._consumers.setdefault(config["name"], {})
         return stream.info({})
 

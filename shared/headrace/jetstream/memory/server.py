@@ -8,10 +8,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import orjson
 
+from headrace import clock
 from headrace.jetstream.memory.api import ACKS, API, MemoryJetStream
 from headrace.jetstream.memory.wire import (
     NO_RESPONDERS,
@@ -53,6 +55,7 @@ class MemorySession:
             for command in self._parser.parse(data):
                 if not self.is_open:
                     return
+                self._server.commands += 1
                 if isinstance(command, Publication):
                     self._server.publish(command)
                 else:
@@ -79,20 +82,25 @@ class MemorySession:
 class MemoryServer:
     """A NATS server with JetStream, for the clients of one process."""
 
-    def __init__(self, longest_pause: float = 0.02) -> None:
+    def __init__(
+        self, longest_pause: float = 0.02, now: Callable[[], datetime] = clock.now
+    ) -> None:
         """Start without streams, on the running event loop.
 
         Args:
             longest_pause: Maximum seconds before a message is redelivered after a negative
                 acknowledgement.
+            now: Returns the time at which a message is stored.
         """
         self.lock = threading.RLock()
         self.hold_ack: HoldAck | None = None
         self._loop = asyncio.get_running_loop()
         self._sessions: list[MemorySession] = []
-        self._jetstream = MemoryJetStream(self, longest_pause)
+        self._jetstream = MemoryJetStream(self, longest_pause, now)
         self._is_closed = False
         self._count = 0
+        self.commands = 0
+        """Number of commands that clients have sent."""
 
     def connect(self, deliver: Callable[[bytes | None], None]) -> MemorySession:
         """Open a session that receives through `deliver`.
@@ -170,7 +178,7 @@ class MemoryServer:
                     work()
 
         with suppress(RuntimeError):  # The loop is closed: nothing can be waiting any more.
-            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, do)
+            self._loop.call_soon_threadsafe(lambda: self._loop.call_later(seconds, do))
 
     def _is_held(self, publication: Publication, answer: Json) -> bool:
         if self.hold_ack is None or "error" in answer:

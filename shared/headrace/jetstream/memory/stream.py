@@ -1,9 +1,9 @@
 """A stream in memory: its messages and the rules for storing them."""
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from headrace.jetstream.client import header_lines
@@ -55,13 +55,18 @@ class MemoryStream:
     """A stream as its `config` declares it."""
 
     config: Json
-    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    now: Callable[[], datetime]
+    created: datetime = field(init=False)
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     """By sequence, in order."""
     last: int = 0
     """Sequence of the last message, which may have been removed."""
     by_subject: dict[str, list[int]] = field(default_factory=dict)
     """Sequences of the messages on each subject."""
+
+    def __post_init__(self) -> None:
+        """Note the time."""
+        self.created = self.now()
 
     def takes(self, subject: str) -> bool:
         """Return whether messages on `subject` are stored here."""
@@ -85,7 +90,7 @@ class MemoryStream:
                 raise ApiRefusal(ErrorCode.STORE_FAILED, _DUPLICATE, 503)
             self.remove(there[0])
         self.last += 1
-        stored = StoredMessage(self.last, previous, subject, block, data, datetime.now(UTC))
+        stored = StoredMessage(self.last, previous, subject, block, data, self.now())
         self.messages[self.last] = stored
         self.by_subject.setdefault(subject, []).append(self.last)
         return stored
@@ -156,7 +161,7 @@ class MemoryStream:
             "config": self.config,
             "created": stamp(self.created),
             "state": state,
-            "ts": stamp(datetime.now(UTC)),
+            "ts": stamp(self.now()),
         }
 
 
