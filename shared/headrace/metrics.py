@@ -107,6 +107,8 @@ CLOCK_OFFSET = Gauge(
     "Seconds by which the clock of NATS or Redis is ahead of this service's.",
     ["server"],
 )
+MAX_CLOCK_OFFSET = 1.0
+"""Seconds by which clocks may differ before it is reported: deadlines are wrong by as much."""
 REDIS_CONNECTED = Gauge("headrace_redis_connected", "1 while Redis answers this replica.")
 REDIS_BYTES = Gauge("headrace_redis_bytes", "Bytes of memory that Redis uses.")
 REDIS_MAX_BYTES = Gauge("headrace_redis_max_bytes", "Redis's maxmemory in bytes; 0: unlimited.")

@@ -29,6 +29,11 @@ class Frame:
         return dict(self.fields).get("id", "")
 
     @property
+    def name(self) -> str:
+        """The event's name; empty if there is none."""
+        return dict(self.fields).get("event", "")
+
+    @property
     def json(self) -> Json:
         """The data, parsed."""
         content: Json = json.loads("\n".join(v for name, v in self.fields if name == "data"))

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from headrace.model.cursor import RECOVERED_HEADER
 from headrace_gateway.call import AGENT
 from headrace_gateway.console.pages import ConsolePages
 from headrace_gateway.extensions import NAMES
@@ -79,7 +80,7 @@ _EXPOSED = [
     "ETag",
     "Last-Modified",
     "WWW-Authenticate",
-    "Headrace-Recovered",
+    RECOVERED_HEADER,
     "Retry-After",
 ]
 

@@ -102,12 +102,19 @@ def check_unchanged(services: Services, headers: Mapping[str, str], caller: Call
     """Check that the request with these headers would still come from the same caller.
 
     Raises:
-        CredentialsRefused: the credentials have been withdrawn.
+        CredentialsRefused: the credentials have been withdrawn, or belong to another owner.
         NotPermitted: their permissions have changed.
     """
-    now = services.callers.of(headers, of_any_agent=True)
-    if (now, now.grants) != (caller, caller.grants):
+    now = _same_caller(caller, services.callers.of(headers, of_any_agent=True))
+    if now.grants != caller.grants:
         raise NotPermitted("your permissions have changed; connect again")
+
+
+def _same_caller(before: Caller, now: Caller) -> Caller:
+    """Return `now`, with its present permissions, if it is the caller that it was `before`."""
+    if now != before:
+        raise CredentialsRefused("these credentials now belong to another owner")
+    return now
 
 
 def call_of(
@@ -176,18 +183,16 @@ class SocketCalls:
         name_operation(operation)
         services, first = self._services, self._first
         anyone = services.callers.of(self._socket.headers, of_any_agent=True)
-        caller = _asking(services, self._socket, first.card, anyone)
-        if caller != self._first.caller:
-            raise CredentialsRefused("these credentials now belong to another owner")
+        caller = _same_caller(first.caller, _asking(services, self._socket, first.card, anyone))
         call = replace(
-            self._first,
+            first,
             operation=operation,
             caller=caller,
             cursor=cursor,
             idempotency_key=key,
             receive=_never,
         )
-        return _checked(self._services, self._socket, call, task)
+        return _checked(services, self._socket, call, task)
 
 
 def _checked(services: Services, connection: HTTPConnection, call: Call, task: object) -> Call:

@@ -15,6 +15,7 @@ from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
+from headrace_gateway.fleet_sample import FleetSampler
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.audit import Audited, AuditLog
 from headrace_gateway.server.auth.authenticate import Callers
@@ -127,6 +128,7 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
     inputs = InputWriter(bus, feeds, running.admission, appends)
     submissions = Submissions(bus, feeds, state, directory, inputs=inputs, background=background)
     records = IdempotencyRecords(bus, settings.idempotency_seconds)
+    stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)
     return Services(
         settings=settings,
         bus=bus,
@@ -137,7 +139,7 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
         feeds=feeds,
         requests=requests,
         streams=running.streams,
-        stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
+        stream_limits=stream_limits,
         body_limits=_body_limits(settings, bus.max_payload),
         subscriptions=Subscriptions(feeds, running.streams, requests, settings),
         task_streams=TaskStreams(bus, feeds, state),
@@ -152,6 +154,7 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
         appends=appends,
         full_streams=FullStreams(bus),
         access=Access(running.rates, AuditLog(Audited(settings.audit))),
+        fleet_sampler=FleetSampler(bus, directory, stream_limits, requests),
     )
 
 

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from headrace.model.errors import BusUnavailable
-from headrace_gateway.protocols.fleet.sample import Sample, Sampler
+from headrace_gateway.fleet_sample import Sample
 from headrace_gateway.services import Services
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class FleetMetrics(Collector):
 
     def __init__(self, services: Services) -> None:
         """Read over `services`; there is no sample yet."""
-        self._sampler, self._directory = Sampler(services), services.directory
+        self._sampler, self._directory = services.fleet_sampler, services.directory
         self._bus = services.bus
         self._sample: Sample | None = None
 

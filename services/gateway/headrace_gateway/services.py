@@ -10,6 +10,7 @@ from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
+from headrace_gateway.fleet_sample import FleetSampler
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.body import BodyLimits
@@ -66,6 +67,8 @@ class Services:
     """Inputs whose append got no answer yet."""
     access: Access
     """Permissions and rate limits."""
+    fleet_sampler: FleetSampler
+    """Reads the fleet's state, once for the API and for metrics."""
 
     @property
     def default_agent(self) -> str:

@@ -7,8 +7,8 @@ from typing import Self
 from headrace.client.errors import Unreachable
 from headrace.client.gateways import Gateways, Request, StreamOver
 from headrace.client.sse import SseDecoder, SseFrame
+from headrace.model.cursor import RECOVERED_HEADER
 
-_RECOVERED = "Headrace-Recovered"
 _LAST_EVENT_ID = "Last-Event-ID"
 
 
@@ -88,7 +88,7 @@ class ResumableStream[Event]:
             try:
                 async with self._gateways.response(await self._continued()) as response:
                     decoder = SseDecoder()
-                    recovered = response.headers.get(_RECOVERED) != "false"
+                    recovered = response.headers.get(RECOVERED_HEADER) != "false"
                     async for piece in response.aiter_bytes():
                         for frame in self._kept(decoder.feed(piece), recovered=recovered):
                             retries.succeeded()

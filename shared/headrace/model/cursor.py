@@ -4,6 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
+RECOVERED_HEADER = "Headrace-Recovered"
+"""Response header; ``false`` if events after the client's cursor are lost. A snapshot is first."""
+
 _CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})")
 
 

@@ -1,9 +1,7 @@
 """The check of a server's clock."""
 
+from headrace.metrics import MAX_CLOCK_OFFSET
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem
-
-LIMIT = 1.0
-"""Seconds by which clocks may differ, as task state reports it."""
 
 
 def check_clock(server: str, before: float, there: float, after: float) -> Diagnosis:
@@ -13,7 +11,7 @@ def check_clock(server: str, before: float, there: float, after: float) -> Diagn
     since 1970.
     """
     off = there - after if there > after else min(there - before, 0.0)
-    if abs(off) > LIMIT:
+    if abs(off) > MAX_CLOCK_OFFSET:
         return problem(
             server,
             f"its clock is {off:+.1f} s from this machine's",

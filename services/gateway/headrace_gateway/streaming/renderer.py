@@ -17,10 +17,6 @@ type Messages = Sequence[bytes]
 """Messages to write in a row: one each on transports with messages, otherwise joined."""
 
 
-RECOVERED = "Headrace-Recovered"
-"""Response header; ``false`` if events after the client's cursor are lost. A snapshot is first."""
-
-
 class Cause(Enum):
     """The cause of a stream's early end."""
 

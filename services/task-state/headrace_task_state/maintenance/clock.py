@@ -21,9 +21,6 @@ _log = logging.getLogger(__name__)
 EVERY = 10.0
 """Seconds between comparisons."""
 
-LIMIT = 1.0
-"""Seconds by which clocks may differ before it is reported."""
-
 NATS, REDIS = "NATS", "Redis"
 
 
@@ -41,8 +38,10 @@ class Clock:
 
     @property
     def trouble(self) -> str:
-        """Servers whose clocks differ by more than `LIMIT`, and by how much; empty: none."""
-        apart = {name: by for name, by in self._offsets.items() if abs(by) > LIMIT}
+        """Servers whose clocks differ too much, and by how much; empty: none."""
+        apart = {
+            name: by for name, by in self._offsets.items() if abs(by) > metrics.MAX_CLOCK_OFFSET
+        }
         return ", ".join(f"{name} is {by:+.1f} s from this clock" for name, by in apart.items())
 
     async def run(self) -> None:

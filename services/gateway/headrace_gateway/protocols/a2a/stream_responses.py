@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import orjson
 from starlette.responses import Response
 
-from headrace.model.cursor import Cursor
+from headrace.model.cursor import RECOVERED_HEADER, Cursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
 from headrace_gateway.protocols.a2a.versions import OfTask, VersionBinding
-from headrace_gateway.streaming.renderer import RECOVERED, Renderer, SharedRenderer
+from headrace_gateway.streaming.renderer import Renderer, SharedRenderer
 from headrace_gateway.streaming.sse import HEADERS, HttpStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.subscribe import OpenedStream
@@ -110,7 +110,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
         cursor = Cursor(streaming.log, streaming.first.generation)
         data = envelope.around(binding.event(streaming.first.event))
         first = frame(f"{envelope.before_cursor}{cursor}", data, binding.event_name)
-    headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
+    headers = call.headers | ({} if streaming.recovered else {RECOVERED_HEADER: "false"})
     renderer: Renderer = SharedRenderer(
         entry_renderer, envelope.splice, opening=first, ending=manner.ending
     )

@@ -10,6 +10,7 @@ from typing import Protocol
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from starlette.requests import HTTPConnection
 
+from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import EntryRenderer, Feed
@@ -26,7 +27,7 @@ from headrace_gateway.protocols.a2a.versions import (
     shape_of_message,
 )
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.renderer import RECOVERED, Interruption, Messages, Renderer
+from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 
@@ -214,5 +215,5 @@ async def folded_stream(  # noqa: PLR0917 - as `open_folding`
             raise NothingFollows
     log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
     renderer = variant.events.frames(log, start, cursor, manner.ending)
-    headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
+    headers = call.headers | ({} if streaming.recovered else {RECOVERED_HEADER: "false"})
     return HttpStream(services.subscriptions, streaming.feed, start, renderer, headers=headers)

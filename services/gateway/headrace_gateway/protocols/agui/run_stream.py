@@ -5,11 +5,12 @@ Clients take a stream without one for a success, so an early end is sent as RUN_
 
 from collections.abc import Callable, Sequence
 
+from headrace.model.cursor import RECOVERED_HEADER
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.agui.encodings import SSE, Encoding
 from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.run_frames import OpenedRun, RunFrames
-from headrace_gateway.streaming.renderer import RECOVERED, Cause, Interruption, Messages, Renderer
+from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.streaming.subscription import Subscriptions
 
@@ -60,6 +61,6 @@ def run_stream(shared: Subscriptions, opened: OpenedRun, encoding: Encoding = SS
         return (encoding.encode(log, frames),) if frames else ()
 
     renderer = RunRenderer(opened.frames, encode)
-    headers = {} if opened.recovered else {RECOVERED: "false"}
+    headers = {} if opened.recovered else {RECOVERED_HEADER: "false"}
     before = opened.frames.number - 1
     return HttpStream(shared, opened.feed, before, renderer, headers=headers, body=encoding.body)

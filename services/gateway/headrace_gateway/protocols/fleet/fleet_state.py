@@ -13,8 +13,8 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace_gateway.call import caller_of, check_unchanged
 from headrace_gateway.changes import Batch, Changes
+from headrace_gateway.fleet_sample import EVERY, Sample
 from headrace_gateway.protocols.fleet.parameters import wants_events
-from headrace_gateway.protocols.fleet.sample import EVERY, Sample, Sampler
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.public_url import public_url
@@ -34,7 +34,6 @@ class FleetState:
     def __init__(self, services: Services) -> None:
         """Show the fleet of `services`."""
         self._services = services
-        self._sampler = Sampler(services)
         self._changes = Changes[Sample]("fleet", 1, self._sample)
 
     async def read(self, request: Request) -> ASGIApp:
@@ -54,7 +53,7 @@ class FleetState:
             services, caller, public_url(request, services.settings), operates=operates
         )
         if not wants_events(request):
-            content = view.of(await self._sampler.sample())
+            content = view.of(await self._services.fleet_sampler.sample())
             return json_response(content, headers={"Cache-Control": "no-store"})
 
         async def opening() -> ASGIApp:
@@ -71,7 +70,7 @@ class FleetState:
         """Sample while somebody watches."""
         while True:
             try:
-                self._changes.append(await self._sampler.sample())
+                self._changes.append(await self._services.fleet_sampler.sample())
             except BusUnavailable as trouble:
                 _log.info("can't sample the fleet: %s", trouble)
             await asyncio.sleep(EVERY)

@@ -1,44 +1,38 @@
 """The fleet's state, to operators and to others, once and live."""
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
 
-from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.protocols.fleet.conftest import (
+    FAQ,
+    ONCALL,
+    OPERATOR,
+    OpenRoleGateway,
+)
 from tests.support.clients.bindings import Json
-from tests.support.credentials import ANN, Person, write
+from tests.support.credentials import ANN, Person
+from tests.support.event_stream import frames
 from tests.support.plain_a2a import message
-from tests.support.plain_http import NO_TLS
-from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import ports
 from tests.support.waiting import eventually
 
 PATH = "/v1/fleet"
 EVENTS = {"Accept": "text/event-stream"}
-FAQ = Person("acme", "faq", ("faq",))
-ONCALL = Person("acme", "on-call", ("on-call",))
-OPERATOR = Person("acme", "operator", ("operator",))
-ROLES = """
-[[role]]
-name = "faq"
-agents = ["assistant"]
 
-[[role]]
-name = "on-call"
-operator = true
 
-[[role]]
-name = "operator"
-operator = true
-operations = ["operate"]
-"""
+class Heir(Person):
+    """Somebody who has been given the operator's token."""
+
+    @property
+    def token(self) -> str:
+        return OPERATOR.token
+
+
+HEIR = Heir("acme", "heir", ("operator",))
 
 
 async def seen(http: httpx.AsyncClient) -> Json:
@@ -46,20 +40,10 @@ async def seen(http: httpx.AsyncClient) -> Json:
     return found
 
 
-async def events(response: httpx.Response) -> AsyncIterator[tuple[str, Json]]:
-    name = ""
-    async for line in response.aiter_lines():
-        if line.startswith("event: "):
-            name = line.removeprefix("event: ")
-        elif line.startswith("data: "):
-            yield name, json.loads(line.removeprefix("data: "))
-
-
 async def first_state(http: httpx.AsyncClient) -> Json:
     """Watch until the whole state comes."""
     async with http.stream("GET", PATH, headers=EVENTS) as response:
-        _, whole = await anext(events(response))
-    return whole
+        return (await anext(frames(response))).json
 
 
 async def waiting(http: httpx.AsyncClient, fleet: ScriptedFleet) -> None:
@@ -130,15 +114,16 @@ async def test_changes_follow_the_whole_state(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     async with http.stream("GET", PATH, headers=EVENTS) as response:
-        stream = events(response)
-        name, whole = await anext(stream)
-        assert (name, {"agents", "queues", "streams"} < whole.keys()) == ("fleet", True)
+        stream = frames(response)
+        whole = await anext(stream)
+        assert whole.name == "fleet"
+        assert {"agents", "queues", "streams"} < whole.json.keys()
         await waiting(http, fleet)
-        async for name, change in stream:
-            assert name == "change"
-            if any(queue["waiting"] for queue in change.get("queues", [])):
-                break
-    assert "agents" not in change, "what has not changed is not sent again"
+        change = await anext(stream)
+        while not any(queue["waiting"] for queue in change.json.get("queues", [])):
+            change = await anext(stream)
+    assert change.name == "change"
+    assert "agents" not in change.json, "what has not changed is not sent again"
 
 
 async def test_a_first_watcher_gets_the_present_state(
@@ -156,23 +141,15 @@ async def test_a_first_watcher_gets_the_present_state(
 
 
 async def test_others_see_the_agents_that_they_may_use(
-    settings: GatewaySettings,
-    fleet: ScriptedFleet,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert fleet.working
-    file = write(tmp_path / "credentials.toml", ANN, FAQ, ONCALL, OPERATOR, head=ROLES)
-    changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
     found = dict[str, Json]()
-    async with (
-        running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
-    ):
-        assert (await http.get(PATH)).status_code == 401
+    async with open_role_gateway(FAQ, ONCALL, OPERATOR) as gateway:
+        assert (await gateway.http.get(PATH)).status_code == 401
         with caplog.at_level(logging.INFO, "headrace.audit"):
             for person in (ANN, FAQ, ONCALL, OPERATOR):
-                answer = await http.get(PATH, headers=person.bearer)
+                answer = await gateway.http.get(PATH, headers=person.bearer)
                 found[person.owner] = answer.raise_for_status().json()
     names = {who: [one["name"] for one in said["agents"]] for who, said in found.items()}
     assert names["faq"] == ["assistant"]
@@ -191,26 +168,23 @@ async def test_others_see_the_agents_that_they_may_use(
     [
         pytest.param((), "unknown credentials", id="withdrawn"),
         pytest.param((replace(OPERATOR, roles=("on-call",)),), "permissions", id="changed"),
+        pytest.param((HEIR,), "belong to another owner", id="passed on"),
     ],
 )
 async def test_a_stream_ends_with_the_permission_for_it(
-    settings: GatewaySettings,
+    open_role_gateway: OpenRoleGateway,
     fleet: ScriptedFleet,
-    tmp_path: Path,
     left: tuple[Person, ...],
     reason: str,
 ) -> None:
     assert fleet.working
-    file = write(tmp_path / "credentials.toml", ANN, OPERATOR, head=ROLES)
-    changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
     async with (
-        running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
-        http.stream("GET", PATH, headers=EVENTS | OPERATOR.bearer) as response,
+        open_role_gateway(OPERATOR) as gateway,
+        gateway.http.stream("GET", PATH, headers=EVENTS | OPERATOR.bearer) as response,
         asyncio.timeout(60),
     ):
         lines = response.aiter_lines()
         assert await anext(lines) == "event: fleet"
-        write(file, ANN, *left, head=ROLES)
+        gateway.know(*left)
         comments = [line async for line in lines if line.startswith(":")]
     assert reason in comments[-1]

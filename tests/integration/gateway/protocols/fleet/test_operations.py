@@ -1,7 +1,6 @@
 """What operators do to tasks and dead letters over HTTP."""
 
 from base64 import b64encode
-from pathlib import Path
 
 import httpx
 import pytest
@@ -11,28 +10,17 @@ from headrace.model import events
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.dead_letters import LetterFilter, LetterPage, Letters
-from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.protocols.fleet.conftest import (
+    ONCALL,
+    OPERATOR,
+    OpenRoleGateway,
+)
 from tests.support.clients.bindings import Json
-from tests.support.credentials import ANN, Person, write
+from tests.support.credentials import ANN
 from tests.support.plain_a2a import message
-from tests.support.plain_http import NO_TLS
-from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import ports
 
 LETTERS = "/v1/dead-letters"
-ONCALL = Person("acme", "on-call", ("on-call",))
-OPERATOR = Person("acme", "operator", ("operator",))
-ROLES = """
-[[role]]
-name = "on-call"
-operator = true
-
-[[role]]
-name = "operator"
-operator = true
-operations = ["operate"]
-"""
 
 
 async def asked(http: httpx.AsyncClient) -> Json:
@@ -190,10 +178,9 @@ async def test_a_refusal_names_the_field_and_its_rule(  # noqa: PLR0917 - the ca
 
 
 async def test_only_operators_may_and_what_they_do_is_audited(
-    settings: GatewaySettings,
+    open_role_gateway: OpenRoleGateway,
     fleet: ScriptedFleet,
     bus: Bus,
-    tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert fleet.working
@@ -206,16 +193,11 @@ async def test_only_operators_may_and_what_they_do_is_audited(
         ("POST", failing(key.task), {"reason": "no"}),
         ("POST", f"{LETTERS}:drop", {"ids": [number]}),
     ]
-    file = write(tmp_path / "credentials.toml", ANN, ONCALL, OPERATOR, head=ROLES)
-    changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
-    async with (
-        running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
-    ):
+    async with open_role_gateway(ONCALL, OPERATOR) as gateway:
 
         async def statuses(headers: dict[str, str]) -> list[int]:
             answers = [
-                await http.request(method, path, json=body, headers=headers)
+                await gateway.http.request(method, path, json=body, headers=headers)
                 for method, path, body in requests
             ]
             return [one.status_code for one in answers]

@@ -1,8 +1,5 @@
 """A task's log, page by page and live."""
 
-import json
-from collections.abc import AsyncIterator
-
 import httpx
 import pytest
 
@@ -12,6 +9,7 @@ from headrace.model.entry import Stamp
 from headrace.model.events import status_update
 from headrace.model.task import WORKING, TaskKey, mint_log_id, mint_task_id
 from tests.support.clients.bindings import Json
+from tests.support.event_stream import frames
 from tests.support.plain_a2a import message
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -39,16 +37,6 @@ async def ended(http: httpx.AsyncClient, agent: str = "assistant") -> str:
 async def page(http: httpx.AsyncClient, path: str) -> Json:
     found: Json = (await http.get(path)).raise_for_status().json()
     return found
-
-
-async def frames(response: httpx.Response) -> AsyncIterator[tuple[str, Json]]:
-    """Yield each row that a stream sends, with its id."""
-    at = ""
-    async for line in response.aiter_lines():
-        if line.startswith("id: "):
-            at = line.removeprefix("id: ")
-        elif line.startswith("data: "):
-            yield at, json.loads(line.removeprefix("data: "))
 
 
 async def test_a_page_has_each_event_with_what_its_entry_says(
@@ -112,9 +100,9 @@ async def test_a_log_is_followed_to_the_end_of_its_task(
         fleet.runs[0].go_on.set()
         seen += [one async for one in stream]
     whole = (await page(http, path))["events"]
-    assert [row for _, row in seen] == whole[1:]
-    assert [at for at, _ in seen] == [row["cursor"] for row in whole[1:]]
-    again = await http.get(path, headers=events | {"Last-Event-ID": seen[-1][0]})
+    assert [frame.json for frame in seen] == whole[1:]
+    assert [frame.id for frame in seen] == [row["cursor"] for row in whole[1:]]
+    again = await http.get(path, headers=events | {"Last-Event-ID": seen[-1].id})
     assert again.status_code == 204
 
 
@@ -129,8 +117,8 @@ async def test_a_log_is_followed_over_a_question(
         before = [await anext(stream) for _ in range(3)]
         answer = {"message": message("Ann", taskId=task)}
         (await http.post("/v1/agents/ask/message:send", json=answer)).raise_for_status()
-        after = [row async for _, row in stream]
-    assert before[-1][1]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        after = [frame.json async for frame in stream]
+    assert before[-1].json["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert [row["run"] for row in after] == [4, 4, 4]
     assert after[-1]["state"] == "TASK_STATE_COMPLETED"
 

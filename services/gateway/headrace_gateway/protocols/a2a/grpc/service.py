@@ -10,6 +10,7 @@ import grpc.aio
 import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
+from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
@@ -26,7 +27,7 @@ from headrace_gateway.server.body import HeldBody, RequestNotWhole, hold
 from headrace_gateway.server.stream_limits import StreamPermit
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
-from headrace_gateway.streaming.renderer import RECOVERED, Messages, Renderer
+from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 
 
@@ -72,7 +73,7 @@ async def serve_stream(
         opening = (
             () if first is None else (form.event(first.event, streaming.log, first.generation),)
         )
-    lost = {} if streaming.recovered else {RECOVERED: "false"}
+    lost = {} if streaming.recovered else {RECOVERED_HEADER: "false"}
     stream = RpcStream(context, outgoing(call.headers | lost))
     renderer = RpcRenderer(entry_renderer_for(form.entry_renderer, call, streaming), opening)
     why = await stream.serve(services.subscriptions, feed, streaming.after, renderer)

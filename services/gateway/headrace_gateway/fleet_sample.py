@@ -12,13 +12,16 @@ from importlib.metadata import version
 
 import orjson
 
+from headrace.directory import Directory
 from headrace.jetstream.api import get_message, stream_info
+from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumers
 from headrace.jetstream.headers import nanoseconds
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.subjects import NORMAL
-from headrace_gateway.services import Services
+from headrace_gateway.server.open_requests import OpenRequests
+from headrace_gateway.server.stream_limits import StreamLimits
 
 EVERY = 1.0
 """Seconds for which a sample is used."""
@@ -68,12 +71,15 @@ class Sample:
     rates: Json = field(default_factory=dict)
 
 
-class Sampler:
-    """Reads samples."""
+class FleetSampler:
+    """Reads samples, each for all who ask within `EVERY` seconds."""
 
-    def __init__(self, services: Services) -> None:
-        """Read over the bus of `services`."""
-        self._services, self._bus = services, services.bus
+    def __init__(
+        self, bus: Bus, directory: Directory, stream_limits: StreamLimits, requests: OpenRequests
+    ) -> None:
+        """Read over `bus`; the others are this gateway's."""
+        self._bus, self._directory = bus, directory
+        self._stream_limits, self._requests = stream_limits, requests
         self._latest: Sample | None = None
         self._sequences: tuple[float, int, int] | None = None
         self._read_at = 0.0
@@ -125,7 +131,7 @@ class Sampler:
                 "agents": list(worker.agents),
                 "heartbeatSeconds": round(worker.silent, 1),
             }
-            for name, worker in sorted(self._services.directory.workers().items())
+            for name, worker in sorted(self._directory.workers().items())
         ]
 
     async def _queues(self, now: int) -> list[QueueState]:
@@ -174,8 +180,8 @@ class Sampler:
     def _gateway(self) -> Json:
         return {
             "version": version("headrace"),
-            "openStreams": len(self._services.stream_limits),
-            "openRequests": len(self._services.requests),
+            "openStreams": len(self._stream_limits),
+            "openRequests": len(self._requests),
         }
 
     def _rates(self, entries: int, runs: int) -> Json:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace_gateway.protocols.fleet.sample import _fill
+from headrace_gateway.fleet_sample import _fill
 
 UP = {"name": "n2", "current": True}
 BEHIND = {"name": "n3", "current": False, "lag": 12}
