@@ -35,6 +35,7 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.endings import Endings
 from headrace_worker.usage import UsageTotals
+from tests.support.fake_log_writer import FakeLogWriter
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter
 from tests.support.waiting import eventually
@@ -47,12 +48,12 @@ STREAM = 100_000
 DEMO = "headrace_worker.demo:agents"
 
 
-class _Nowhere:
+class _Nowhere(FakeLogWriter):
     """A writer that renders and forgets."""
 
     capacity, generation, sequence = 1_000_000, 2, 2
 
-    async def append(self, drafts: Sequence[Draft], stamp: Stamp, _: float) -> None:
+    async def append(self, drafts: Sequence[Draft], stamp: Stamp) -> None:
         b"\n".join([draft.line(stamp.generation + n) for n, draft in enumerate(drafts)])
         self.generation += len(drafts)
         await asyncio.sleep(0)

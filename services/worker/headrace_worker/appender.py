@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
-from headrace.log import FencedBy, LogWriter
+from headrace.log import AppendRequest, FencedBy, LogWriter
 from headrace.model import events
 from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
@@ -242,13 +243,14 @@ class Appender:
         self._events = self._bytes = 0
         self.offered = writer.generation
         """Generation of the last event accepted, unless messages are queued before it."""
-        self._awake = self._closed = self._is_to_look = False
+        self._awake = self._closed = self._is_muted = self._is_to_look = False
         self._waits = False
         """Whether pending events wait for a tick."""
         self._is_pressing = False
         """Whether pending events must not wait for a tick."""
         self._loss: Exception | None = None
-        self._sender: asyncio.Task[None] | None = None
+        self._sender: asyncio.Future[Any] | None = None
+        """Done when the append in flight is over, or another one follows it."""
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.began = self.last_append = self._loop.time()
@@ -358,8 +360,7 @@ class Appender:
         for draft in last:
             self._put(draft)
         self._closed = True
-        while self._sender is not None:
-            await asyncio.wait([self._sender])
+        await self._until_sent()
         if self._loss is not None:
             raise self._loss
         try:
@@ -391,8 +392,7 @@ class Appender:
         try:
             async with asyncio.timeout(timeout):
                 self._shut()
-                if self._sender is not None:
-                    await asyncio.wait([self._sender])
+                await self._until_sent()
                 if self._loss is None:
                     await self._store(lambda: ([last], self._stamp()))
         except TimeoutError as trouble:
@@ -402,9 +402,15 @@ class Appender:
 
     def mute(self) -> None:
         """Stop accepting and appending: another writer has taken over the log."""
+        self._is_muted = True
         self._shut()
         if self._sender is not None:
             self._sender.cancel()
+
+    async def _until_sent(self) -> None:
+        """Wait until no append is in flight; the appender is closed, so none follows it."""
+        while self._sender is not None:
+            await asyncio.wait([self._sender])
 
     @property
     def _has_room(self) -> bool:
@@ -499,15 +505,66 @@ class Appender:
         return self._is_pressing or self._is_to_look or not self._wait_for_tick()
 
     def _send_soon(self) -> None:
-        if (self._events or self._is_to_look) and not self._closed:
-            # Eager start: waiting for the next loop iteration would delay the first token.
-            sender = asyncio.Task(self._send(), loop=self._loop, eager_start=True)
-            self._sender = None if sender.done() else sender
-        else:
+        if self._closed or not (self._events or self._is_to_look):
             self._awake = False
+        elif self._is_to_look:
+            self._start_sender()
+        else:
+            self._send_next()
 
-    async def _send(self) -> None:
+    def _send_next(self) -> None:
+        """Send the next message. `_on_answer` ends its append, so that text needs no task."""
+        batch = self._take()
+        self._room.set()
         try:
+            sent = self._writer.send(batch.drafts, self._stamp(batch.state, batch.checkpoint))
+        except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
+            batch.lost()
+            self._give_up(loss)
+            return
+        self._in_flight, self._sender = batch, sent.answer
+        sent.answer.add_done_callback(partial(self._on_answer, batch, sent))
+
+    def _on_answer(
+        self, batch: PendingMessage, sent: AppendRequest, answer: asyncio.Future[Any]
+    ) -> None:
+        self._in_flight = self._sender = None
+        if answer.cancelled():
+            self._drop_sent(batch, sent)
+            return
+        try:
+            if self._writer.acked(sent) is not None:
+                self._note_append()
+                batch.stored(sent.stamp.generation)
+                if self._is_due():
+                    self._send_soon()
+                else:
+                    self._awake = self._waits
+            elif self._is_muted:
+                self._drop_sent(batch, sent)
+            else:
+                self._start_sender(batch, sent)
+        except Exception as loss:  # noqa: BLE001  # as above; and a callback's error ends nothing
+            batch.lost()
+            self._give_up(loss)
+
+    def _drop_sent(self, batch: PendingMessage, sent: AppendRequest) -> None:
+        self._writer.give_up(sent)
+        batch.lost()
+        self._awake = self._waits
+
+    def _start_sender(
+        self, batch: PendingMessage | None = None, sent: AppendRequest | None = None
+    ) -> None:
+        """Do in a task what may take several requests, first end the append of `batch`."""
+        # Eager start: waiting for the next loop iteration would delay the first token.
+        sender = asyncio.Task(self._send(batch, sent), loop=self._loop, eager_start=True)
+        self._sender = None if sender.done() else sender
+
+    async def _send(self, batch: PendingMessage | None, sent: AppendRequest | None) -> None:
+        try:
+            if batch is not None:
+                await self._append(batch, batch.state, sent=sent)
             while self._is_due():
                 if self._is_to_look:
                     await self._catch_up()
@@ -516,22 +573,32 @@ class Appender:
                     self._room.set()
                     await self._append(batch, batch.state)
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
-            if not isinstance(loss, Fenced | LogLost):
-                _log.exception("an append failed unexpectedly")
-            self._shut()
-            self._loss = loss
-            self._lost(loss)
+            self._give_up(loss)
         finally:
             self._sender = None
             self._awake = self._waits
 
+    def _give_up(self, loss: Exception) -> None:
+        if not isinstance(loss, Fenced | LogLost):
+            _log.error("an append failed unexpectedly", exc_info=loss)
+        self._shut()
+        self._loss = loss
+        self._lost(loss)
+
     async def _append(
-        self, batch: PendingMessage, state: str, gives_way: Callable[[], bool] = lambda: False
+        self,
+        batch: PendingMessage,
+        state: str,
+        gives_way: Callable[[], bool] = lambda: False,
+        sent: AppendRequest | None = None,
     ) -> None:
-        """Append the same bytes until they are stored, however long NATS is unavailable."""
+        """Append the same bytes until they are stored, however long NATS is unavailable.
+
+        `sent` is set if they have been sent already, and the answer is no clean ack.
+        """
         self._in_flight = batch
         try:
-            first = await self._store(partial(self._made, batch, state, gives_way))
+            first = await self._store(partial(self._made, batch, state, gives_way), sent)
         except GivesWay:
             self._put_back(batch)
             raise
@@ -551,15 +618,19 @@ class Appender:
     def _stamp(self, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
         return self.authorship.stamp(self._writer.generation + 1, state, checkpoint)
 
-    async def _store(self, made: Callable[[], Made]) -> int:
+    async def _store(self, made: Callable[[], Made], sent: AppendRequest | None = None) -> int:
         """Append what `made` returns, if it has events, and return its first generation.
 
-        `made` is called again only if other messages were queued first.
+        `made` is called again only if other messages were queued first. Set `sent` if what it
+        returns has been sent.
         """
         drafts, stamp = made()
         while drafts:
+            sending, sent = sent, None
             try:
-                await self._writer.append(drafts, stamp, _TIMEOUT)
+                if sending is None:
+                    sending = self._writer.send(drafts, stamp)
+                await self._writer.finish(sending, _TIMEOUT)
             except BusUnavailable as trouble:
                 _log.warning(
                     "%d events are waiting to be stored; retrying: %s", len(drafts), trouble
@@ -570,11 +641,14 @@ class Appender:
                     raise
                 drafts, stamp = made()
             else:
-                self.last_append = self._loop.time()
-                if self.first_append is None:
-                    self.first_append = self.last_append
+                self._note_append()
                 break
         return stamp.generation
+
+    def _note_append(self) -> None:
+        self.last_append = self._loop.time()
+        if self.first_append is None:
+            self.first_append = self.last_append
 
     async def _catch_up(self) -> None:
         """Skip the messages that other writers have queued.

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import orjson
+from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
@@ -68,7 +69,19 @@ async def store(
         Refused: The stream refuses the message.
         BusUnavailable: No clean answer came; the message may be stored or not.
     """
-    msg = await bus.request(subject, data, timeout, headers)
+    return _sequence(subject, await bus.request(subject, data, timeout, headers))
+
+
+def sequence_of(bus: Bus, subject: str, answer: asyncio.Future[Msg]) -> int:
+    """Return the sequence of a message that was stored by `Bus.ask`; `answer` is done.
+
+    Raises:
+        Refused, BusUnavailable: As `store`.
+    """
+    return _sequence(subject, bus.answered(subject, answer))
+
+
+def _sequence(subject: str, msg: Msg) -> int:
     try:
         ack = orjson.loads(msg.data)
     except orjson.JSONDecodeError:

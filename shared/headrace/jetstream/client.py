@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import ssl
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -169,6 +170,38 @@ def header_lines(raw: bytes) -> dict[str, str]:
     return headers
 
 
+class _Deadlines:
+    """Answers that are due after the same time; one timer serves all of them.
+
+    A timer of its own would be a tenth of a small request's cost.
+    """
+
+    def __init__(self, timeout: float, forget: Callable[[str], object]) -> None:
+        """Fail answers `timeout` seconds after they were added; `forget` each one's serial."""
+        self._timeout, self._forget = timeout, forget
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[float, str, asyncio.Future[Msg]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, serial: str, answer: asyncio.Future[Msg]) -> None:
+        """Add the answer to the request `serial`."""
+        waiting, now = self._waiting, self._loop.time()
+        while waiting and waiting[0][2].done():
+            # A message that has been answered is kept no longer than those before it.
+            self._forget(waiting.popleft()[1])
+        waiting.append((now + self._timeout, serial, answer))
+        if self._timer is None:
+            self._timer = self._loop.call_at(waiting[0][0], self._look)
+
+    def _look(self) -> None:
+        waiting, now = self._waiting, self._loop.time()
+        while waiting and (waiting[0][0] <= now or waiting[0][2].done()):
+            _, serial, answer = waiting.popleft()
+            self._forget(serial)
+            _give_up(answer)
+        self._timer = self._loop.call_at(waiting[0][0], self._look) if waiting else None
+
+
 class NatsClient(Client):
     """nats-py's client with changes to reconnects, dispatch, flushing and credentials.
 
@@ -204,6 +237,7 @@ class NatsClient(Client):
         self._answers: dict[str, asyncio.Future[Msg]] = {}
         self._serials = itertools.count(1)
         self._answers_inbox = ""
+        self._deadlines: dict[float, _Deadlines] = {}
 
     async def listen(
         self, subject: str, receive: Callable[[Msg], None], queue: str = ""
@@ -276,21 +310,78 @@ class NatsClient(Client):
 
         nats-py still checks each header name once, and every value with more than one line.
         """
-        if headers is None or not self._header_names.issuperset(headers):
+        command = self._command(subject, reply, payload, headers) if headers is not None else None
+        if command is None:
             await super()._send_publish(subject, reply, payload, payload_size, headers)
             self._header_names.update(headers or ())
             return
-        block = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        if not block.count("\n") == block.count("\r") == len(headers):
-            await super()._send_publish(subject, reply, payload, payload_size, headers)
-            return
-        lines = f"NATS/1.0\r\n{block}\r\n".encode()
-        command = f"HPUB {subject} {reply} {len(lines)} {len(lines) + payload_size}\r\n"
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += payload_size
-        await self._send_command(b"%b%b%b\r\n" % (command.encode(), lines, payload))
+        await self._send_command(command)
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
+
+    def _command(
+        self, subject: str, reply: str, payload: bytes, headers: dict[str, Any]
+    ) -> bytes | None:
+        """Return the bytes of a message with headers; None: nats-py must check these."""
+        if not self._header_names.issuperset(headers):
+            return None
+        block = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if not block.count("\n") == block.count("\r") == len(headers):
+            return None
+        lines = f"NATS/1.0\r\n{block}\r\n".encode()
+        command = f"HPUB {subject} {reply} {len(lines)} {len(lines) + len(payload)}\r\n"
+        return b"%b%b%b\r\n" % (command.encode(), lines, payload)
+
+    def ask(
+        self, subject: str, payload: bytes, headers: dict[str, Any], timeout: float
+    ) -> asyncio.Future[Msg] | None:
+        """Send a request now, without a coroutine, and return its answer to come.
+
+        Of a request's processor time, this saves a third. An answer that is cancelled or late is
+        dropped. That nobody listens is an answer, with that status.
+
+        Args:
+            subject: A valid subject: it is not checked.
+            payload: The request.
+            headers: Its headers.
+            timeout: Seconds after which the answer is `nats.errors.TimeoutError`. Of these there
+                should be few different ones.
+
+        Returns:
+            None: `request` has to send it, which may have to wait, to check it or to refuse it.
+        """
+        queue, inbox = self._flush_queue, self._answers_inbox
+        if queue is None or not inbox or not self.is_connected or self.is_draining_pubs:
+            return None
+        serial = self._serial()
+        command = self._command(subject, f"{inbox}.{serial}", payload, headers)
+        if command is None or len(payload) > self._max_payload:
+            return None
+        size = self._pending_data_size + len(command)
+        if 0 < self._max_pending_size < size:
+            return None
+        self._pending.append(command)
+        self._pending_data_size = size
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += len(payload)
+        loop = asyncio.get_running_loop()
+        if queue.empty():
+            queue.put_nowait(loop.create_future())
+        answer: asyncio.Future[Msg] = loop.create_future()
+        self._answers[serial] = answer
+        deadlines = self._deadlines.get(timeout)
+        if deadlines is None:
+            deadlines = self._deadlines[timeout] = _Deadlines(timeout, self._forget)
+        deadlines.add(serial, answer)
+        return answer
+
+    def _serial(self) -> str:
+        return str(next(self._serials))
+
+    def _forget(self, serial: str) -> None:
+        self._answers.pop(serial, None)
 
     async def _request_new_style(
         self,
@@ -303,7 +394,7 @@ class NatsClient(Client):
             raise ConnectionDrainingError
         if not self._answers_inbox:
             await self._listen_for_answers()
-        loop, serial = asyncio.get_running_loop(), str(next(self._serials))
+        loop, serial = asyncio.get_running_loop(), self._serial()
         answer: asyncio.Future[Msg] = loop.create_future()
         self._answers[serial] = answer
         overdue = loop.call_later(timeout, _give_up, answer)
@@ -312,7 +403,7 @@ class NatsClient(Client):
             return await answer
         finally:
             overdue.cancel()
-            del self._answers[serial]
+            self._forget(serial)
 
     async def _listen_for_answers(self) -> None:
         self._answers_inbox = self.new_inbox()
@@ -323,7 +414,7 @@ class NatsClient(Client):
             raise
 
     def _on_answer(self, msg: Msg) -> None:
-        answer = self._answers.get(msg.subject.rpartition(".")[2])
+        answer = self._answers.pop(msg.subject.rpartition(".")[2], None)
         if answer is not None and not answer.done():
             answer.set_result(msg)
 

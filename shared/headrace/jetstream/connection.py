@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import nats.errors
+from nats.aio.client import NO_RESPONDERS_STATUS
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import Transport
@@ -16,6 +17,7 @@ from nats.js import JetStreamContext
 from headrace import metrics
 from headrace.jetstream.client import NatsClient
 from headrace.jetstream.credentials import NatsCredentials
+from headrace.jetstream.headers import STATUS
 from headrace.jetstream.streams import Streams, ensure_streams
 from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.secret_settings import SecretUnreadable
@@ -279,6 +281,33 @@ class Bus:
             raise NobodyListens(f"{subject}: {reason(error)}") from error
         except TROUBLE as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
+    def ask(
+        self, subject: str, payload: bytes, timeout: float, headers: dict[str, str]
+    ) -> asyncio.Future[Msg]:
+        """Send a request before this returns, if possible, and return its answer to come.
+
+        It takes less processor time than `request`. `answered` reads the answer.
+        """
+        answer = self.connection.ask(subject, payload, headers, timeout)
+        if answer is not None:
+            return answer
+        return asyncio.ensure_future(self.request(subject, payload, timeout, headers))
+
+    @staticmethod
+    def answered(subject: str, answer: asyncio.Future[Msg]) -> Msg:
+        """Return the answer of `ask`, which is done.
+
+        Raises:
+            NobodyListens, BusUnavailable: As `request`.
+        """
+        try:
+            msg = answer.result()
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+        if msg.headers is not None and msg.headers.get(STATUS) == NO_RESPONDERS_STATUS:
+            raise NobodyListens(f"{subject}: {reason(nats.errors.NoRespondersError())}")
+        return msg
 
     async def close(self) -> None:
         """Send buffered data and close the connection, in bounded time even if NATS is frozen."""

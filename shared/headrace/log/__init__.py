@@ -1,11 +1,12 @@
 """The task log: append with its outcomes, follow it live, replay it."""
 
-from headrace.log.append import AppendResult, FencedBy, LogWriter
+from headrace.log.append import AppendRequest, AppendResult, FencedBy, LogWriter
 from headrace.log.find import find_generation, first_entry, last_entry
 from headrace.log.follow import Follower, TailRule
 from headrace.log.read import replay
 
 __all__ = [
+    "AppendRequest",
     "AppendResult",
     "FencedBy",
     "Follower",

@@ -10,9 +10,12 @@ import logging
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from headrace.jetstream.api import store
-from headrace.jetstream.connection import Bus
+from nats.aio.msg import Msg
+
+from headrace.jetstream.api import sequence_of
+from headrace.jetstream.connection import TROUBLE, Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED
 from headrace.log.read import check_reaches, next_stored
@@ -74,6 +77,17 @@ class AppendResult:
     sequence: int
     generation: int
     """Generation of the last event appended."""
+
+
+class AppendRequest(NamedTuple):
+    """An append whose message has been sent, or could not be."""
+
+    payload: bytes
+    headers: dict[str, str]
+    stamp: Stamp
+    events: int
+    answer: asyncio.Future[Msg]
+    """Done when NATS has answered, or not in time."""
 
 
 class _NotSent(BusUnavailable):
@@ -160,42 +174,71 @@ class LogWriter:
             RuntimeError: An append is in flight, or `stamp` has another generation. Nothing was
                 sent.
         """
+        return await self.finish(self.send(drafts, stamp), timeout)
+
+    def send(self, drafts: Sequence[Draft], stamp: Stamp) -> AppendRequest:
+        """Begin an append: send its message without waiting, in a fraction of the processor time.
+
+        `acked`, `finish` or `give_up` must follow before anything else is appended.
+
+        Raises:
+            EventTooLarge, RuntimeError: As `append`.
+        """
         if self._is_appending:
             raise RuntimeError(f"two appends at a time to {self._subject}")
         if stamp.generation != self.generation + 1:
             raise RuntimeError(f"{self._subject}: {stamp.generation} after {self.generation}")
-        self._is_appending = True
-        try:
-            return await self._append(drafts, stamp, timeout)
-        finally:
-            self._is_appending = False
-
-    async def _append(self, drafts: Sequence[Draft], stamp: Stamp, timeout: float) -> AppendResult:
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)
         headers = stamp.headers()
         if (size := _size(headers)) > HEADER_ROOM:
             raise EventTooLarge(size, HEADER_ROOM)
-        sequence = await counted(self._store(payload, headers, stamp, timeout))
-        self.sequence, self.generation = sequence, stamp.generation + len(drafts) - 1
+        self._is_appending = True
+        return AppendRequest(payload, headers, stamp, len(drafts), self._publish(payload, headers))
+
+    def acked(self, sent: AppendRequest) -> AppendResult | None:
+        """End an append whose answer has come. None: that is no clean ack; `finish` must follow."""
+        try:
+            sequence = sequence_of(self._bus, self._subject, sent.answer)
+        except BusUnavailable:
+            return None
+        _STORED.inc()
+        return self._advance(sent, sequence)
+
+    async def finish(self, sent: AppendRequest, timeout: float = 60.0) -> AppendResult:
+        """End an append, whatever its answer is: wait, ask and send the same bytes as needed.
+
+        Raises:
+            FencedBy, LogLost, LogFull, OutcomeUnknown, BusUnavailable: As `append`.
+        """
+        try:
+            return self._advance(sent, await counted(self._store(sent, timeout)))
+        finally:
+            self._is_appending = False
+
+    def give_up(self, sent: AppendRequest) -> None:
+        """End an append without its outcome."""
+        sent.answer.cancel()
+        self._is_appending = False
+
+    def _advance(self, sent: AppendRequest, sequence: int) -> AppendResult:
+        self._is_appending = False
+        self.sequence, self.generation = sequence, sent.stamp.generation + sent.events - 1
         return AppendResult(sequence, self.generation)
 
-    async def _store(
-        self, payload: bytes, headers: dict[str, str], stamp: Stamp, timeout: float
-    ) -> int:
+    async def _store(self, sent: AppendRequest, timeout: float) -> int:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        tries, in_doubt = 0, False
+        tries, in_doubt, answer = 0, False, sent.answer
         while True:
-            headers[EXPECTED] = str(self.sequence)
-            outcome = await self._publish(payload, headers)
+            outcome = await self._outcome(answer)
             if isinstance(outcome, int):
                 return outcome
             in_doubt = in_doubt or not isinstance(outcome, LogFull | NobodyListens | _NotSent)
             if in_doubt or isinstance(outcome, LogFull):
                 try:
-                    sequence = await self._resolve(payload, stamp, deadline)
+                    sequence = await self._resolve(sent.payload, sent.stamp, deadline)
                 except BusUnavailable as trouble:
                     raise OutcomeUnknown(str(trouble)) if in_doubt else outcome from trouble
                 if sequence is not None:
@@ -205,18 +248,30 @@ class LogWriter:
                 raise OutcomeUnknown(str(outcome)) if in_doubt else outcome
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
+            answer = self._publish(sent.payload, sent.headers)
 
-    async def _publish(self, payload: bytes, headers: dict[str, str]) -> int | BusUnavailable:
+    def _publish(self, payload: bytes, headers: dict[str, str]) -> asyncio.Future[Msg]:
+        """Send the message after the last sequence, and return its answer to come."""
+        headers[EXPECTED] = str(self.sequence)
+        if self._bus.connected:
+            return self._bus.ask(self._subject, payload, ACK_TIMEOUT, headers)
+        # nats-py would buffer it and send it after a reconnect.
+        unsent: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        unsent.set_exception(_NotSent(f"{self._subject}: not connected"))
+        unsent.exception()  # Retrieved, or asyncio would warn about it.
+        return unsent
+
+    async def _outcome(self, answer: asyncio.Future[Msg]) -> int | BusUnavailable:
         """Return the sequence of a clean ack, or why the outcome is unknown."""
-        if not self._bus.connected:
-            # nats-py would buffer it and send it after a reconnect.
-            return _NotSent(f"{self._subject}: not connected")
+        with suppress(BusUnavailable, *TROUBLE):
+            await answer
         try:
-            return await store(self._bus, self._subject, payload, ACK_TIMEOUT, headers)
+            return sequence_of(self._bus, self._subject, answer)
         except Refused as refused:
             return LogFull(str(refused)) if refused.is_full else refused
         except BusUnavailable as trouble:
-            _log.info("append to %s: %s", self._subject, trouble)
+            if not isinstance(trouble, _NotSent):
+                _log.info("append to %s: %s", self._subject, trouble)
             return trouble
 
     async def _resolve(self, payload: bytes, stamp: Stamp, deadline: float) -> int | None:
@@ -248,4 +303,4 @@ def _is_this(found: Entry, stamp: Stamp, payload: bytes) -> bool:
 
 
 def _size(headers: dict[str, str]) -> int:
-    return sum(len(name) + len(value.encode()) + len(": \r\n") for name, value in headers.items())
+    return len("".join([*headers, *headers.values()]).encode()) + len(": \r\n") * len(headers)

@@ -15,9 +15,10 @@ from headrace.sdk.errors import MalformedOutput, RunOver
 from headrace_worker import appender as module
 from headrace_worker.append_ticks import AppendTicks, Start
 from headrace_worker.appender import BATCH, PRESSING, Appender, Authorship
+from tests.support.fake_log_writer import FakeLogWriter
 
 
-class FakeWriter:
+class FakeWriter(FakeLogWriter):
     """Keeps what is appended, when it is let; fails as told."""
 
     def __init__(self, capacity: int = 100_000) -> None:
@@ -29,7 +30,7 @@ class FakeWriter:
         self.free.set()
         self.failures: list[Exception] = []
 
-    async def append(self, drafts: Sequence[Draft], stamp: Stamp, _: float) -> None:
+    async def append(self, drafts: Sequence[Draft], stamp: Stamp) -> None:
         self.asked += 1
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -415,3 +416,47 @@ async def test_the_mute_append_nothing_at_the_tick() -> None:
     ticks.tick()
     await settle()
     assert writer.appends == []
+
+
+async def test_text_is_appended_without_a_task() -> None:
+    writer, ticks = FakeWriter(), FakeTicks()
+    appender = make(writer, ticks=ticks)
+    appender.offer_text(event(1))
+    before = asyncio.all_tasks()
+    ticks.tick()
+    assert len(asyncio.all_tasks() - before) == 1  # the fake log's
+    await settle()
+    assert writer.sizes == [1]
+
+
+async def test_an_append_that_fails_as_the_agent_is_muted_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writer = FakeWriter()
+    writer.failures = [BusUnavailable("away")]
+    appender = make(writer)
+    # The answer is there, but has not been looked at: it can't be cancelled any more.
+    monkeypatch.setattr(writer, "acked", lambda _: appender.mute())
+    appender.offer(event(1))
+    await settle()
+    assert (writer.asked, writer.appends, appender.appending) == (1, [], False)
+
+
+@pytest.mark.parametrize("fails", ["send", "acked"])
+async def test_an_append_that_fails_unexpectedly_is_a_loss(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, lost = FakeWriter(), list[Exception]()
+    appender = make(writer, lost)
+
+    def fail(*_: object) -> None:
+        raise KeyError("seq")
+
+    monkeypatch.setattr(writer, fails, fail)
+    saving = asyncio.ensure_future(appender.deliver(event(1)))
+    await settle()
+    assert [type(loss) for loss in lost] == [KeyError]
+    with pytest.raises(RunOver):
+        await saving
+    with pytest.raises(KeyError):
+        await appender.close([event("end")], COMPLETED)

@@ -21,11 +21,12 @@ from headrace_worker import appender as module
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship, GivesWay
 from headrace_worker.inputs import EarlierInputs, InputRefusal, Inputs
+from tests.support.fake_log_writer import FakeLogWriter
 
 HOLDER = Authorship("logid", "holder", 1, 1)
 
 
-class FakeLog:
+class FakeLog(FakeLogWriter):
     """A log, and the holder's way into it; what is lost of an answer is found when asked again."""
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class FakeLog:
         self.capacity = 600
         self.unknown: list[bool] = []
 
-    async def append(self, drafts: Sequence[Draft], stamp: Stamp, _: float) -> None:
+    async def append(self, drafts: Sequence[Draft], stamp: Stamp) -> None:
         lines = [draft.line(stamp.generation + n) for n, draft in enumerate(drafts)]
         await asyncio.sleep(0)
         is_lost = self.unknown.pop(0) if self.unknown else None

@@ -166,17 +166,17 @@ async def test_the_largest_message_with_the_largest_headers_is_taken(log: TaskLo
 async def test_a_full_stream_refuses_and_takes_on_where_it_was(own: Bus) -> None:
     log = TaskLog(own)
     await log.begin()
-    await _limit(own, 20_000)
+    await limit(own, 20_000)
     with pytest.raises(LogFull):
         await log.grow(200)
     reached = log.writer.generation
     assert reached > 2
-    await _limit(own, -1)
+    await limit(own, -1)
     await log.grow(reached + 5)
     assert generations(await log.read()) == list(range(1, reached + 6))
 
 
-async def _limit(bus: Bus, max_bytes: int) -> None:
+async def limit(bus: Bus, max_bytes: int) -> None:
     given = bus.settings.model_dump()
     await apply(bus.js, BusSettings(**given | {"events_max_bytes": max_bytes}), shrink=True)
 

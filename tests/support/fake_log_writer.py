@@ -1,0 +1,38 @@
+"""A log writer whose log is the test's: what becomes of an append is decided by one method."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from headrace.log import AppendRequest, AppendResult
+from headrace.model.entry import Stamp
+from headrace.model.events import Draft
+
+
+class FakeLogWriter:
+    """Sends appends as `LogWriter` does; subclasses store them, or fail."""
+
+    async def append(self, drafts: Sequence[Draft], stamp: Stamp) -> None:
+        """Store an append; what this raises is the outcome of the append."""
+        raise NotImplementedError
+
+    def send(self, drafts: Sequence[Draft], stamp: Stamp) -> AppendRequest:
+        """Begin an append."""
+        answer = cast("asyncio.Future[Any]", asyncio.ensure_future(self.append(drafts, stamp)))
+        return AppendRequest(b"", {}, stamp, len(drafts), answer)
+
+    @staticmethod
+    def acked(sent: AppendRequest) -> AppendResult | None:
+        """End an append that was stored."""
+        failed = sent.answer.exception() is not None
+        return None if failed else AppendResult(0, sent.stamp.generation + sent.events - 1)
+
+    @staticmethod
+    async def finish(sent: AppendRequest, _: float) -> None:
+        """Wait for an append's outcome."""
+        await sent.answer
+
+    @staticmethod
+    def give_up(sent: AppendRequest) -> None:
+        """End an append without its outcome."""
+        sent.answer.cancel()
