@@ -164,10 +164,11 @@ class TaskState:
         return AnswerPieces(subject, self._bus.max_payload - _HEADERS)
 
     def _answers(self, reader: Reader, frontier: Frontier) -> Answers:
+        starter = ChildStarter(self._bus, self._directory, self._settings)
         return Answers(
             Tasks(self._bus, reader),
             Lists(self._bus, reader, frontier),
-            ForWorkers(self._bus, ChildStarter(self._bus, self._directory, self._settings)),
+            ForWorkers(self._bus, starter, self._timing.cancel),
             reader,
             self._ranges,
         )

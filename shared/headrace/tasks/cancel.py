@@ -6,6 +6,7 @@ holds (`headrace_task_state.maintenance.orphans`).
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.jetstream.connection import Bus
@@ -17,12 +18,18 @@ from headrace.tasks.end import end_task
 from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION, RECONNECT
 
-HOLDER_TIMEOUT = 0.5
-"""Seconds that a holder has to answer. After two timeouts it counts as gone."""
 
-CLEANUP = 8.0
-"""Minimum seconds that a holder has to end the run before it is fenced. Its answer can extend
-them."""
+@dataclass(frozen=True, slots=True)
+class CancelTiming:
+    """Both in seconds."""
+
+    holder_timeout: float = 0.5
+    """That a holder has to answer. After two timeouts it counts as gone."""
+    cleanup: float = 8.0
+    """Minimum that a holder has to end the run before it is fenced. Its answer can extend it."""
+
+
+TIMING = CancelTiming()
 
 _MARGIN = 3.0
 """Seconds added to those that a holder requests."""
@@ -45,7 +52,13 @@ class CanceledLog(Protocol):
         """
 
 
-async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | None = None) -> None:
+async def cancel_task(
+    bus: Bus,
+    key: TaskKey,
+    writer: str,
+    log: CanceledLog | None = None,
+    timing: CancelTiming = TIMING,
+) -> None:
     """End the task through its holder, or as `writer` if it has no live holder.
 
     The task may end otherwise in the meantime. If its log does not exist, nothing happens. `log` is
@@ -57,13 +70,13 @@ async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | No
     """
     log = log or _Read(bus, key)
     while not await log.is_over():
-        holding = await _ask(bus, key)
-        if holding is None or not holding.accepted or not await _ends(log, holding):
+        holding = await _ask(bus, key, timing)
+        if holding is None or not holding.accepted or not await _ends(log, holding, timing):
             await end_task(bus, key, CANCELED, writer)
             return
 
 
-async def _ask(bus: Bus, key: TaskKey) -> HolderReply | None:
+async def _ask(bus: Bus, key: TaskKey, timing: CancelTiming) -> HolderReply | None:
     """Return the holder's answer. None: the task has no holder.
 
     A timeout does not count while this process, and most likely the holder too, reconnects.
@@ -74,7 +87,7 @@ async def _ask(bus: Bus, key: TaskKey) -> HolderReply | None:
     loop, asked = asyncio.get_running_loop(), 0
     deadline = loop.time() + ELECTION
     while asked < _ASKED:
-        holding = await ask_holder(bus, key, _CANCEL, HOLDER_TIMEOUT)
+        holding = await ask_holder(bus, key, _CANCEL, timing.holder_timeout)
         if holding is not None:
             return holding
         if bus.answers and loop.time() > bus.back_since + RECONNECT:
@@ -84,10 +97,10 @@ async def _ask(bus: Bus, key: TaskKey) -> HolderReply | None:
     return None
 
 
-async def _ends(log: CanceledLog, holding: HolderReply) -> bool:
+async def _ends(log: CanceledLog, holding: HolderReply, timing: CancelTiming) -> bool:
     needed = 0.0 if holding.ends_within is None else holding.ends_within + _MARGIN
     try:
-        async with asyncio.timeout(max(CLEANUP, needed)):
+        async with asyncio.timeout(max(timing.cleanup, needed)):
             return await log.run_ends()
     except TimeoutError:
         return False

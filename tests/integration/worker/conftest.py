@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Agent, Agents
 from headrace.settings import BusSettings
-from headrace.tasks import cancel
+from headrace.tasks.cancel import CancelTiming
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
 from headrace_worker.worker import Worker
@@ -20,12 +20,8 @@ from tests.support.worker_process import WorkerProcess
 type Working = Callable[..., AbstractAsyncContextManager[Worker]]
 type Spawn = Callable[..., WorkerProcess]
 
-
-@pytest.fixture(autouse=True)
-def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a holder that lives waited for by who cancels its task, however slow the machine is."""
-    monkeypatch.setattr(cancel, "HOLDER_TIMEOUT", 5.0)
-    monkeypatch.setattr(cancel, "CLEANUP", 60.0)
+UNHURRIED = CancelTiming(holder_timeout=5.0, cleanup=90.0)
+"""A cancel that waits for a living holder, however slow the machine is."""
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -15,7 +16,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import CANCELED, COMPLETED, TERMINAL
 from headrace.state_client import StateClient
-from headrace.tasks import cancel as cancelling
+from headrace.tasks.cancel import CancelTiming
 from headrace.tasks.runs import ensure_queue
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
@@ -23,7 +24,7 @@ from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.admission import Scope, read_figures
 from headrace_gateway.tasks.cancel import TaskCanceler
-from tests.integration.worker.conftest import Spawn, Working
+from tests.integration.worker.conftest import UNHURRIED, Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, by_id, hand_in
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
@@ -40,18 +41,18 @@ class State:
 
 
 @asynccontextmanager
-async def canceling(task: Task) -> AsyncIterator[TaskCanceler]:
+async def canceling(task: Task, timing: CancelTiming) -> AsyncIterator[TaskCanceler]:
     rule = TailRule(task.bus)
     await rule.start()
     background = BackgroundWork()
     feeds = Feeds(task.bus, rule, 1 << 20, background)
-    yield TaskCanceler(task.bus, feeds, cast("StateClient", State(task)), background)
+    yield TaskCanceler(task.bus, feeds, cast("StateClient", State(task)), background, timing)
     await rule.stop()
 
 
-async def cancel(task: Task) -> str:
+async def cancel(task: Task, timing: CancelTiming = UNHURRIED) -> str:
     """Cancel the task; return the state that the caller is told."""
-    async with canceling(task) as gateway:
+    async with canceling(task, timing) as gateway:
         found = await gateway.cancel(Caller(), task.key.agent, task.key.task)
         return found.state
 
@@ -180,14 +181,13 @@ async def test_a_task_that_waits_for_credentials_is_canceled(
 
 
 async def test_a_task_of_a_stopped_worker_is_canceled_over_its_head(
-    submitter: TaskSubmitter, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
-    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 0.5)
     worker = await asyncio.to_thread(spawn, REPEATERS)
     task = await submitter.start("guarded", "x")
     held = await task.held()
     await asyncio.to_thread(by_id([worker], held.worker).freeze)
-    assert await cancel(task) == CANCELED
+    assert await cancel(task, CancelTiming()) == CANCELED
     worker.thaw()
     await eventually(lambda: _nobody_answers(task))
     entries = await task.entries()
@@ -267,10 +267,9 @@ async def _nobody_answers(task: Task) -> bool:
 
 
 async def test_a_holder_gets_the_time_that_its_setting_gives_its_agent_to_clean_up(
-    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     """Whoever cancels does not know the worker's settings: the holder says how long it may take."""
-    monkeypatch.setattr(cancelling, "CLEANUP", 0.1)
 
     @agent()
     async def tidy(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -285,7 +284,8 @@ async def test_a_holder_gets_the_time_that_its_setting_gives_its_agent_to_clean_
         task = await submitter.start("tidy")
         await task.held()
         await task.reaches(3)
-        assert await cancel(task) == CANCELED
+        hasty = replace(UNHURRIED, cleanup=0.1)
+        assert await cancel(task, hasty) == CANCELED
         entries = await task.ended()
     assert ends(entries) == [CANCELED]
     assert any(b"cleaned up" in line for entry in entries for line in entry.lines)

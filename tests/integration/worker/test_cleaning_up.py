@@ -13,7 +13,7 @@ from headrace.sdk.policy import Policy
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import fail_task
 from headrace_worker.timing import Timing
-from tests.integration.worker.conftest import Working
+from tests.integration.worker.conftest import UNHURRIED, Working
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
@@ -79,7 +79,7 @@ async def test_an_agent_or_task_state_cancels_it(
     tidy = Tidy()
     async with working(tidy.agent()):
         task = await asks(submitter)
-        await cancel_task(submitter.bus, task.key, "task-state-1")
+        await cancel_task(submitter.bus, task.key, "task-state-1", timing=UNHURRIED)
         assert (await task.last()).stamp.state == CANCELED
         await eventually(tidy.was_told)
     assert [ended.state for ended in tidy.told] == [CANCELED]

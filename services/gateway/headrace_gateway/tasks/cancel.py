@@ -4,7 +4,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
-from headrace.tasks.cancel import cancel_task
+from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
 from headrace.tasks.end import writer_of
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
@@ -16,11 +16,16 @@ class TaskCanceler:
     """Cancels tasks through their holder, or by a direct append if the holder does not answer."""
 
     def __init__(
-        self, bus: Bus, feeds: Feeds, state: StateClient, background: BackgroundWork
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        state: StateClient,
+        background: BackgroundWork,
+        timing: CancelTiming = TIMING,
     ) -> None:
         """Use these services; a cancel finishes in `background` if its client disconnects."""
         self._bus, self._feeds, self._state = bus, feeds, state
-        self._background = background
+        self._background, self._timing = background, timing
 
     async def cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
         """Cancel the task, and return it once its log has ended.
@@ -46,7 +51,8 @@ class TaskCanceler:
         if found.state in TERMINAL:
             raise TaskEnded(f"task {task} is over")
         async with self._feeds.using(TaskKey(caller.tenant, found.agent, task)) as feed:
-            await cancel_task(self._bus, feed.key, writer_of("gateway"), WatchedFeed(feed))
+            log = WatchedFeed(feed)
+            await cancel_task(self._bus, feed.key, writer_of("gateway"), log, self._timing)
         return await self._state.get(query)
 
 

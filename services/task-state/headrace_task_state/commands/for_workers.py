@@ -25,7 +25,7 @@ from headrace.model.messages import (
 from headrace.model.names import is_token
 from headrace.model.queues import PRIORITIES, RunQueue
 from headrace.model.task import TaskKey, check_task_id
-from headrace.tasks.cancel import cancel_task
+from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
 from headrace.tasks.end import writer_of
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunQueues
@@ -48,10 +48,10 @@ QUESTIONS: dict[str, type[Question]] = {
 class ForWorkers:
     """Carries out requests of workers."""
 
-    def __init__(self, bus: Bus, starter: ChildStarter) -> None:
-        """Use `bus`; `starter` starts children."""
+    def __init__(self, bus: Bus, starter: ChildStarter, timing: CancelTiming = TIMING) -> None:
+        """Use `bus`; `starter` starts children, and `timing` is that of cancels."""
         self._bus, self._files, self._queues = bus, FileStore(bus), RunQueues(bus)
-        self._starter = starter
+        self._starter, self._timing = starter, timing
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def answer(self, question: Question, agent: str) -> Json:
@@ -81,7 +81,8 @@ class ForWorkers:
         key = await self._child(query)
         work = self._canceling.get(key)
         if work is None:
-            work = asyncio.create_task(cancel_task(self._bus, key, writer_of("task-state")))
+            canceling = cancel_task(self._bus, key, writer_of("task-state"), timing=self._timing)
+            work = asyncio.create_task(canceling)
             self._canceling[key] = work
             work.add_done_callback(lambda done: self._canceled(key, done))
         await asyncio.shield(work)

@@ -78,7 +78,7 @@ class Orphans:
 
     async def _end(self, key: TaskKey) -> None:
         try:
-            await cancel_task(self._bus, key, self._writer_id)
+            await cancel_task(self._bus, key, self._writer_id, timing=self._timing.cancel)
         except (BusUnavailable, LogLost) as trouble:
             _log.info("task %s will be canceled later: %s", key.task, trouble)
 

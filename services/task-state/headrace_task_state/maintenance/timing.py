@@ -1,7 +1,8 @@
 """Durations of task state that are not settings; a test passes others instead of patching them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.tasks.cancel import CancelTiming
 from headrace.tasks.runs import UNUSED
 
 
@@ -23,3 +24,5 @@ class MaintenanceTiming:
     """Between checks for unused queues."""
     unused_queue: float = UNUSED
     """Without a run, after which a queue is deleted."""
+    cancel: CancelTiming = field(default_factory=CancelTiming)
+    """Of cancels of child tasks."""

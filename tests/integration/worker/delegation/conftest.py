@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace_task_state.main import TaskState
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.settings import TaskStateSettings
+from tests.integration.worker.conftest import UNHURRIED
 from tests.support.servers import NatsProcess, ValkeyProcess
 
 
@@ -15,7 +17,8 @@ async def task_state(
 ) -> AsyncIterator[TaskState]:
     """Task state of the test's fleet."""
     given = {"nats_url": nats_server.url, "redis_url": valkey.url, **names}
-    replica = TaskState(TaskStateSettings.model_validate(given))
+    timing = MaintenanceTiming(cancel=UNHURRIED)
+    replica = TaskState(TaskStateSettings.model_validate(given), timing)
     await replica.start()
     yield replica
     await replica.stop()

@@ -8,7 +8,6 @@ import pytest
 from headrace import DelegationFailed, Emission, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
-from headrace.tasks import cancel as canceling
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
@@ -58,8 +57,6 @@ async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
 ) -> None:
     # However long the others take, here they are waited for.
     monkeypatch.setattr(delegation, "CONFIRMATION", 60.0)
-    monkeypatch.setattr(canceling, "HOLDER_TIMEOUT", 5.0)
-    monkeypatch.setattr(canceling, "CLEANUP", 90.0)
     async with working(top), working(middle), working(endless):
         task = await submitter.start("top")
         below = [await child_of(task), *(await grandchildren(submitter, task))]

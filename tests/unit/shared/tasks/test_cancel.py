@@ -36,6 +36,6 @@ async def test_a_holder_that_finds_another_server_is_not_fenced() -> None:
         connection=holder, subjects=Subjects("headrace"), answers=True, back_since=now
     )
     async with asyncio.timeout(60):
-        holding = await cancel._ask(cast("Bus", bus), KEY)
+        holding = await cancel._ask(cast("Bus", bus), KEY, cancel.TIMING)
     assert holding is not None
     assert (holding.accepted, holder.asked) == (True, 8)
