@@ -12,6 +12,7 @@ import pytest
 from tests.support.clients.bindings import message
 from tests.support.compose_file import ROOT
 from tests.support.extra_services import gateway, is_served
+from tests.support.helm_chart import render, values_of
 from tests.support.plain_http import NO_TLS
 from tests.support.prometheus import Prometheus, needs_prometheus
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
@@ -106,6 +107,19 @@ async def test_an_alert_fires_on_a_real_fleet(prometheus: Prometheus) -> None:
 
     [found] = await eventually(fires, "the alert fires")
     assert found["metric"]["agent"] == AGENT
+
+
+async def test_the_charts_autoscalers_have_figures(prometheus: Prometheus) -> None:
+    values = values_of("keda") | {"prometheus": {"matchers": ""}}
+    values["workers"] = {"shop": values["workers"]["shop"] | {"agents": [AGENT]}}
+    scaled = [one for one in render(values) if one["kind"] == "ScaledObject"]
+    asked = [one["spec"]["triggers"][0]["metadata"]["query"] for one in scaled]
+    assert len(asked) == 2
+
+    async def all_are_answered() -> bool:
+        return all(prometheus.query(one) for one in asked)
+
+    assert await eventually(all_are_answered, "the autoscalers' queries find something", 30)
 
 
 def test_all_dashboards_are_tested_and_use_documented_metrics() -> None:

@@ -1,0 +1,181 @@
+{{- define "headrace.selector" -}}
+app.kubernetes.io/name: headrace
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "headrace.labels" -}}
+{{ include "headrace.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- end }}
+
+{{- define "headrace.image" -}}
+{{- $image := mergeOverwrite (deepCopy .root.Values.image) (.image | default dict) -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- /* The Deployment of one component: root, component, values, args, port, grace, env, secrets, preStop. */ -}}
+{{- define "headrace.deployment" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  labels: {{- include "headrace.labels" . | nindent 4 }}
+spec:
+  {{- if eq (dig "autoscaling" "by" "none" .values) "none" }}
+  replicas: {{ .values.replicas }}
+  {{- end }}
+  strategy:
+    rollingUpdate: { maxSurge: 1, maxUnavailable: 0 }
+  selector:
+    matchLabels: {{- include "headrace.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels: {{- include "headrace.labels" . | nindent 8 }}
+      annotations:
+        prometheus.io/scrape: "true"
+        prometheus.io/port: "8080"
+        checksum/config: {{ .root.Values.config | toJson | sha256sum }}
+    spec:
+      terminationGracePeriodSeconds: {{ .grace }}
+      automountServiceAccountToken: false
+      # Otherwise a Service called headrace-http would set HEADRACE_HTTP_PORT.
+      enableServiceLinks: false
+      {{- with .root.Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- range . }}
+        - name: {{ . }}
+        {{- end }}
+      {{- end }}
+      topologySpreadConstraints:
+        {{- range .root.Values.topologySpread }}
+        - maxSkew: 1
+          topologyKey: {{ . }}
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels: {{- include "headrace.selector" $ | nindent 14 }}
+        {{- end }}
+      {{- with .values.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.tolerations }}
+      tolerations: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 10001
+        runAsGroup: 10001
+        seccompProfile: { type: RuntimeDefault }
+      containers:
+        - name: {{ .container }}
+          image: {{ include "headrace.image" (dict "root" .root "image" .values.image) }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          args: {{- toYaml .args | nindent 12 }}
+          envFrom:
+            - configMapRef: { name: {{ .root.Release.Name }}-config }
+          env:
+            {{- range $name, $value := mergeOverwrite .env .values.config }}
+            - { name: {{ $name }}, value: {{ $value | toString | quote }} }
+            {{- end }}
+          ports:
+            {{- range $name, $port := .ports }}
+            - { name: {{ $name }}, containerPort: {{ $port }} }
+            {{- end }}
+          {{- with .preStop }}
+          lifecycle:
+            preStop:
+              exec: { command: [sleep, {{ . | toString | quote }}] }
+          {{- end }}
+          # The service listens at once, and becomes ready when NATS is available.
+          startupProbe:
+            httpGet: { path: /healthz, port: 8080 }
+            periodSeconds: 1
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: { path: /healthz, port: 8080 }
+            periodSeconds: 10
+            timeoutSeconds: 5
+          readinessProbe:
+            httpGet: { path: /readyz, port: 8080 }
+            periodSeconds: 5
+            timeoutSeconds: 3
+          resources: {{- toYaml .values.resources | nindent 12 }}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: { drop: [ALL] }
+          volumeMounts:
+            - { name: tmp, mountPath: /tmp }
+            {{- range $name, $secret := .secrets }}
+            - { name: {{ $name }}, mountPath: /run/headrace/{{ $name }}, readOnly: true }
+            {{- end }}
+      volumes:
+        - { name: tmp, emptyDir: {} }
+        {{- range $name, $secret := .secrets }}
+        - { name: {{ $name }}, secret: { secretName: {{ $secret }} } }
+        {{- end }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  labels: {{- include "headrace.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: {{ .root.Values.podDisruptionBudget.maxUnavailable }}
+  selector:
+    matchLabels: {{- include "headrace.selector" . | nindent 6 }}
+{{- end }}
+
+{{- /* The autoscaler of one component: root, component, values, query, threshold. */ -}}
+{{- define "headrace.autoscaler" -}}
+{{- $scaling := .values.autoscaling -}}
+{{- if eq $scaling.by "cpu" }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  labels: {{- include "headrace.labels" . | nindent 4 }}
+spec:
+  scaleTargetRef: { apiVersion: apps/v1, kind: Deployment, name: {{ .root.Release.Name }}-{{ .component }} }
+  minReplicas: {{ $scaling.min }}
+  maxReplicas: {{ $scaling.max }}
+  metrics:
+    - type: Resource
+      resource:
+        name: cpu
+        target: { type: AverageValue, averageValue: {{ $scaling.cpu }} }
+  behavior:
+    scaleDown: { stabilizationWindowSeconds: 600 }
+{{- else if eq $scaling.by "keda" }}
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  labels: {{- include "headrace.labels" . | nindent 4 }}
+spec:
+  scaleTargetRef: { apiVersion: apps/v1, kind: Deployment, name: {{ .root.Release.Name }}-{{ .component }} }
+  minReplicaCount: {{ $scaling.min }}
+  maxReplicaCount: {{ $scaling.max }}
+  advanced:
+    horizontalPodAutoscalerConfig:
+      behavior:
+        scaleDown: { stabilizationWindowSeconds: 600 }
+  triggers:
+    - type: prometheus
+      metricType: AverageValue
+      metadata:
+        serverAddress: {{ .root.Values.prometheus.url }}
+        query: {{ .query | quote }}
+        threshold: {{ .threshold | toString | quote }}
+        # Without data the number of replicas stays: NATS or Prometheus does not answer.
+        ignoreNullValues: "false"
+{{- end }}
+{{- end }}

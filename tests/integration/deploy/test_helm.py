@@ -1,0 +1,216 @@
+"""The Helm chart: each set of values renders to valid manifests that fit the services."""
+
+from importlib.metadata import version
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from headrace.settings import BusSettings
+from headrace_gateway import background_work
+from headrace_gateway.server import open_requests
+from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.streaming import open_streams
+from headrace_task_state.settings import TaskStateSettings
+from headrace_worker.settings import WorkerSettings
+from tests.support import javascript
+from tests.support.helm_chart import CHART, Manifest, of_kind, render, rendered, values_of
+
+SETS = ["default", "keda", "small"]
+WORKERS = {"default": {"worker"}, "keda": {"shop", "desk"}, "small": {"worker"}}
+VERSIONS = ["1.27", "1.37"]
+"""The oldest Kubernetes that the chart names, and the newest one known to the validator."""
+
+every_set = pytest.mark.parametrize("name", SETS)
+
+
+def pod(name: str, component: str) -> Manifest:
+    spec: Manifest = of_kind(name, "Deployment")[component]["spec"]["template"]["spec"]
+    return spec
+
+
+def container(name: str, component: str) -> Manifest:
+    [one] = pod(name, component)["containers"]
+    return dict(one)
+
+
+def told(name: str, component: str) -> dict[str, str]:
+    """Return the environment that a component's container gets."""
+    shared: dict[str, str] = of_kind(name, "ConfigMap")["config"]["data"]
+    return shared | {one["name"]: one["value"] for one in container(name, component)["env"]}
+
+
+def role_of(component: str) -> type[BusSettings]:
+    roles: dict[str, type[BusSettings]] = {
+        "gateway": GatewaySettings,
+        "task-state": TaskStateSettings,
+    }
+    return roles.get(component, WorkerSettings)
+
+
+def settings_of(name: str, component: str, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - one of three
+    """Return what a component's process makes of its environment."""
+    with monkeypatch.context() as patch:
+        for variable, value in told(name, component).items():
+            # Files of Secrets are on the cluster only.
+            is_file = variable.endswith("_FILE")
+            patch.setenv(variable.removesuffix("_FILE"), "secret" if is_file else value)
+        return role_of(component)()
+
+
+def test_its_version_is_the_projects() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == version("headrace")
+
+
+def test_the_sets_are_those_of_the_chart() -> None:
+    files = (CHART / "ci").glob("*-values.yaml")
+    assert sorted(one.name.removesuffix("-values.yaml") for one in files) == SETS
+
+
+@every_set
+def test_manifests_are_valid_by_kubernetes_schemas(name: str) -> None:
+    manifests = [one for one in rendered(name) if one["kind"] != "ScaledObject"]
+    assert len(manifests) > 6
+    for kubernetes in VERSIONS:
+        for one in manifests:
+            kubernetes_validate.validate(one, kubernetes, strict=True)
+
+
+def test_a_manifest_that_is_not_valid_is_refused() -> None:
+    [service] = of_kind("default", "Service").values()
+    wrong = service | {"spec": service["spec"] | {"selectors": {}}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
+
+
+def test_scaled_objects_are_valid_by_kedas_schema() -> None:
+    scaled = of_kind("keda", "ScaledObject")
+    assert set(scaled) == {"gateway", "shop", "desk"}
+    wrong = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "no"}}
+    wrong |= {"spec": {"scaleTargetRef": {"name": "x"}, "triggers": "none"}}
+    [complaint] = javascript.run("keda.mjs", [*scaled.values(), wrong])
+    assert complaint.startswith("no: ")
+
+
+@every_set
+def test_replicas_are_set_by_the_chart_or_by_an_autoscaler(name: str) -> None:
+    deployments = of_kind(name, "Deployment")
+    assert set(deployments) == {"gateway", "task-state"} | WORKERS[name]
+    fixed = {component for component, one in deployments.items() if "replicas" in one["spec"]}
+    scalers = of_kind(name, "HorizontalPodAutoscaler") | of_kind(name, "ScaledObject")
+    assert set(scalers) == set(deployments) - fixed
+    targets = {one["spec"]["scaleTargetRef"]["name"] for one in scalers.values()}
+    assert targets == {deployments[component]["metadata"]["name"] for component in scalers}
+
+
+def test_gateways_scale_by_streams_and_workers_by_their_agents_runs() -> None:
+    scaled = of_kind("keda", "ScaledObject")
+    queries = {
+        component: one["spec"]["triggers"][0]["metadata"]["query"]
+        for component, one in scaled.items()
+    }
+    assert queries["gateway"] == 'sum(headrace_open_streams{namespace="prod"})'
+    only = 'agent=~"cart|search",namespace="prod"'
+    assert queries["shop"] == (
+        f"sum(max by (agent) (headrace_runs_waiting{{{only}}}))"
+        f" + (sum(headrace_runs_working{{{only}}}) or vector(0))"
+    )
+
+
+@every_set
+def test_settings_are_those_of_the_services(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    components = sorted(of_kind(name, "Deployment"))
+    assert len(components) >= 3
+    known = {
+        f"HEADRACE_{field.upper()}"
+        for kind in (GatewaySettings, TaskStateSettings, WorkerSettings)
+        for field in kind.model_fields
+    }
+    shared = of_kind(name, "ConfigMap")["config"]["data"]
+    assert set(shared) <= known
+    for component in components:
+        own = {one["name"] for one in container(name, component)["env"]}
+        assert own <= {f"HEADRACE_{f.upper()}" for f in role_of(component).model_fields}
+        settings = settings_of(name, component, monkeypatch)
+        ports = {one["name"]: one["containerPort"] for one in container(name, component)["ports"]}
+        if component == "gateway":
+            assert ports == {"http": settings.http_port, "grpc": settings.grpc_port}
+        else:
+            assert ports == {"metrics": settings.metrics_port}
+
+
+@every_set
+def test_each_has_longer_to_end_in_than_it_takes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grace = {
+        component: pod(name, component)["terminationGracePeriodSeconds"]
+        for component in of_kind(name, "Deployment")
+    }
+    _, pause = container(name, "gateway")["lifecycle"]["preStop"]["exec"]["command"]
+    ending = open_streams.CLOSE_TIMEOUT + open_requests.GRACE + background_work.TIMEOUT
+    assert grace["gateway"] > int(pause) + ending
+    assert WORKERS[name] <= set(grace)
+    for group in WORKERS[name]:
+        worker = settings_of(name, group, monkeypatch)
+        assert grace[group] > worker.drain_seconds + worker.cleanup_seconds
+
+
+@every_set
+def test_nobody_is_root_and_disruptions_take_one_pod_at_a_time(name: str) -> None:
+    components = set(of_kind(name, "Deployment"))
+    assert set(of_kind(name, "PodDisruptionBudget")) == components
+    for component in components:
+        context, own = pod(name, component)["securityContext"], container(name, component)
+        assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 10001)
+        assert own["securityContext"]["readOnlyRootFilesystem"] is True
+        assert own["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        selector = of_kind(name, "PodDisruptionBudget")[component]["spec"]["selector"]
+        labels = of_kind(name, "Deployment")[component]["spec"]["template"]["metadata"]["labels"]
+        assert selector["matchLabels"].items() <= labels.items()
+
+
+def test_passwords_are_in_secrets_that_exist_already() -> None:
+    assert [one["kind"] for one in rendered("keda") if one["kind"] == "Secret"] == []
+    secrets = {
+        component: {
+            one["secret"]["secretName"]
+            for one in pod("keda", component)["volumes"]
+            if "secret" in one
+        }
+        for component in of_kind("keda", "Deployment")
+    }
+    assert secrets == {
+        "gateway": {"headrace-nats-gateway", "headrace-credentials"},
+        "task-state": {"headrace-nats-task-state", "headrace-redis"},
+        "shop": {"headrace-nats-shop"},
+        "desk": {"desk-nats"},
+    }
+
+
+def test_a_group_of_workers_has_its_own_image_agents_and_settings() -> None:
+    own = container("keda", "shop")
+    assert own["image"] == "registry.example/shop:7"
+    assert own["args"] == ["worker", "shop.agents:agents"]
+    assert told("keda", "shop")["HEADRACE_CONCURRENCY"] == "100"
+    assert "HEADRACE_CONCURRENCY" not in told("keda", "desk")
+    assert container("keda", "desk")["image"].startswith("registry.example/headrace@sha256:")
+    assert told("keda", "desk")["HEADRACE_NATS_USER"] == "desk-user"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"gatway": {}},
+        {"gateway": {"autoscaling": {"by": "streams"}}},
+        {"config": {"NATS_URL": "nats://nats:4222"}},
+        {"workers": {"gateway": {"target": "shop:agents"}}},
+        {"workers": {"shop": {}}},
+    ],
+)
+def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
+    assert render(values_of("default"))
+    with pytest.raises(Exception, match="schema"):
+        render(wrong)
