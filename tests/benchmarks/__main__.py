@@ -1,5 +1,6 @@
 """Measure, and say what was measured: ``python -m tests.benchmarks`` (``make bench``)."""
 
+import itertools
 import os
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 import orjson
 import uvloop
 
+from headrace_cli.progress import progress
 from tests.benchmarks import contestants, options, report, rounds
 from tests.benchmarks.bindings import BINDINGS
 from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN, Contestant
@@ -57,16 +59,20 @@ def _servers(asked: Options, folder: Path) -> list[AbstractContextManager[Contes
 
 
 async def _measure(asked: Options, servers: Sequence[Contestant]) -> dict[str, dict[str, Result]]:
-    plan = rounds.Plan(BINDINGS[asked.binding], TINY if asked.tiny else FULL, asked.rounds, _say)
-    return {
-        measure.name: await rounds.run(measure, servers, plan)
-        for measure in MEASURES
-        if measure.name in asked.only
-    }
+    measures = [measure for measure in MEASURES if measure.name in asked.only]
+    samples = sum(
+        asked.rounds for measure in measures for server in servers if server.name in measure.of
+    )
+    numbers = itertools.count(1)
+    with progress("Samples", samples) as done:
 
+        def say(line: str) -> None:
+            sys.stderr.write(f"{line}\n")
+            done(next(numbers))
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+        sizes = TINY if asked.tiny else FULL
+        plan = rounds.Plan(BINDINGS[asked.binding], sizes, asked.rounds, say)
+        return {measure.name: await rounds.run(measure, servers, plan) for measure in measures}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from headrace_cli.progress import progress
 from tests.chaos.fleet import fleet_in
 from tests.chaos.run import Outcome, Size, run
 
@@ -18,8 +19,6 @@ _SHOWN = 50
 def main() -> None:
     """Do what the command line says; exit with 1 if a promise was broken."""
     asked = _asked()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     size = Size(
         asked.seed,
         asked.tasks,
@@ -35,8 +34,14 @@ def main() -> None:
     sys.stdout.write(f'make chaos ARGS="{again}"\n')
     sys.stdout.flush()
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
-    with fleet_in(folder, nodes=size.nodes, retention=size.retention) as fleet:
-        outcome = asyncio.run(run(fleet, size))
+    with (
+        fleet_in(folder, nodes=size.nodes, retention=size.retention) as fleet,
+        progress("Tasks", size.tasks) as begun,
+    ):
+        # Within, so that the log's lines appear above the bar.
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        outcome = asyncio.run(run(fleet, size, begun))
     sys.stdout.write(told(outcome))
     if outcome.wrong:
         sys.stdout.write(f"the stack's log: {folder}/dev.log\n")

@@ -69,8 +69,13 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
-async def run(fleet: Fleet, size: Size) -> Outcome:
-    """Let clients work with `fleet` while it is tormented, then judge."""
+async def run(
+    fleet: Fleet, size: Size, begun_tasks: Callable[[int], None] = lambda _: None
+) -> Outcome:
+    """Let clients work with `fleet` while it is tormented, then judge.
+
+    `begun_tasks` gets how many tasks have begun, whenever another one does.
+    """
     outcome, begun = Outcome(), time.monotonic()
     tormentor = Tormentor(fleet)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
@@ -79,7 +84,7 @@ async def run(fleet: Fleet, size: Size) -> Outcome:
         fleet.bus() as bus,
         _recorded(bus) as record,
     ):
-        crowd = Crowd(Place(http, fleet.gateways, size.seed), size)
+        crowd = Crowd(Place(http, fleet.gateways, size.seed), size, begun_tasks)
         faults = itertools.islice(plan(size.seed, size.nodes, size.long), size.faults)
         tormenting = asyncio.create_task(tormentor.torment(faults))
         try:
@@ -104,8 +109,9 @@ async def run(fleet: Fleet, size: Size) -> Outcome:
 class Crowd:
     """Clients, some at a time."""
 
-    def __init__(self, place: Place, size: Size) -> None:
+    def __init__(self, place: Place, size: Size, begun: Callable[[int], None]) -> None:
         """Nobody yet."""
+        self._begun = begun
         self.clients: list[Client] = []
         self._place, self._size = place, size
         self._working: set[asyncio.Task[None]] = set()
@@ -120,6 +126,7 @@ class Crowd:
             if len(self._working) >= self._size.at_a_time:
                 await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
             self._begin()
+            self._begun(len(self.clients))
             if len(self.clients) % 100 == 0:
                 _log.warning("%d tasks begun", len(self.clients))
 

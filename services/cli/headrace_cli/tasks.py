@@ -19,6 +19,7 @@ from headrace_cli.failures import RequestFailed
 from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
+from headrace_cli.progress import progress
 from headrace_cli.tables import one_line
 
 if TYPE_CHECKING:
@@ -45,12 +46,17 @@ def delete(nats_url: str | None, *, yes: bool, task: str, printer: Printer) -> N
     async def work(bus: Bus) -> None:
         async def erase() -> None:
             key = await locate(bus, task)
+            done(1)
             await mark_deleted(bus, key)
+            done(2)
             await Webhooks(bus).delete_all(key)
+            done(3)
             await clear_away(bus, key)
+            done(4)
 
         # A repeated deletion finishes what is left, so it can wait out an election at any step.
-        await wait_for("NATS", erase, _TIMEOUT)
+        with progress("Deleting", 4, is_shown=not printer.as_json) as done:
+            await wait_for("NATS", erase, _TIMEOUT)
 
     on_bus(nats_url, work)
     printer.record({"task": task, "outcome": "deleted"}, f"task {task} deleted")

@@ -343,13 +343,16 @@ async def test_nothing_is_dropped_unless_somebody_says_yes(
         await stored(submitter, f"reason {number}", "x.event.y", b"", None)
     asked = await terminal.run("dead", "drop", "--all", typed="y\n")
     assert asked.code == 2
-    assert "5: entry" not in asked.out
-    assert "and 2 more" in asked.out
+    assert "5: entry" not in asked.err
+    assert "and 2 more" in asked.err
     assert "use --yes" in asked.err
     assert len(await letters(submitter)) == 7
     said = await terminal.run("dead", "drop", "--all", "--task", "nothing", "--yes")
     assert (said.code, said.err) == (0, "no matching dead letters\n")
-    assert (await terminal.run("dead", "drop", "2", "3", "--yes")).code == 0
+    dropped = await terminal.run("dead", "drop", "2", "3", "--yes", "--json")
+    assert (dropped.code, dropped.err) == (0, "")
+    outcomes = [json.loads(line) for line in dropped.out.splitlines()]
+    assert outcomes == [{"id": number, "outcome": "dropped"} for number in (2, 3)]
     assert [letter.number for letter in await letters(submitter)] == [1, 4, 5, 6, 7]
 
 

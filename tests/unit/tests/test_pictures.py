@@ -1,6 +1,7 @@
 """The documents' pictures are those of their recordings, and load nothing."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,20 @@ def test_a_gateway_and_a_worker_were_killed_under_it() -> None:
     assert 0 < RECORDING.gateway_killed < RECORDING.worker_killed < RECORDING.received[-1].at
     assert {event.gateway for event in RECORDING.received} == {0, 1}
     assert {event.worker for event in RECORDING.received} == {0, 1}
+
+
+async def test_a_failover_is_recorded_again_until_another_worker_takes_over() -> None:
+    same = replace(RECORDING, received=[replace(one, worker=0) for one in RECORDING.received])
+    taken = iter([same, same, RECORDING])
+
+    async def once() -> failover.Recording:
+        return next(taken)
+
+    assert await failover.first_failover(once) is RECORDING
+    taken = iter([same] * (failover.TRIES + 1))
+    with pytest.raises(AssertionError, match="took its run again"):
+        await failover.first_failover(once)
+    assert len(list(taken)) == 1
 
 
 @pytest.mark.parametrize("name", ["failover", "send", "chat"])

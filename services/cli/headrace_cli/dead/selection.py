@@ -12,6 +12,7 @@ from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.tasks.dead_letters import KINDS, Kind, Letter, LetterFilter, Letters, LetterUnknown
 from headrace_cli.on_bus import on_bus
 from headrace_cli.printer import Printer
+from headrace_cli.progress import progress
 from headrace_cli.tables import one_line
 
 type Act = Callable[[Bus, Letter], Awaitable[str]]
@@ -46,7 +47,12 @@ class Choice:
             _ask(verb, letters)
 
         async def each(bus: Bus) -> int:
-            return sum([await _done(bus, letter, act, printer) for letter in letters])
+            succeeded = 0
+            with progress(verb, len(letters), is_shown=not printer.as_json) as done:
+                for number, letter in enumerate(letters, 1):
+                    succeeded += await _done(bus, letter, act, printer)
+                    done(number)
+            return succeeded
 
         done = on_bus(nats_url, each)
         if not letters and not failed:
