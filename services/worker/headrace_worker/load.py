@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.errors import Misdeclared
-from headrace.sdk.source import imported_at
+from headrace.sdk.source import declared_at, imported_at
 
 
 def load(target: str) -> Agents:
@@ -74,4 +74,6 @@ def _agents(target: str, found: object) -> Agents:
 
 
 def _remedy(found: object) -> str:
-    return "; declare the function with @agent" if inspect.isfunction(found) else ""
+    if not inspect.isfunction(found):
+        return ""
+    return f"; declare the function with @agent{declared_at(found)}"

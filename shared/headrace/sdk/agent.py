@@ -26,7 +26,7 @@ from headrace.sdk.emit import Emission
 from headrace.sdk.ended_task import CleanUp
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.policy import FollowUps, Policy
-from headrace.sdk.source import declared_at
+from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.threads import BlockingFunction, BlockingGenerator, in_thread, is_async
 
 type StreamFunction = Callable[[RunContext], AsyncIterator[Emission]]
@@ -288,7 +288,7 @@ def agent(  # noqa: PLR0913  # what a card says
     if function is None:
         return declare
     if not callable(function):
-        raise Misdeclared(f"agent({function!r}): write @agent(name={function!r})")
+        raise Misdeclared(f"agent({function!r}): write @agent(name={function!r}){called_at()}")
     return declare(function)
 
 
@@ -312,7 +312,8 @@ class Agents:
             Misdeclared: Another agent has this name.
         """
         if self._by_name.setdefault(added.name, added) is not added:
-            raise Misdeclared(f"two agents are named {added.name!r}; names must be unique")
+            place = declared_at(added.function)
+            raise Misdeclared(f"two agents are named {added.name!r}; names must be unique{place}")
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self._by_name.values())

@@ -1,6 +1,7 @@
 """Where an agent's code is, for error messages: ``shop.py:12``."""
 
 import inspect
+import sys
 import sysconfig
 from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
@@ -52,6 +53,19 @@ def is_of_author(frame: FrameType) -> bool:
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     file = frame.f_code.co_filename
     return not (package in _OURS or file.startswith(_NOT_THE_AUTHORS))
+
+
+def called_at() -> str:
+    """Return the innermost line of the author's own code that is being executed, as `declared_at`.
+
+    Nothing if only Python, installed packages and Headrace are.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - how `warnings` finds a caller, too
+    while frame is not None:
+        if is_of_author(frame):
+            return place_of(frame)
+        frame = frame.f_back
+    return ""
 
 
 def stopped_at(function: object, line: int | None) -> str:

@@ -13,6 +13,7 @@ from pydantic.errors import PydanticUserError
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared
+from headrace.sdk.source import declared_at
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):")
 _ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
@@ -52,13 +53,13 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         Misdeclared: A parameter has no annotation, can't be passed by keyword, or has no JSON
             Schema.
     """
-    name = getattr(function, "__name__", type(function).__name__)
+    name = _name_of(function)
     documented = inspect.getdoc(function) or ""
     descriptions = dict(_described(documented))
     try:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = [
-            _checked(p, hints, name) for p in inspect.signature(function).parameters.values()
+            _checked(p, hints, function) for p in inspect.signature(function).parameters.values()
         ]
         contexts = [p.name for p in parameters if hints[p.name] is RunContext]
         fields: dict[str, Any] = {
@@ -69,16 +70,24 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
         schema = _without_titles(model.model_json_schema())
     except (NameError, TypeError, ValueError, PydanticUserError) as error:
-        raise Misdeclared(f"no JSON schema can be made for tool {name!r}: {error}") from error
+        why = f"no JSON schema can be made for tool {name!r}: {error}"
+        raise Misdeclared(f"{why}{declared_at(function)}") from error
     return Signature(_summary(documented), model, schema, contexts[0] if contexts else None)
 
 
-def _checked(parameter: inspect.Parameter, hints: Json, function: str) -> inspect.Parameter:
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _checked(
+    parameter: inspect.Parameter, hints: Json, function: Callable[..., Any]
+) -> inspect.Parameter:
+    what = f"{_name_of(function)}: parameter {parameter.name}"
     by_name = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
     if parameter.kind not in by_name:
-        raise Misdeclared(f"{function}: parameter {parameter.name} must accept a keyword argument")
+        raise Misdeclared(f"{what} must accept a keyword argument{declared_at(function)}")
     if parameter.name not in hints:
-        raise Misdeclared(f"{function}: parameter {parameter.name} needs a type annotation")
+        raise Misdeclared(f"{what} needs a type annotation{declared_at(function)}")
     return parameter
 
 

@@ -42,7 +42,7 @@ MISTAKES = [
     Mistake(
         "a name without `name=`",
         "@agent('shop')\nasync def shop(ctx):\n    yield 'hello'\n",
-        "agent('shop'): write @agent(name='shop')",
+        "agent('shop'): write @agent(name='shop') (shop.py:3)",
         "options of `@agent` have names",
     ),
     Mistake(
@@ -64,13 +64,14 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    yield 'hello'\n\n"
         "@agent(name='shop')\nasync def other(ctx):\n    yield 'hello'\n\n"
         "agents = Agents([shop, other])\n",
-        "two agents are named 'shop'; names must be unique",
+        "two agents are named 'shop'; names must be unique (shop.py:7)",
         "give one another `name`",
     ),
     Mistake(
         "a function that is not declared",
         "async def shop(ctx):\n    yield 'hello'\n",
-        "shop:shop is not an agent or a list of agents; declare the function with @agent",
+        "shop:shop is not an agent or a list of agents; declare the function with @agent"
+        " (shop.py:3)",
         "`@agent` above the function",
     ),
     Mistake(
@@ -88,7 +89,7 @@ MISTAKES = [
     Mistake(
         "a tool's parameter without a type",
         "@tool\nasync def stock(of):\n    return 7\n",
-        "stock: parameter of needs a type annotation",
+        "stock: parameter of needs a type annotation (shop.py:3)",
         "`of: str`",
     ),
     Mistake(
@@ -165,6 +166,10 @@ async def test_a_mistake_says_what_the_page_says(
     mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await _made(mistake, tmp_path, monkeypatch) == mistake.message
+
+
+def test_every_message_names_file_and_line() -> None:
+    assert [one.what for one in MISTAKES if not re.search(r"shop\.py:\d+", one.message)] == []
 
 
 def test_the_page_has_every_mistake() -> None:
