@@ -6,6 +6,7 @@
 from collections.abc import Iterator
 
 from headrace.model.errors import HeadraceError
+from headrace_gateway import refusals
 from headrace_gateway.problems import Problem, problem_kinds
 from tests.architecture.tree import ROOT
 
@@ -46,6 +47,13 @@ def _cells(kind: type[Exception], problem: Problem) -> list[str]:
 
 def test_the_page_of_errors_is_made_anew() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.architecture.test_errors_page"
+
+
+def test_every_refusal_has_a_line_in_the_table() -> None:
+    found = [one for one in vars(refusals).values() if isinstance(one, type)]
+    kinds = [one for one in found if issubclass(one, Exception) and one is not HeadraceError]
+    assert len(kinds) > 10
+    assert [one.__name__ for one in kinds if not set(one.__mro__) & set(problem_kinds())] == []
 
 
 if __name__ == "__main__":
