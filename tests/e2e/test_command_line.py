@@ -87,6 +87,15 @@ def test_a_task_is_listed_and_cancelled(stack: Stack, tmp_path: Path) -> None:
         assert headrace(stack.gateways[1], "cancel", task).stdout == f"task {task} CANCELED\n"
 
 
+def test_a_task_is_forked_and_the_fork_goes_on(stack: Stack) -> None:
+    done = headrace(stack.url, "send", "--agent", "counter", "3")
+    task = task_in(done.stderr)
+    forked = headrace(stack.gateways[1], "fork", task, "2", "--at", "1").stdout
+    fork = forked.split()[1]
+    assert forked.startswith(f"task {fork} forked from {task} at generation 1")
+    assert headrace(stack.url, "tail", fork).stdout.endswith("1 2 \n")
+
+
 def test_why_an_agent_refuses_is_shown(stack: Stack) -> None:
     done = headrace(stack.url, "send", "--agent", "counter", "many", code=4)
     assert done.stderr.splitlines()[-1].endswith(" REJECTED")

@@ -57,6 +57,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "ListTasks": _OPERATED,
     "CancelTask": _OPERATED,
     "DeleteTask": _ANNS,
+    "ForkTask": _ANNS,
     "SubscribeToTask": _OPERATED,
     "CreateTaskPushNotificationConfig": _ANNS,
     "GetTaskPushNotificationConfig": _ANNS,

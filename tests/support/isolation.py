@@ -99,6 +99,7 @@ class A2A(Binding):
         "ListTasks",
         "CancelTask",
         "DeleteTask",
+        "ForkTask",
         "SubscribeToTask",
         "CreateTaskPushNotificationConfig",
         "GetTaskPushNotificationConfig",

@@ -58,6 +58,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.cancel:cancel",
         "Cancel TASK.",
     ),
+    "fork": (
+        "headrace_cli.fork:fork",
+        "Begin a new task with TASK's past.",
+    ),
     "completion": (
         "headrace_cli.completion:completion",
         "Print a script that completes commands and options in SHELL.",

@@ -32,6 +32,7 @@ from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import TaskCanceler
 from headrace_gateway.tasks.delete import TaskDeleter
+from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.inputs import InputWriter
@@ -150,6 +151,7 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
         idempotency=Idempotency(bus, feeds, submissions, records, background),
         canceler=TaskCanceler(bus, feeds, state, background),
         deleter=TaskDeleter(bus, state, background),
+        forker=TaskForker(bus, feeds, state, submissions, inputs=inputs, background=background),
         background=background,
         appends=appends,
         full_streams=FullStreams(bus),

@@ -16,6 +16,9 @@ GENERATIONS = "urn:headrace:generation:v1"
 DELETION = "urn:headrace:delete-task:v1"
 """DeleteTask: an owner can have a task erased."""
 
+FORKS = "urn:headrace:fork:v1"
+"""ForkTask: a new task begins with the past of another."""
+
 AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
 """Streams as AG-UI events, in Hector's form."""
 
@@ -50,6 +53,17 @@ OFFERED: tuple[Json, ...] = (
             "task that has not ended is canceled first. The parameters are CancelTask's, and the "
             "response is an empty object. A repeated request gets the same response; all other "
             "requests for the task get TaskNotFound."
+        ),
+        "required": False,
+    },
+    {
+        "uri": FORKS,
+        "description": (
+            "ForkTask (in REST: POST /tasks/{id}:fork) begins a new task with the caller's task's "
+            "events up to a generation, and goes on with a message, or as the task did. The "
+            "parameters are id, generation (without it the current one), message and metadata; the "
+            "response is the new Task, whose metadata has headrace.forkOf. In the middle of a run, "
+            "the past ends with the last input or checkpoint before the generation."
         ),
         "required": False,
     },

@@ -22,6 +22,7 @@ from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.cancel import TaskCanceler
 from headrace_gateway.tasks.delete import TaskDeleter
+from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency
 from headrace_gateway.tasks.settle import InputAppends
@@ -61,6 +62,7 @@ class Services:
     idempotency: Idempotency
     canceler: TaskCanceler
     deleter: TaskDeleter
+    forker: TaskForker
     background: BackgroundWork
     """Work that continues when its client disconnects."""
     appends: InputAppends

@@ -41,6 +41,7 @@ from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_
 from headrace.sdk.policy import Policy
 from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unstarted
+from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.appender import Authorship
@@ -356,7 +357,7 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
     last = await last_entry(bus, assignment.key)
     if last is None:
         return Void("its log is gone", lost=not await is_forgotten(bus, assignment.key))
-    if (over := _over(assignment, last)) is not None:
+    if over := _over(assignment, last) or await _unfinished(bus, assignment.key, last):
         return over
     if last.stamp.attempt == 0:
         return Free(last, 1)
@@ -366,6 +367,13 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
     if holder is not None and holder.run == assignment.run:
         return Held(holder.worker)
     return Free(last, last.stamp.attempt + 1)
+
+
+async def _unfinished(bus: Bus, key: TaskKey, last: Entry) -> Void | None:
+    if await unfinished_fork(bus, key, last) is None:
+        return None
+    await end_unfinished(bus, key, last)
+    return Void("the copy of its past is unfinished")
 
 
 def _over(assignment: Assignment, last: Entry) -> Void | CleanUpDue | None:

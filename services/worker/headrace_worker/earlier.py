@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
@@ -9,6 +10,7 @@ from headrace.model.delegation import Lineage
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
+from headrace.model.fork import ForkOf
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
@@ -30,19 +32,33 @@ async def earlier_tasks(bus: Bus, key: TaskKey, owner: str, context: str) -> lis
     return await _listed(bus, key, query)
 
 
-async def earlier_logs(
-    bus: Bus, key: TaskKey, owner: str, context: str, asked_by: str | None
+async def earlier_logs(  # noqa: PLR0917 - which conversation it is
+    bus: Bus, key: TaskKey, owner: str, context: str, asked_by: str | None, fork: ForkOf | None
 ) -> list[list[Entry]]:
     """Return the logs of the conversation that the task at `key` continues, oldest first.
 
     These are the logs of the owner's other tasks of the same agent in `context`, up to the last run
     that has ended. Requests of another agent are a conversation of their own: `asked_by` is that
-    agent, or None for requests of users.
+    agent, or None for requests of users. A fork also continues its source's conversation, as it was
+    then.
 
     Raises:
         StateUnavailable: task state does not answer.
         BusUnavailable: the log does not answer.
     """
+    logs = list[list[Entry]]()
+    for source in reversed(fork.chain() if fork is not None else []):
+        source_key = TaskKey(key.tenant, key.agent, source.task)
+        until = datetime.fromisoformat(source.at)
+        logs += await _logs_beside(bus, source_key, owner, source.context, until)
+    logs += await _logs_beside(bus, key, owner, context)
+    return [log for log in logs if log and asking_agent(_first_task(log)) == asked_by]
+
+
+async def _logs_beside(
+    bus: Bus, key: TaskKey, owner: str, context: str, until: datetime | None = None
+) -> list[list[Entry]]:
+    """Return the logs of the other tasks of the agent in `context`, oldest first, up to a time."""
     query = ListTasks(
         tenant=key.tenant,
         owner=owner,
@@ -55,11 +71,15 @@ async def earlier_logs(
 
     async def read(task: str) -> list[Entry]:
         async with limit:
-            return await _ended_runs(bus, TaskKey(key.tenant, key.agent, task))
+            return await _ended_runs(bus, TaskKey(key.tenant, key.agent, task), until)
 
     tasks = await _listed(bus, key, query)
-    logs = await asyncio.gather(*(read(task["id"]) for task in tasks))
-    return [log for log in logs if log and asking_agent(_first_task(log)) == asked_by]
+    return await asyncio.gather(*(read(task["id"]) for task in tasks))
+
+
+def fork_of(task: Json) -> ForkOf | None:
+    """Return where the task's past comes from, or None if it is no fork."""
+    return ForkOf.of(task.get("metadata"))
 
 
 def asking_agent(task: Json) -> str | None:
@@ -83,8 +103,11 @@ def _first_task(log: Sequence[Entry]) -> Json:
     return task
 
 
-async def _ended_runs(bus: Bus, key: TaskKey) -> list[Entry]:
-    """Return the task's log up to the end of its last ended run; empty if the log is gone."""
+async def _ended_runs(bus: Bus, key: TaskKey, until: datetime | None) -> list[Entry]:
+    """Return the task's log up to the end of its last run that ended by then.
+
+    It is empty if the log is gone.
+    """
     try:
         last = await last_entry(bus, key)
         if last is None:
@@ -92,6 +115,10 @@ async def _ended_runs(bus: Bus, key: TaskKey) -> list[Entry]:
         log = [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
     except LogLost:
         return []
-    while log and not log[-1].ends_run:
+    while log and not (log[-1].ends_run and _is_before(log[-1], until)):
         log.pop()
     return log
+
+
+def _is_before(entry: Entry, until: datetime | None) -> bool:
+    return until is None or datetime.fromisoformat(entry.time) <= until

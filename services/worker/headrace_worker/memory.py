@@ -25,7 +25,7 @@ from headrace_worker.conversation import (
     turns_of_log,
     user_turn,
 )
-from headrace_worker.earlier import asking_agent
+from headrace_worker.earlier import asking_agent, fork_of
 
 type Memory = Literal["context", "task", "none"]
 """What a model remembers: the whole conversation, the task, or only the message. An AG-UI client
@@ -110,9 +110,9 @@ async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[E
         Retryable: the logs can't be read now.
         BusUnavailable: a log does not answer.
     """
-    asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
+    task = log[0].events[0]["task"] if log else {"metadata": ctx.metadata}
     try:
-        return await runtime_of(ctx).context_logs(asked_by)
+        return await runtime_of(ctx).context_logs(asking_agent(task), fork_of(task))
     except StateUnavailable as error:
         raise Retryable("the conversation can't be read now") from error
 

@@ -8,6 +8,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
+from headrace.model.fork import ForkOf
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.errors import DelegationRefused
 from headrace.sdk.interrupt import Interrupt
@@ -49,10 +50,10 @@ class AttemptLog:
         """See `Runtime.context_tasks`."""
         return await earlier_tasks(self.bus, self.parent.key, self.owner, self.parent.context)
 
-    async def context_logs(self, asked_by: str | None) -> list[list[Entry]]:
+    async def context_logs(self, asked_by: str | None, fork: ForkOf | None) -> list[list[Entry]]:
         """See `Runtime.context_logs`."""
         parent = self.parent
-        return await earlier_logs(self.bus, parent.key, self.owner, parent.context, asked_by)
+        return await earlier_logs(self.bus, parent.key, self.owner, parent.context, asked_by, fork)
 
     async def waiting_child(self) -> tuple[str, str]:
         """Return task and agent of the child for which the previous run asked the user.

@@ -174,6 +174,37 @@ class Client:
         request = Request("POST", f"{task_path(agent, task)}:cancel", {})
         return self._result(agent, await self._gateways.json(request))
 
+    async def fork(
+        self,
+        agent: str | None,
+        task: str,
+        generation: int | None = None,
+        message: MessageContent | None = None,
+        *,
+        files: Sequence[Attachment] = (),
+        answers: Mapping[str, Any] | None = None,
+    ) -> ClientTask:
+        """Begin a new task with a task's past and return it, without waiting for its run.
+
+        In the middle of a run, the past ends with the last input or checkpoint before `generation`;
+        ``headrace.forkOf`` in the new task's metadata says where.
+
+        Args:
+            agent: The agent's name.
+            task: The task whose past the new one has. It stays as it is.
+            generation: The last event of the past. None: the task's current one.
+            message: What to go on with, as for `send`. None: as the task did.
+            files: Files to attach to the message.
+            answers: Answers to the agent's interrupts, as for `send`.
+        """
+        body: Json = {} if generation is None else {"generation": generation}
+        if message is not None or files or answers:
+            outgoing = OutgoingMessage(agent, message or "", None, None, files, answers)
+            body["message"] = await outgoing.content()
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        request = Request("POST", f"{task_path(agent, task)}:fork", body, key)
+        return self._result(agent, await self._gateways.json(request))
+
     async def delete(self, agent: str | None, task: str) -> None:
         """Erase a task for good; one that has not ended is canceled first."""
         await self._gateways.json(Request("DELETE", task_path(agent, task)))

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.client.attachments import Attachment, attached_parts
 from headrace.client.gateways import Request
 from headrace.client.paths import agent_path
+from headrace.model.events import Json
 from headrace.model.user_message import MessageContent, answer_parts, user_message
 
 
@@ -30,8 +31,17 @@ class OutgoingMessage:
         Raises:
             OSError: a file can't be read.
         """
+        path = f"{agent_path(self.agent)}/message:{operation}"
+        return Request(
+            "POST", path, {"message": await self.content()}, {"Idempotency-Key": self.key}
+        )
+
+    async def content(self) -> Json:
+        """Return the A2A Message.
+
+        Raises:
+            OSError: a file can't be read.
+        """
         attached = [*answer_parts(self.answers or {}), *await attached_parts(self.files)]
         content: MessageContent = [] if attached and self.message == "" else self.message
-        message = user_message(content, attached, taskId=self.task, contextId=self.context)
-        path = f"{agent_path(self.agent)}/message:{operation}"
-        return Request("POST", path, {"message": message}, {"Idempotency-Key": self.key})
+        return user_message(content, attached, taskId=self.task, contextId=self.context)

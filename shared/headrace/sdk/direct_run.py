@@ -10,6 +10,7 @@ from headrace.model import json_patch
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, HeadraceError
 from headrace.model.events import Json
+from headrace.model.fork import ForkOf
 from headrace.model.task import TaskKey
 from headrace.model.user_message import user_message
 from headrace.sdk.context import RunContext
@@ -177,7 +178,11 @@ class DirectRun:
         """See `Runtime.context_tasks`."""
         return []
 
-    async def context_logs(self, asked_by: str | None) -> list[list[Entry]]:  # noqa: ARG002  # there are none
+    async def context_logs(
+        self,
+        asked_by: str | None,  # noqa: ARG002  # there are none
+        fork: ForkOf | None,  # noqa: ARG002  # as `asked_by`
+    ) -> list[list[Entry]]:
         """See `Runtime.context_logs`."""
         return []
 

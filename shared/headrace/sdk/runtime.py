@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
+from headrace.model.fork import ForkOf
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Delegation, DelegationRequest, Result
@@ -81,8 +82,10 @@ class Runtime(Protocol):
             StateUnavailable: Task state does not answer.
         """
 
-    async def context_logs(self, asked_by: str | None) -> list[list[Entry]]:
+    async def context_logs(self, asked_by: str | None, fork: ForkOf | None) -> list[list[Entry]]:
         """Return the logs of the conversation's other tasks that `asked_by` or a user started.
+
+        `fork` says where the task comes from if it is one.
 
         Raises:
             StateUnavailable: Task state does not answer.

@@ -138,11 +138,11 @@ class TestFleet:
             AgentUnknown: as `send`.
         """
         key, context = await self._parts.gateway.place(agent, context)
-        subject = self._bus.subjects.event(key)
+        subject = self._parts.gateway.subject(key)
         if stepped:
             self._gate.close(subject)
         await self._parts.gateway.begin(key, context, message_of(message, files))
-        return FleetTask(self._parts, key, context, subject)
+        return FleetTask(self._parts, key, context)
 
     async def stream(
         self,

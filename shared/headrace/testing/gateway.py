@@ -19,6 +19,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import WatchedFeed
+from headrace_gateway.tasks.fork import ForkRequest, TaskForker
 from headrace_gateway.tasks.inputs import FollowUp, InputWriter
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
@@ -44,6 +45,14 @@ class GatewayTasks:
         self._submissions = Submissions(
             bus, self.feeds, self._state, directory, inputs=inputs, background=self._background
         )
+        self._forker = TaskForker(
+            bus,
+            self.feeds,
+            self._state,
+            self._submissions,
+            inputs=inputs,
+            background=self._background,
+        )
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
@@ -60,6 +69,10 @@ class GatewayTasks:
         """Return a new task's key and context (see `Submissions.place`)."""
         return await self._submissions.place(self._caller, agent, context)
 
+    def subject(self, key: TaskKey) -> str:
+        """Return the subject of the log at `key`."""
+        return self._bus.subjects.event(key)
+
     async def begin(self, key: TaskKey, context: str, message: Json) -> None:
         """Begin the task at `key` with `message`."""
         accepted = await self._submissions.begin(self._caller, key, context, message, None)
@@ -71,6 +84,12 @@ class GatewayTasks:
         accepted = await self._submissions.follow_up(self._caller, key.agent, asked)
         await self._submissions.give_back(accepted)
         return accepted.generation
+
+    async def fork(
+        self, key: TaskKey, generation: int | None, message: Json | None
+    ) -> tuple[TaskKey, str]:
+        """Fork the task and return the fork's key and context (see `TaskForker.fork`)."""
+        return await self._forker.fork(self._caller, ForkRequest(key, generation, message))
 
     async def cancel(self, key: TaskKey, reached: Callable[[], None]) -> None:
         """Cancel the task and return when its log has recorded that.

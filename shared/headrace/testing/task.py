@@ -34,9 +34,10 @@ class FleetParts:
 class FleetTask:
     """A task; its methods take the same path as a client's requests."""
 
-    def __init__(self, fleet: FleetParts, key: TaskKey, context: str, subject: str) -> None:
-        """Wrap the task at `key`, whose log is on `subject`."""
-        self._fleet, self.key, self.context, self._subject = fleet, key, context, subject
+    def __init__(self, fleet: FleetParts, key: TaskKey, context: str) -> None:
+        """Wrap the task at `key`."""
+        self._fleet, self.key, self.context = fleet, key, context
+        self._subject = fleet.gateway.subject(key)
         self._after = 0
         self._interrupts = list[Json]()
 
@@ -75,6 +76,24 @@ class FleetTask:
         """
         await self._fleet.gateway.cancel(self.key, lambda: self._fleet.gate.open(self._subject))
         return await self._report()
+
+    async def fork(
+        self,
+        generation: int | None = None,
+        message: MessageContent | None = None,
+        files: Sequence[File] = (),
+    ) -> "FleetTask":
+        """Begin a new task with this one's events up to `generation`, and return it.
+
+        It goes on with `message`, or as this task did. In the middle of a run, its past ends with
+        the last input or checkpoint before `generation` (None: the task's current one).
+
+        Raises:
+            HeadraceError: the task has no such generation (`Malformed`).
+        """
+        sent = None if message is None else message_of(message, files)
+        key, context = await self._fleet.gateway.fork(self.key, generation, sent)
+        return FleetTask(self._fleet, key, context)
 
     async def result(self) -> "TaskResult":
         """Wait until no run is working or queued, and return the task.

@@ -27,6 +27,7 @@ _ACTS = {
     "SendMessage": "/message:send",
     "SendStreamingMessage": "/message:stream",
     "CancelTask": "/tasks/{id}:cancel",
+    "ForkTask": "/tasks/{id}:fork",
     "SubscribeToTask": "/tasks/{id}:subscribe",
     "CreateTaskPushNotificationConfig": "/tasks/{taskId}/pushNotificationConfigs",
 }

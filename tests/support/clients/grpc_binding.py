@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -10,7 +11,7 @@ import grpc.aio
 import httpx
 import orjson
 from a2a.types import a2a_pb2
-from google.protobuf import any_pb2
+from google.protobuf import any_pb2, struct_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -19,6 +20,14 @@ from google.rpc import error_details_pb2, status_pb2
 from tests.support.clients.bindings import Json, Talk
 
 _SERVICE = a2a_pb2.DESCRIPTOR.services_by_name["A2AService"]
+_EXTRA = SimpleNamespace(
+    input_type=struct_pb2.Struct.DESCRIPTOR,
+    output_type=a2a_pb2.Task.DESCRIPTOR,
+    server_streaming=False,
+)
+"""ForkTask, which A2A's service does not have."""
+
+_METHODS: dict[str, Any] = {**_SERVICE.methods_by_name, "ForkTask": _EXTRA}
 _STATUSES = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
@@ -119,7 +128,7 @@ class Grpc(Talk):
     def _asked(
         self, operation: str, params: Json, headers: Json
     ) -> tuple[Any, Message, list[tuple[str, str]]]:
-        method = _SERVICE.methods_by_name[operation]
+        method = _METHODS[operation]
         beside = {
             _IN_METADATA[name]: str(value)
             for holder in (params, params.get("configuration", {}))

@@ -7,7 +7,7 @@ waits for another, and exactly one task is created.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,6 +201,39 @@ class Idempotency:
                     is_mine = False
             raise TaskBusy(f"task {key.task} is being started")
 
+    async def begin_task(
+        self, request: KeyedRequest, begin: Callable[[TaskKey, str], Awaitable[None]]
+    ) -> tuple[TaskKey, str]:
+        """Return the key and the context of the task that this request creates, by `begin`.
+
+        `begin` gets both. It is called by each repetition, also on several gateways at a time, and
+        does what is left to do.
+
+        Raises:
+            KeyReused, TaskUnknown: as `start`.
+            HeadraceError: as `begin`.
+        """
+        return await self._background.run(_repeatable(self._begin_task(request, begin)))
+
+    async def _begin_task(
+        self, request: KeyedRequest, begin: Callable[[TaskKey, str], Awaitable[None]]
+    ) -> tuple[TaskKey, str]:
+        async with self._one_at_a_time(request):
+            key, context = await self._submissions.place(request.caller, request.agent, None)
+            record = IdempotencyRecord(
+                fingerprint=request.fingerprint, task=key.task, context=context, run=1
+            )
+            kept = await self._records.claim(request.name, record)
+            _check_same(kept, request)
+            is_mine, record = kept.record.task == key.task, kept.record
+            key = TaskKey(key.tenant, key.agent, record.task)
+            is_old = not is_mine and kept.age > self._begins
+            # Also reports that the task is past its retention.
+            if not is_mine and await self._entry_after(key, 0) is None and is_old:
+                raise _gone(key)
+            await begin(key, record.context)
+            return key, record.context
+
     async def again(self, request: KeyedRequest) -> AcceptedInput | None:
         """Return the result of the same earlier request, or None if it was never accepted.
 
@@ -356,7 +389,7 @@ class Idempotency:
         )
 
 
-async def _repeatable(accepting: Coroutine[Any, Any, AcceptedInput]) -> AcceptedInput:
+async def _repeatable[Result](accepting: Coroutine[Any, Any, Result]) -> Result:
     """Return the result of `accepting`; a repeat under the same key gets the same result.
 
     Raises:

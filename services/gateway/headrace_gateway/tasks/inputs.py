@@ -24,7 +24,7 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.events import Json
-from headrace.model.messages import Control, HolderReply, TaskFound
+from headrace.model.messages import Control, HolderReply, RunRequest, TaskFound
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
 from headrace.tasks.background_runs import BackgroundRuns
@@ -296,8 +296,37 @@ class InputWriter:
 
     def _request(self, asked: Input, admitted: AdmittedRun, appended: AppendResult) -> None:
         request = asked.run_request(appended)
-        task = self._requests.publish_soon(asked.key, asked.stamp.run, request, asked.priority)
+        self._publish(asked.key, asked.stamp.run, request, asked.priority, admitted)
+
+    def _publish(
+        self, key: TaskKey, run: int, request: RunRequest, priority: str, admitted: AdmittedRun
+    ) -> None:
+        task = self._requests.publish_soon(key, run, request, priority)
         task.add_done_callback(lambda _: admitted.settle())
+
+    async def continue_run(
+        self,
+        key: TaskKey,
+        run: int,
+        context: str,
+        write: Callable[[], Awaitable[tuple[RunRequest, str]]],
+    ) -> None:
+        """Request `run` of a log that `write` writes up to the middle of that run.
+
+        `write` returns the request and its priority. It may be called repeatedly.
+
+        Raises:
+            TooManyWaiting: the limit of waiting runs is reached; nothing was written.
+            Unsettled: it is unknown whether the log is written.
+            HeadraceError: as `write`.
+        """
+        await self._appends.ready()
+        async with self._admission.admitted(key) as admitted:
+
+            def publish(written: tuple[RunRequest, str]) -> None:
+                self._publish(key, run, *written, admitted)
+
+            await self._appends.carry_out(key, context, write, publish)
 
     async def queue(
         self, key: TaskKey, owner: str, found: TaskFound, asked: FollowUp, name: str

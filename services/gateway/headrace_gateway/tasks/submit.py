@@ -15,6 +15,7 @@ from headrace.jetstream.objects import FileOwner
 from headrace.model import events
 from headrace.model.errors import Fenced
 from headrace.model.events import Json
+from headrace.model.fork import ForkOf
 from headrace.model.messages import GetTask, RunRequest, TaskFound
 from headrace.model.task import (
     AUTH_REQUIRED,
@@ -142,7 +143,8 @@ class Submissions:
             ContextMismatch: the task belongs to another context.
             GenerationMismatch: the task is not at the generation that the message requires.
             TaskEnded: the task is over.
-            TaskBusy: a run is active, and the agent accepts no messages meanwhile.
+            TaskBusy: a run is active, and the agent accepts no messages meanwhile; or the task is a
+                fork whose past is still being copied.
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
             StateUnavailable: the task can't be looked up.
         """
@@ -161,12 +163,15 @@ class Submissions:
         """Return the task of a follow-up as it is now, if it can accept the message.
 
         Raises:
-            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
-                `follow_up`.
+            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, TaskBusy, StateUnavailable:
+                as `follow_up`.
         """
         found = await self._state.get(
             GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
         )
+        fork = ForkOf.of(found.task.get("metadata"))
+        if fork is not None and found.generation < fork.complete:
+            raise TaskBusy(f"the past of task {asked.task} is still being copied")
         if asked.context not in (None, found.task["contextId"]):
             raise ContextMismatch(f"task {asked.task} belongs to another context")
         # The append succeeds only right after the state found here, so this check still holds then.

@@ -12,17 +12,19 @@ from typing import Any
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TERMINAL
-from headrace.sdk.context import RunContext
+from headrace.sdk.context import RunContext, runtime_of
 from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import interrupts_before
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import breakpoint_question, is_breakpoint
 from headrace_worker.checkpoint import decode
 from headrace_worker.conversation import Turn
+from headrace_worker.earlier import fork_of
 from headrace_worker.memory import Memory, conversation, logs_before, turns_of_logs
 
 with needs("langgraph"):
-    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+    from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
     from langgraph.errors import InvalidUpdateError
     from langgraph.pregel import Pregel
     from langgraph.types import Interrupt, StateSnapshot
@@ -71,6 +73,50 @@ class RunStart:
     """Whether an earlier attempt has stopped at a static breakpoint."""
 
 
+type Write = tuple[str, str, Any]
+"""A pending write of a checkpoint: task, channel and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Where a graph has asked its user.
+
+    LangGraph notes the answers, and what follows from them, at the checkpoint at which it asked. So
+    a later look at it shows more than was known then.
+    """
+
+    checkpoint: str | None
+    asked: list[Json]
+    """The interrupts that were open."""
+    answers: int
+    """How many questions had been answered at the checkpoint before."""
+
+    def writes(self, by_space: Mapping[str, Sequence[Write]]) -> dict[str, list[Write]]:
+        """Return the pending writes of the checkpoints as they were then, by namespace.
+
+        Raises:
+            LookupError: It can't be told.
+        """
+        interrupts = [w for writes in by_space.values() for w in writes if w[1] == INTERRUPT]
+        names = {each["id"] for each in self.asked}
+        is_alone = len(interrupts) == len(self.asked) == 1
+        kept: dict[str, list[Write]] = {}
+        for space, writes in by_space.items():
+            kept[space] = []
+            for task, channel, value in writes:
+                if channel == RESUME and self.answers:
+                    kept[space].append((task, channel, value[: self.answers]))
+                elif channel == INTERRUPT and {one.id for one in value} <= names:
+                    kept[space].append((task, channel, value))
+                elif channel == INTERRUPT and is_alone:
+                    [asked] = self.asked
+                    then = Interrupt(value=asked.get("message"), id=asked["id"])
+                    kept[space].append((task, channel, [then]))
+                elif channel == INTERRUPT:
+                    raise LookupError(task)
+        return kept
+
+
 class Thread:
     """The thread of one task."""
 
@@ -95,10 +141,13 @@ class Thread:
         if saved is None:
             if ctx.run == 1:
                 start.earlier = await self._carry_over(memory)
+            else:
+                start.earlier = await self._forked(memory)
             state = await self._state()
             self._position.base = self._position.at = _id(state)
             await self._save()
         else:
+            await self._forked(memory)
             self._position, state = saved, await self._state()
             start.goes_on = _id(state) != saved.base
         if start.goes_on:
@@ -115,6 +164,29 @@ class Thread:
             stop = [each for each in asked.values() if is_breakpoint(each, _id(state))]
             start.asked += stop[:1]
         return start
+
+    async def _forked(self, memory: Memory) -> list[Turn]:
+        """Give a fork's thread the source's state, if that is what the log's past ends with.
+
+        Return the turns of the past if the source's thread is gone.
+        """
+        if _id(await self._state()) is not None:
+            return []
+        log = await runtime_of(self._ctx).entries()
+        fork = fork_of(log[0].events[0]["task"])
+        if fork is None:
+            return []
+        past = [entry for entry in log if entry.last_generation <= fork.generation]
+        before = [entry for entry in past if entry.stamp.run < self._ctx.run]
+        position, asked = _last_position(past), await interrupts_before(self._ctx)
+        for source in fork.chain():
+            # A task that is over goes on from its last state, which no checkpoint names.
+            question = None
+            if source.state not in TERMINAL:
+                question = Question(position.at, asked, _answers_at(before, position.at))
+            if await self._copy(thread_of(self._ctx, source.task, source.context), question):
+                return []
+        return await turns_of_logs([past]) if memory != "none" else []
 
     async def question(self, ends: str | None) -> Json:
         """Return the interrupt for the static breakpoint at which the graph has stopped."""
@@ -155,7 +227,7 @@ class Thread:
         over = {_task(log): log for log in logs if log[-1].stamp.state in TERMINAL}
         by_end = sorted(over.values(), key=lambda log: log[-1].time, reverse=True)
         for log in by_end:
-            if log[-1].stamp.state == COMPLETED and await self._copy(_task(log)):
+            if log[-1].stamp.state == COMPLETED and await self._copy(_thread(ctx, log)):
                 self._position.after = _task(log)
                 break
         held = _held_by(self._position.after, over)
@@ -172,17 +244,42 @@ class Thread:
             return (await conversation(self._ctx, memory))[:-1]
         return await turns_of_logs([log for log in logs if _task(log) in saved.extra])
 
-    async def _copy(self, task: str) -> bool:
-        """Copy the last checkpoint of another task, if it has one; return whether it does."""
-        theirs = _at({}, thread_of(self._ctx, task))
-        left = await self._saver.aget_tuple(theirs)
+    async def _copy(self, thread: str, question: Question | None = None) -> bool:
+        """Copy another thread's state as it was at `question`, or its last one.
+
+        Return whether it has one. Subgraphs have checkpoints of their own.
+        """
+        checkpoint = None if question is None else question.checkpoint
+        left = await self._saver.aget_tuple(_at({}, thread, checkpoint))
         if left is None:
             return False
-        about: Any = {"source": "fork", "step": left.metadata.get("step", -1), "parents": {}}
-        versions = left.checkpoint["channel_versions"]
-        mine = _at({}, thread_of(self._ctx, self._ctx.task))
-        await self._saver.aput(mine, left.checkpoint, about, versions)
+        found = {"": left}
+        async for each in self._saver.alist({"configurable": {"thread_id": thread}}):
+            space = each.config["configurable"].get("checkpoint_ns", "")
+            # Ids grow with time, and the newest comes first.
+            if space not in found and each.checkpoint["id"] <= left.checkpoint["id"]:
+                found[space] = each
+        writes = {space: list(each.pending_writes or ()) for space, each in found.items()}
+        if question is not None:
+            try:
+                writes = question.writes(writes)
+            except LookupError:
+                return False
+        for space, each in found.items():
+            await self._put(space, each, writes[space])
         return True
+
+    async def _put(self, space: str, theirs: CheckpointTuple, writes: Sequence[Write]) -> None:
+        about: Any = {**theirs.metadata, "source": "fork"}
+        mine = _at({}, thread_of(self._ctx, self._ctx.task))
+        mine["configurable"]["checkpoint_ns"] = space
+        versions = theirs.checkpoint["channel_versions"]
+        kept = await self._saver.aput(mine, theirs.checkpoint, about, versions)
+        by_task = dict[str, list[tuple[str, Any]]]()
+        for task, channel, value in writes:
+            by_task.setdefault(task, []).append((channel, value))
+        for task, values in by_task.items():
+            await self._saver.aput_writes(kept, values, task)
 
     async def _missed(self) -> list[tuple[str, Any]]:
         """Return the nodes' updates since the checkpoint up to which the log is complete."""
@@ -231,12 +328,20 @@ class Thread:
         return saver
 
 
-def thread_of(ctx: RunContext, task: str) -> str:
+def thread_of(ctx: RunContext, task: str, context: str | None = None) -> str:
     """Return the id of a task's thread, from tenant, owner, agent, context and task.
+
+    `context` is the run's own if it is None.
 
     Only the context can contain a slash, so ids are unique.
     """
-    return f"{ctx.tenant}/{ctx.owner}/{ctx.agent}/{ctx.context}/{task}"
+    return f"{ctx.tenant}/{ctx.owner}/{ctx.agent}/{context or ctx.context}/{task}"
+
+
+def _thread(ctx: RunContext, log: Sequence[Entry]) -> str:
+    """Return the id of another task's thread. A fork's earlier tasks have its source's context."""
+    context: str = log[0].events[0]["task"]["contextId"]
+    return thread_of(ctx, _task(log), context)
 
 
 def _at(settings: Mapping[str, Any], thread: str, checkpoint: str | None = None) -> Any:  # noqa: ANN401  # a RunnableConfig
@@ -288,6 +393,23 @@ def _held_by(task: str | None, logs: Mapping[str, Sequence[Entry]]) -> set[str]:
             return held
         task = position.after if position.after not in held else None
     return held
+
+
+def _last_position(log: Sequence[Entry]) -> Position:
+    for entry in reversed(log):
+        if entry.stamp.checkpoint is not None:
+            return position_of(decode(entry.stamp.checkpoint).data) or Position()
+    return Position()
+
+
+def _answers_at(log: Sequence[Entry], checkpoint: str | None) -> int:
+    """Return how many runs in `log` began at a checkpoint, each with an answer."""
+    bases = dict[int, str | None]()
+    for entry in log:
+        if entry.stamp.checkpoint is not None and entry.stamp.run > 1:
+            position = position_of(decode(entry.stamp.checkpoint).data) or Position()
+            bases.setdefault(entry.stamp.run, position.base)
+    return list(bases.values()).count(checkpoint)
 
 
 def _first_position(log: Sequence[Entry]) -> Position:

@@ -18,6 +18,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
 from headrace_worker.adapters.a2a_json import artifact_of, message_of, outcome_of
+from headrace_worker.earlier import fork_of
 from headrace_worker.relayed_events import foreign
 
 REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
@@ -30,10 +31,14 @@ def remote_of(log: Iterable[tuple[int, Json]]) -> tuple[str, str]:
     """Return the ids of the outside task and its context; empty if unknown.
 
     Clients' metadata are in events of other states. The outside agent's own values for these keys
-    are removed (`without_names`).
+    are removed (`without_names`). The outside task of a fork's past is the source's.
     """
-    found = ("", "")
-    for _, event in log:
+    found, past = ("", ""), 0
+    for generation, event in log:
+        if (fork := fork_of(event.get("task") or {})) is not None:
+            past = fork.generation
+        if generation <= past:
+            continue
         update = event.get("statusUpdate", {})
         metadata = update.get("metadata") or {}
         at_work = update.get("status", {}).get("state") == WORKING and CHILD not in metadata

@@ -182,7 +182,8 @@ class RemoteRun:
 
     async def _begin(self) -> None:
         ctx, held = self._ctx, self._ctx.checkpoint_data
-        continues = isinstance(held, dict) and bool(held.get(REMOTE_TASK))
+        # A fork's checkpoint may be its source's, whose outside task it leaves alone.
+        continues = isinstance(held, dict) and held.get("task") == ctx.task
         ours = await ctx.load_task() if ctx.run > 1 or continues else {}
         self._relay = RemoteEvents(ctx, EmittedContent(ours))
         if continues:
@@ -309,7 +310,7 @@ class RemoteRun:
         self._known = relay.task
         named = {REMOTE_TASK: relay.task, REMOTE_CONTEXT: relay.context}
         await self._ctx.emit(RelayedMessage([], metadata=named))
-        await self._ctx.checkpoint({**named, "cursor": self._cursor.last})
+        await self._ctx.checkpoint({**named, "task": self._ctx.task, "cursor": self._cursor.last})
 
     async def _cancel(self) -> None:
         if not self._relay.task or self._relay.is_over:

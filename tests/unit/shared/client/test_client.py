@@ -272,6 +272,19 @@ async def test_the_agent_of_a_task_is_found() -> None:
     assert (agent, canceled.state) == ("b", "canceled")
 
 
+async def test_a_fork_is_asked_for_once_with_its_message() -> None:
+    busy, fork = ScriptedResponse(status=503), task("SUBMITTED") | {"id": "t2"}
+    path = "/v1/agents/b/tasks/t1:fork"
+    with answering(**{path: [busy, ScriptedResponse(body=fork)]}) as gateway:
+        async with client_of(gateway) as client:
+            forked = await client.fork("b", "t1", 3, "hello")
+    assert (forked.id, forked.state) == ("t2", "submitted")
+    first, again = gateway.asked
+    assert first.headers["Idempotency-Key"] == again.headers["Idempotency-Key"]
+    body = again.body or {}
+    assert (body["generation"], body["message"]["parts"]) == (3, [{"text": "hello"}])
+
+
 async def test_a_token_may_change() -> None:
     tokens = iter(["one", "two"])
     with answering(**{"/v1/agents": ScriptedResponse(body={"agents": []})}) as gateway:

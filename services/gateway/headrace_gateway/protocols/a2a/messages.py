@@ -42,13 +42,13 @@ async def accept(services: Services, call: Call, asked: SendMessageParams) -> Ac
         HeadraceError: as `Submissions` and, with a key, `Idempotency`.
     """
     check_parts(asked.message, call.card)
-    keyed = _keyed(call, asked)
+    keyed = keyed_request(call, asked.fingerprint())
     webhook = _webhook(services, call, asked, keyed)
     if asked.task is None:
         return await _start(services, call, asked, keyed, webhook)
     if webhook is not None:
         await attach(services, call, asked.task, webhook)
-    metadata = _metadata(call, asked)
+    metadata = input_metadata(call, asked)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     follow_up = FollowUp(key.task, asked.message, asked.context, metadata, asked.if_generation)
     if keyed is not None:
@@ -81,7 +81,7 @@ async def _start(
     webhook: Webhook | None,
 ) -> AcceptedInput:
     """Create a task; its webhook is stored before its log starts, so it receives every event."""
-    metadata = _metadata(call, asked)
+    metadata = input_metadata(call, asked)
     if keyed is None:
 
         async def prepare(key: TaskKey) -> None:
@@ -116,8 +116,8 @@ def _webhook(
     return webhook_of(services, call, config)
 
 
-def _keyed(call: Call, asked: SendMessageParams) -> KeyedRequest | None:
-    """Return the idempotency key of the message, or None.
+def keyed_request(call: Call, fingerprint: str) -> KeyedRequest | None:
+    """Return the request under its idempotency key, or None if it has no key.
 
     Raises:
         Malformed: the header is not a valid key.
@@ -127,10 +127,10 @@ def _keyed(call: Call, asked: SendMessageParams) -> KeyedRequest | None:
         return None
     if not _KEY.fullmatch(key):
         raise Malformed([Violation(IDEMPOTENCY_KEY, "must be 1 to 255 printable ASCII characters")])
-    return KeyedRequest(call.caller, call.agent, key, asked.fingerprint())
+    return KeyedRequest(call.caller, call.agent, key, fingerprint)
 
 
-def _metadata(call: Call, asked: SendMessageParams) -> Json:
+def input_metadata(call: Call, asked: SendMessageParams) -> Json:
     """Return the request's metadata, without the keys that are reserved for the fleet.
 
     Raises:

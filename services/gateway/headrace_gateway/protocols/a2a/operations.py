@@ -13,6 +13,7 @@ from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.cards import extended_card
+from headrace_gateway.protocols.a2a.fork import fork_task
 from headrace_gateway.protocols.a2a.messages import send_message, send_streaming
 from headrace_gateway.protocols.a2a.parameters import GetTaskParams, ListTasksParams, OneTaskParams
 from headrace_gateway.protocols.a2a.push_configs import (
@@ -179,6 +180,7 @@ _UNARY: Mapping[str, Unary] = {
     "ListTasks": list_tasks,
     "CancelTask": cancel_task,
     "DeleteTask": delete_task,
+    "ForkTask": fork_task,
     "CreateTaskPushNotificationConfig": create_config,
     "GetTaskPushNotificationConfig": get_config,
     "ListTaskPushNotificationConfigs": list_configs,

@@ -12,7 +12,7 @@ from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model.events import Json
 from headrace.model.fold import OWN
 from headrace.model.names import LONGEST_CONTEXT
-from headrace_gateway.protocols.a2a.protojson import read
+from headrace_gateway.protocols.a2a.protojson import NotReadable, generation, read
 from headrace_gateway.refusals import Malformed, Violation
 
 PAGE_SIZES = range(1, 101)
@@ -80,6 +80,56 @@ class SendMessageParams:
     def fingerprint(self) -> str:
         """Return a hash of the content, independent of its formatting."""
         return sha256(orjson.dumps(self, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ForkTaskParams:
+    """Parameters of ForkTask."""
+
+    task: str
+    generation: int | None
+    """The last generation of the past, at most; None for the task's current one."""
+    sending: SendMessageParams | None
+    """The message with which the fork goes on, and its metadata; None to go on as the task did."""
+
+    @classmethod
+    def read(cls, params: object) -> Self:
+        """Read the request, which A2A does not define.
+
+        Raises:
+            Malformed: the request is invalid.
+        """
+        given = params if isinstance(params, dict) else {}
+        task, wanted = given.get("id"), given.get("generation")
+        if not isinstance(task, str) or not task:
+            raise Malformed([Violation("id", "must be a task's id")])
+        try:
+            at = None if wanted is None else generation(wanted)
+        except NotReadable as error:
+            raise Malformed([Violation("generation", str(error))]) from error
+        if at == 0:
+            raise Malformed([Violation("generation", "must be at least 1")])
+        return cls(task, at, cls._sending(given))
+
+    @staticmethod
+    def _sending(given: Json) -> SendMessageParams | None:
+        sent = {
+            name: given[name] for name in ("message", "metadata") if given.get(name) is not None
+        }
+        if "message" not in sent:
+            if "metadata" in sent:
+                raise Malformed([Violation("metadata", "is only allowed with a message")])
+            return None
+        sending = SendMessageParams.read(sent)
+        if sending.task is not None or sending.context is not None:
+            rule = "must have neither taskId nor contextId: the fork gets new ones"
+            raise Malformed([Violation("message", rule)])
+        return sending
+
+    def fingerprint(self) -> str:
+        """Return a hash of the content, which no message has."""
+        content = orjson.dumps({"fork": self}, option=orjson.OPT_SORT_KEYS)
+        return sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ _ROUTES = (
     ("DELETE", f"{_CONFIGS}/{{id}}", "DeleteTaskPushNotificationConfig"),
     ("GET", "/extendedAgentCard", "GetExtendedAgentCard"),
     ("DELETE", "/tasks/{id}", "DeleteTask"),
+    ("POST", "/tasks/{id}:fork", "ForkTask"),
 )
 """Method, path and operation, the most used first."""
 

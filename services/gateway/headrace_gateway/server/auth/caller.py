@@ -1,5 +1,6 @@
 """Callers and their permissions: from the credentials, never from the body (promise 6)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -19,6 +20,9 @@ FLEET = frozenset(
     }
 )
 """Operations of operators only: they concern the fleet, and not the caller's own tasks."""
+
+_PARTS: Mapping[str, tuple[str, ...]] = {"ForkTask": ("GetTask", "SendMessage")}
+"""Operations that a caller may carry out if its roles permit all of these."""
 
 ANY_AGENT = "*"
 """In place of an agent: a role includes the operation if it includes all agents."""
@@ -61,7 +65,10 @@ class Caller:
 
     def may(self, agent: str, operation: str) -> bool:
         """Return whether the caller may carry out A2A's `operation` with the agent."""
-        return self.grants is None or any(one.covers(agent, operation) for one in self.grants)
+        if self.grants is None:
+            return True
+        parts, grants = _PARTS.get(operation, (operation,)), self.grants
+        return all(any(one.covers(agent, part) for one in grants) for part in parts)
 
     def operates(self, agent: str, operation: str) -> bool:
         """Return whether the caller carries out `operation` as an operator.

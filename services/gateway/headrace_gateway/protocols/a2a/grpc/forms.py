@@ -14,6 +14,7 @@ from a2a.utils.errors import InvalidAgentResponseError, InvalidRequestError
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.struct_pb2 import Struct
 
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
@@ -125,6 +126,8 @@ class CurrentForm:
         self.service = service.full_name
         self._inputs = {m.name: GetMessageClass(m.input_type) for m in service.methods}
         self._outputs = {m.name: GetMessageClass(m.output_type) for m in service.methods}
+        # Of an extension: the messages of A2A's schema can't express the parameters.
+        self._inputs["ForkTask"], self._outputs["ForkTask"] = Struct, a2a_pb2.Task
         self.operations: Mapping[str, str] = {name: name for name in self._inputs}
         self.entry_renderer: EntryRenderer = EventMessages(self.event)
 

@@ -2,8 +2,9 @@
 
 A client's frame is in Headrace's own format or an A2A JSON-RPC request:
 ``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe": {"task",
-"after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the
-form of a variant's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
+"after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"id", "fork": {"task", "generation"?, "message"?,
+"metadata"?}, "idempotencyKey"?}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the form of a
+variant's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
 "after"?}``. Answers contain a log's lines unchanged, rendered once for all sockets.
 """
 
@@ -128,7 +129,7 @@ class SocketEnvelope:
 LONGEST_ID = 256
 """Maximum bytes of an id as JSON, because every answer repeats it."""
 
-_KINDS = ("send", "subscribe", "cancel", "unsubscribe")
+_KINDS = ("send", "subscribe", "cancel", "fork", "unsubscribe")
 
 
 @dataclass(slots=True)
@@ -199,14 +200,22 @@ def read_frame(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
         return Unsubscribe(orjson.dumps(frame["unsubscribe"]))
     if "id" not in frame:
         raise Malformed([Violation("id", "is required")])
-    body = _object(frame, kinds[0])
-    match kinds[0]:
+    return _own(frame, kinds[0])
+
+
+def _own(frame: Json, kind: str) -> OperationRequest:
+    """Read a frame in Headrace's own format."""
+    body = _object(frame, kind)
+    match kind:
         case "send":
             return OperationRequest("SendStreamingMessage", body, *_cursor_and_key(frame))
         case "subscribe":
             return OperationRequest(
                 "SubscribeToTask", _task(body, "subscribe"), _text(body, "after") or ""
             )
+        case "fork":
+            params = {**body, **_task(body, "fork")}
+            return OperationRequest("ForkTask", params, *_cursor_and_key(frame))
         case _:
             return OperationRequest("CancelTask", _task(body, "cancel"))
 

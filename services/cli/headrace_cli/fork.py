@@ -1,0 +1,57 @@
+"""``headrace fork``: begin a new task with another task's past."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway
+from headrace_cli.printer import Printer, with_json
+
+if TYPE_CHECKING:
+    from headrace.client import Client, ClientTask
+    from headrace.model.events import Json
+
+
+@click.command()
+@with_gateway
+@with_agent
+@click.option(
+    "--at",
+    "generation",
+    type=click.IntRange(min=1),
+    metavar="GENERATION",
+    help="Last event of the past; default: the task's last.",
+)
+@with_json
+@click.argument("task")
+@click.argument("text", required=False)
+def fork(  # noqa: PLR0913 - one parameter per flag is how click calls
+    *,
+    url: str,
+    token: str | None,
+    agent: str | None,
+    generation: int | None,
+    task: str,
+    text: str | None,
+    printer: Printer,
+) -> None:
+    """Begin a new task with TASK's past.
+
+    It goes on with the message TEXT, or as TASK did. TASK stays as it is. In the middle of a run,
+    the past ends with the last input or checkpoint before GENERATION. Without --agent, the agent is
+    looked up.
+    """
+
+    async def work(client: "Client") -> "ClientTask":
+        return await client.fork(await agent_of(client, agent, task), task, generation, text)
+
+    forked = at_gateway(url, token, work, agent)
+    printer.record(forked.task, _described(forked.task))
+
+
+def _described(task: "Json") -> str:
+    source = task["metadata"]["headrace.forkOf"]
+    where = f"{source['task']} at generation {source['generation']}"
+    if source["generation"] < source["requested"]:
+        where += f", the last input or checkpoint before {source['requested']}"
+    return f"task {task['id']} forked from {where}; follow it with: headrace tail {task['id']}"

@@ -1,0 +1,233 @@
+"""Forking: a new task that begins with the past of one of the caller's tasks.
+
+The source is only read. What a fork does is carried out again by each repetition of its request
+that finds it unfinished, so it needs no cleaning up.
+"""
+
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner
+from headrace.log import last_entry
+from headrace.model.entry import Entry
+from headrace.model.errors import Fenced, LogLost, TaskUnknown
+from headrace.model.events import TRACEPARENT, WAITING, Json
+from headrace.model.fork import ForkOf
+from headrace.model.messages import GetTask, RunRequest
+from headrace.model.subjects import NORMAL
+from headrace.model.task import TaskKey
+from headrace.state_client import StateClient
+from headrace.tasks.begin import Input
+from headrace.tasks.continue_ import LogEnd, next_input
+from headrace.tasks.fork import (
+    Fork,
+    Forked,
+    copy_past,
+    fork_at,
+    fork_point,
+    hand_over,
+    is_copy,
+)
+from headrace_gateway.background_work import BackgroundWork
+from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.refusals import Malformed, TaskBusy, Violation
+from headrace_gateway.request_span import note_task
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.idempotency import Idempotency, KeyedRequest
+from headrace_gateway.tasks.inputs import InputWriter
+from headrace_gateway.tasks.submit import Submissions
+
+_ROUNDS = 50
+"""Maximum number of tries against other gateways that carry out the same request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """What a caller wants to fork."""
+
+    source: TaskKey
+    generation: int | None
+    """The last generation of the past, at most. None: the task's current one."""
+    message: Json | None = None
+    """An A2A v1.0 Message to go on with. None: go on as the source did."""
+    metadata: Json | None = None
+    """Metadata of the message's input."""
+    traceparent: str | None = None
+    """W3C trace context of the request."""
+
+
+class TaskForker:
+    """Forks tasks."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        state: StateClient,
+        submissions: Submissions,
+        *,
+        inputs: InputWriter,
+        background: BackgroundWork,
+    ) -> None:
+        """Use these services; a fork finishes in `background` if its client disconnects."""
+        self._bus, self._feeds, self._state = bus, feeds, state
+        self._submissions, self._inputs, self._background = submissions, inputs, background
+
+    async def fork(self, caller: Caller, asked: ForkRequest) -> tuple[TaskKey, str]:
+        """Create a fork and return its key and context.
+
+        Raises:
+            TaskUnknown: no such task of this caller and agent, or its beginning is gone.
+            Malformed: the task has no such generation.
+            AgentUnknown: the agent is gone.
+            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.begin_run`.
+            StateUnavailable: the task can't be looked up.
+        """
+        key, context = await self._submissions.place(caller, asked.source.agent, None)
+        await self._background.run(self.begin(caller, asked, key, context))
+        return key, context
+
+    async def fork_once(
+        self, idempotency: Idempotency, request: KeyedRequest, asked: ForkRequest
+    ) -> tuple[TaskKey, str]:
+        """Create a fork, or return the one that this request created before.
+
+        Raises:
+            KeyReused, TaskUnknown: as `Idempotency.start`.
+            HeadraceError: as `fork`.
+        """
+
+        async def begin(key: TaskKey, context: str) -> None:
+            await self.begin(request.caller, asked, key, context)
+
+        return await idempotency.begin_task(request, begin)
+
+    async def begin(self, caller: Caller, asked: ForkRequest, key: TaskKey, context: str) -> None:
+        """Begin the fork at `key`, or do what is left of that.
+
+        Raises:
+            HeadraceError: as `fork`.
+        """
+        note_task(key.task, context)
+        for _ in range(_ROUNDS):
+            # Another gateway may be carrying out the same request.
+            with suppress(Fenced):
+                await self._begin(caller, asked, key, context)
+                return
+        raise TaskBusy(f"task {key.task} is being started")
+
+    async def _begin(self, caller: Caller, asked: ForkRequest, key: TaskKey, context: str) -> None:
+        last = await last_entry(self._bus, key)
+        begun = None if last is None else await fork_at(self._bus, key)
+        if last is not None and not (begun is not None and _is_beginning(begun, last)):
+            return
+        query = GetTask(
+            tenant=caller.tenant,
+            owner=caller.owner,
+            agent=asked.source.agent,
+            task=asked.source.task,
+            history_length=0,
+        )
+        found = await self._state.get(query)
+        most = (
+            begun.requested
+            if begun is not None
+            else found.generation
+            if asked.generation is None
+            else asked.generation
+        )
+        if not 0 < most <= found.generation:
+            rule = f"must be from 1 to {found.generation}, the task's generation"
+            raise Malformed([Violation("generation", rule)])
+        try:
+            point, metadata, source_context = await fork_point(
+                self._bus, asked.source, found.sequence, most
+            )
+            of = ForkOf(
+                asked.source.task,
+                source_context,
+                point.generation,
+                point.at,
+                most,
+                point.state,
+                goes_on=asked.message is not None or not (point.rests or point.is_input),
+                before=ForkOf.of(metadata),
+            )
+            fork = Fork(asked.source, key, caller.owner, context, of, point)
+            beginning = _Beginning(self._bus, self._feeds, self._inputs, fork, found.sequence)
+            await beginning.go_on(asked)
+        except LogLost as loss:
+            raise TaskUnknown(f"the beginning of task {asked.source.task} is gone") from loss
+
+
+def _is_beginning(fork: ForkOf, last: Entry) -> bool:
+    """Return whether something may be left to do for a fork whose log ends with `last`."""
+    is_closed = fork.goes_on and last.last_generation >= fork.complete
+    return is_copy(last) and not is_closed
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """The beginning of one fork."""
+
+    bus: Bus
+    feeds: Feeds
+    inputs: InputWriter
+    fork: Fork
+    head: int
+    """Stream sequence of the source's last entry."""
+
+    async def go_on(self, asked: ForkRequest) -> None:
+        """Copy the past and request the run that follows, if any."""
+        fork = self.fork
+        if asked.message is not None:
+            await self._with_message(asked, asked.message)
+        elif fork.point.rests:
+            await self._copied()
+        else:
+            await self.inputs.continue_run(
+                fork.key, fork.point.run, fork.context, lambda: self._resumed(asked)
+            )
+
+    async def _copied(self) -> Forked:
+        return await copy_past(self.bus, self.fork, self.head)
+
+    async def _resumed(self, asked: ForkRequest) -> tuple[RunRequest, str]:
+        """Copy the past, which ends in the middle of a run, and return the run's request."""
+        copied = await self._copied()
+        if not copied.point.is_input:
+            copied = await hand_over(self.bus, self.fork, copied)
+        return self._request(asked, copied), copied.priority or NORMAL
+
+    async def _with_message(self, asked: ForkRequest, message: Json) -> None:
+        """Copy the past, and append the message as the next input."""
+        copied: list[Forked] = []
+
+        async def open_feed(key: TaskKey) -> Feed:
+            # Files of the message are stored and its run is admitted: now the log can begin.
+            copied.append(await self._copied())
+            return await self.feeds.acquire(key)
+
+        def build(message: Json, metadata: Json | None) -> Input:
+            [past] = copied
+            end = LogEnd(self.fork.key, past.sequence, past.generation)
+            if past.point.waiting:
+                metadata = {**(metadata or {}), WAITING: list(past.point.waiting)}
+            request = self._request(asked, past)
+            writer = f"gateway-{secrets.token_hex(6)}"
+            return next_input(self.bus, end, request, message, metadata, writer=writer)
+
+        sender = FileOwner(self.fork.owner, self.fork.context)
+        content = message, asked.metadata
+        accepted = await self.inputs.begin_run(self.fork.key, sender, content, build, open_feed)
+        await self.feeds.release(accepted.feed)
+
+    def _request(self, asked: ForkRequest, copied: Forked) -> RunRequest:
+        return RunRequest(
+            log=copied.log,
+            context=self.fork.context,
+            owner=self.fork.owner,
+            traceparent=asked.traceparent or (asked.metadata or {}).get(TRACEPARENT),
+        )

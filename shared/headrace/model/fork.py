@@ -1,0 +1,183 @@
+"""Forks: tasks that begin with another task's past.
+
+A fork's log repeats the source's events up to a generation, with the same generations, and goes on
+from there. Where a fork may begin is a pure function of the source's log: `ForkPoints`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from headrace.model.delegation import ASKS_FOR, CHILD
+from headrace.model.entry import Entry
+from headrace.model.events import QUEUED, TAKEN, WAITING, Json
+from headrace.model.fold import IllFormedEvent, read_change
+from headrace.model.task import SUBMITTED, is_task_id
+
+FORK_OF = "headrace.forkOf"
+"""Metadata key of generation 1: a `ForkOf`. Clients can't set metadata with our prefix."""
+
+FORK_WRITER = "fork"
+"""Kind of the writer of copied entries: the part of its id before the first hyphen."""
+
+MOST_FORKS = 20
+"""Maximum length of a chain of forks that `ForkOf.before` describes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkOf:
+    """Where a task's past comes from."""
+
+    task: str
+    context: str
+    generation: int
+    """Generation of the last copied event."""
+    at: str
+    """When the source stored that event, RFC 3339."""
+    requested: int
+    """The generation that the client named. It is greater if that was in the middle of a run."""
+    state: str
+    """The source's state after that event. A fork of a task that was over waits for its user."""
+    goes_on: bool = False
+    """Whether one more event completes the log: a message, or the end of the source's attempt."""
+    before: "ForkOf | None" = None
+    """The same of the source, if it was a fork itself."""
+
+    @property
+    def complete(self) -> int:
+        """Generation at which the log is complete, so that others may continue it."""
+        return self.generation + self.goes_on
+
+    def chain(self) -> "list[ForkOf]":
+        """Return this fork and those before it, the newest first."""
+        return [self, *(self.before.chain() if self.before else [])]
+
+    def to_json(self, most: int = MOST_FORKS) -> Json:
+        """Return the metadata value, with at most `most` forks of a chain."""
+        shown: Json = {
+            "task": self.task,
+            "contextId": self.context,
+            "generation": self.generation,
+            "at": self.at,
+            "requested": self.requested,
+            "state": self.state,
+            "goesOn": self.goes_on,
+        }
+        if self.before is not None and most > 1:
+            shown["before"] = self.before.to_json(most - 1)
+        return shown
+
+    @classmethod
+    def of(cls, metadata: Any) -> Self | None:  # noqa: ANN401  # any JSON
+        """Return what a task's metadata says about its source. None: it is no fork."""
+        kept = metadata.get(FORK_OF) if isinstance(metadata, dict) else None
+        return None if kept is None else cls._read(kept, MOST_FORKS)
+
+    @classmethod
+    def _read(cls, kept: Any, most: int) -> Self | None:  # noqa: ANN401  # any JSON
+        match kept:
+            case {
+                "task": str(task),
+                "contextId": str(context),
+                "generation": int(generation),
+                "at": str(at),
+                "requested": int(requested),
+                "state": str(state),
+            } if most and is_task_id(task):
+                goes_on, before = (
+                    kept.get("goesOn") is True,
+                    cls._read(kept.get("before"), most - 1),
+                )
+                return cls(task, context, generation, at, requested, state, goes_on, before)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """A generation after which a fork can go on."""
+
+    generation: int
+    run: int
+    """The run that this event belongs to, by its input's generation."""
+    attempt: int
+    """The attempt that wrote it; 0: it is an input, or no worker wrote it."""
+    at: str
+    """When it was stored, RFC 3339."""
+    state: str
+    """The task's state after it."""
+    rests: bool
+    """Whether the run is over, so that the fork waits for its user."""
+    waiting: tuple[int, ...] = ()
+    """Generations of the messages that are queued for the run."""
+
+    @property
+    def is_input(self) -> bool:
+        """Whether no attempt at the run has done anything that the fork keeps."""
+        return not self.rests and self.generation == self.run
+
+
+class ForkPoints:
+    """Finds the last point of a log, up to a generation, after which a fork can go on.
+
+    Such points are inputs, checkpoints and ends of runs. A run that has asked child tasks goes on
+    only from its input: the children are the source's, and a fork must not touch them. For the same
+    reason a fork can't answer a question of the source's child, nor begin at such an answer.
+    """
+
+    def __init__(self, generation: int) -> None:
+        """Look up to `generation`."""
+        self._most = generation
+        self.point: ForkPoint | None = None
+        """The last point so far. None: there is none, which the first event of a log excludes."""
+        self._run, self._is_entangled, self._child_asks = 0, False, False
+        self._queued: list[int] = []
+
+    def take(self, entry: Entry) -> None:
+        """Take the next entry of the log."""
+        for generation, event in enumerate(entry.parsed(), entry.generation):
+            if generation > self._most:
+                return
+            self._take(event, generation, entry)
+        if entry.ends_run:
+            if not self._child_asks:
+                self.point = self._point(entry, entry.last_generation, rests=True)
+        elif entry.stamp.checkpoint is not None and entry.stamp.attempt and not self._is_entangled:
+            self.point = self._point(entry, entry.last_generation)
+
+    def _take(self, event: Json, generation: int, entry: Entry) -> None:
+        if "artifactUpdate" in event:
+            return
+        metadata = _metadata_of(event)
+        if QUEUED in metadata:
+            self._queued.append(generation)
+        elif (taken := metadata.get(TAKEN)) in self._queued:
+            self._queued.remove(taken)
+        if CHILD in metadata:
+            self._is_entangled = True
+        if _is_input(event, generation):
+            left = metadata.get(WAITING)
+            self._queued = [one for one in left if type(one) is int] if type(left) is list else []
+            self._run, self._is_entangled = generation, self._child_asks
+            if not self._child_asks:
+                self.point = self._point(entry, generation)
+        self._child_asks = ASKS_FOR in metadata
+
+    def _point(self, entry: Entry, generation: int, *, rests: bool = False) -> ForkPoint:
+        attempt = 0 if generation == self._run else entry.stamp.attempt
+        waiting = () if rests else tuple(self._queued)
+        is_last = generation == entry.last_generation
+        state = entry.stamp.state if is_last else SUBMITTED
+        return ForkPoint(generation, self._run, attempt, entry.time, state, rests, waiting)
+
+
+def _is_input(event: Json, generation: int) -> bool:
+    try:
+        return read_change(event, generation).is_input
+    except IllFormedEvent:
+        return False
+
+
+def _metadata_of(event: Json) -> Json:
+    for body in event.values():
+        metadata = body.get("metadata") if type(body) is dict else None
+        return metadata if type(metadata) is dict else {}
+    return {}

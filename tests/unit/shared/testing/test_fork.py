@@ -1,0 +1,132 @@
+"""Tasks are forked in a test fleet, by the gateway's own code."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import Emission, InputRequired, RunContext, agent
+from headrace.model.fork import ForkOf
+from headrace.model.task import COMPLETED
+from headrace.testing import TestFleet
+from headrace.testing.task import FleetTask, TaskResult
+from headrace_gateway.refusals import Malformed
+
+calls: list[str] = []
+
+
+@agent(max_attempts=1)
+async def barber(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Ask before cutting."""
+    if ctx.run == 1:
+        yield InputRequired("How short?")
+        return
+    before = len((await ctx.load_task())["history"])
+    yield f"Cut to {ctx.prompt}, after {before} messages."
+
+
+@agent(max_attempts=1)
+async def baker(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Bake in two steps, the first of which is not repeated."""
+    if ctx.checkpoint_data is None:
+        calls.append("knead")
+        yield "Kneaded. "
+        await ctx.checkpoint({"dough": "ready"})
+    calls.append("bake")
+    yield "Baked."
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[TestFleet]:
+    calls.clear()
+    async with TestFleet([barber, baker]) as fleet:
+        yield fleet
+
+
+def source_of(result: TaskResult) -> ForkOf:
+    fork = ForkOf.of(result.task["metadata"])
+    assert fork is not None
+    return fork
+
+
+async def asked(fleet: TestFleet) -> FleetTask:
+    return (await fleet.send("barber", "a cut")).handle
+
+
+async def test_a_question_is_answered_differently_in_a_fork(fleet: TestFleet) -> None:
+    task = await asked(fleet)
+    first = await task.answer("3 cm")
+    fork = await task.fork(3, "5 cm")
+    second = await fork.result()
+    assert (first.text, second.text) == (
+        "Cut to 3 cm, after 3 messages.",
+        "Cut to 5 cm, after 3 messages.",
+    )
+    assert (second.state, fork.id != task.id, fork.context != task.context) == (
+        "completed",
+        True,
+        True,
+    )
+    assert (await task.now()).task == first.task
+
+
+async def test_a_fork_at_a_question_waits_for_its_answer(fleet: TestFleet) -> None:
+    task = await asked(fleet)
+    fork = await task.fork()
+    assert (await fork.now()).state == "input-required"
+    assert (await fork.answer("6 cm")).text == "Cut to 6 cm, after 3 messages."
+    assert (await task.now()).state == "input-required"
+
+
+async def test_a_fork_of_a_task_that_is_over_waits_for_its_user(fleet: TestFleet) -> None:
+    task = await asked(fleet)
+    await task.answer("3 cm")
+    fork = await task.fork()
+    waiting = await fork.now()
+    assert (waiting.state, source_of(waiting).state) == ("input-required", COMPLETED)
+    assert (await fork.answer("2 cm")).text.endswith("Cut to 2 cm, after 4 messages.")
+
+
+async def test_a_fork_goes_on_from_the_checkpoint_before_its_generation(fleet: TestFleet) -> None:
+    task = (await fleet.send("baker", "bread")).handle
+    assert calls == ["knead", "bake"]
+    head = (await task.now()).task["metadata"]["headrace.generation"]
+    fork = await task.fork(head - 1)
+    baked = await fork.result()
+    source = source_of(baked)
+    assert (baked.state, baked.text, calls) == (
+        "completed",
+        "Kneaded. Baked.",
+        ["knead", "bake", "bake"],
+    )
+    assert source.generation < source.requested == head - 1
+
+
+async def test_a_fork_at_an_input_runs_it_again(fleet: TestFleet) -> None:
+    task = (await fleet.send("baker", "bread")).handle
+    fork = await task.fork(1)
+    baked = await fork.result()
+    assert (baked.text, calls) == ("Kneaded. Baked.", ["knead", "bake", "knead", "bake"])
+
+
+async def test_a_fork_can_be_forked(fleet: TestFleet) -> None:
+    task = await asked(fleet)
+    fork = await (await task.fork()).fork(None, "1 cm")
+    done = await fork.result()
+    assert done.text == "Cut to 1 cm, after 3 messages."
+    assert [one.task for one in source_of(done).chain()][1:] == [task.id]
+
+
+async def test_the_source_may_be_gone_once_it_is_forked(fleet: TestFleet) -> None:
+    task = await asked(fleet)
+    fork = await task.fork()
+    await task.cancel()
+    assert (await fork.answer("4 cm")).state == "completed"
+
+
+@pytest.mark.parametrize("generation", [-1, 0, 4, 10**18])
+async def test_a_generation_that_the_task_has_not_is_refused(
+    fleet: TestFleet, generation: int
+) -> None:
+    task = await asked(fleet)
+    with pytest.raises(Malformed, match="from 1 to 3"):
+        await task.fork(generation)
