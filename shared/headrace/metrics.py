@@ -24,6 +24,11 @@ BUILD = Gauge(
     ["service", "version", "python"],
 )
 
+LOOP_LAG_SECONDS = Histogram(
+    "headrace_loop_lag_seconds",
+    "Seconds by which a timer of the event loop fires too late, measured twice a second.",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
 APPENDS = Counter(
     "headrace_appends",
     "Appends to task logs, by outcome: stored, fenced, lost, full, unknown.",

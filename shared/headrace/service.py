@@ -22,7 +22,8 @@ import uvloop
 from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
-from headrace import log_lines, tracing
+from headrace import log_lines, loop_lag, tracing
+from headrace.background import keep_running
 from headrace.log_lines import LogOptions
 from headrace.metrics import BUILD
 from headrace.model.errors import HeadraceError, StreamsDiffer
@@ -122,7 +123,11 @@ async def _until_signal(prepared: PreparedService, notify_socket: str) -> None:
         if notify_socket:
             _report_ready(notify_socket)
 
-    await serve(prepared.serving, stop, on_started)
+    measuring = keep_running(loop_lag.measure, "loop lag")
+    try:
+        await serve(prepared.serving, stop, on_started)
+    finally:
+        measuring.cancel()
 
 
 async def serve(

@@ -114,6 +114,39 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
     assert during[built("gateway")] == 1
 
 
+async def test_no_request_adds_a_series_of_its_own(nats_server: NatsProcess) -> None:
+    settings = GatewaySettings.model_validate(
+        {"nats_url": nats_server.url, **fresh_names(), "http_port": ports.pick(), "grpc_port": 0}
+    )
+
+    async def asked(http: httpx.AsyncClient, who: str) -> set[tuple[object, ...]]:
+        """Return the series after requests that name agents, tasks and methods of `who`."""
+        talk = Rest(http)
+        await talk.call("SendMessage", message(who, contextId=who, messageId=who))
+        await talk.refused("GetTask", {"id": who})
+        await http.post(f"/v1/agents/{who}/message:send", json=message(who))
+        await http.get(f"/{who}", headers={"Authorization": f"Bearer {who}"})
+        await http.post("/", json={"jsonrpc": "2.0", "id": who, "method": who})
+        await http.request(who.upper(), f"/v1/agents/assistant/{who}?after={who}")
+        return set(await scraped(f"{http.base_url}metrics"))
+
+    async with open_submitter(BusSettings.model_validate(settings.model_dump())) as submitter:
+        fleet = await ScriptedFleet(submitter.bus, AGENTS).start()
+        async with (
+            running(settings) as url,
+            httpx.AsyncClient(
+                base_url=f"{url}/", headers={"A2A-Version": "1.0"}, verify=NO_TLS, timeout=60
+            ) as http,
+        ):
+            first = await asked(http, "ann")
+            later = set[tuple[object, ...]]()
+            for number in range(5):
+                later |= await asked(http, f"somebody-{number}")
+        await fleet.stop()
+    assert len(first) > 50
+    assert later - first == set()
+
+
 async def test_task_state_tells_how_far_it_is(
     nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path: Path
 ) -> None:
@@ -180,6 +213,9 @@ async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Pa
 
         await eventually(is_told, "the run's end is told")
         samples = await scraped(f"http://127.0.0.1:{port}/metrics")
+    # Neither a task nor a run of it has added a series.
+    assert {name for name, _ in samples} - {name for name, _ in before} == set()
+    assert len(samples) == len(before)
     assert samples["headrace_attempts_total", (("agent", "echo"),)] == 1
     assert samples["headrace_runs_working", (("agent", "echo"),)] == 0
     assert samples["headrace_queue_wait_seconds_count", (("agent", "echo"),)] == 1
