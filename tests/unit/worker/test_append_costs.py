@@ -1,0 +1,116 @@
+"""What a token at a model's pace costs its worker, in numbers that are the same in every run.
+
+Processor time varies on a shared machine; the numbers of messages, bytes and calls do not.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from types import FrameType
+
+import nats
+import prometheus_client
+import pytest
+
+import headrace
+import headrace_worker
+from headrace.jetstream import memory
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.memory.server import MemoryServer
+from headrace.jetstream.memory.transport import MemoryTransport
+from headrace.log import LogWriter
+from headrace.model.events import TextChunks
+from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
+from headrace.settings import BusSettings
+from headrace_worker import append_ticks
+from headrace_worker.append_ticks import AppendTicks
+from headrace_worker.appender import Appender, Authorship
+
+RUNS, TICKS = 20, 10
+
+CALLS = 56
+"""Python functions called per token, from its offer to the end of its append; it was 54.4."""
+
+BYTES = 220
+"""Bytes of the message that stores a token of 5 characters, without headers; it was 215.2."""
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[Bus]:
+    server = MemoryServer()
+    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
+    await bus.connect("costs")
+    yield bus
+    await bus.close()
+    server.close()
+
+
+def _lost(loss: Exception) -> None:
+    raise AssertionError("an append failed") from loss
+
+
+class Run:
+    """A run that emits text."""
+
+    def __init__(self, bus: Bus, ticks: AppendTicks) -> None:
+        key = TaskKey("default", "agent", mint_task_id(3))
+        self.writer = LogWriter(bus, key)
+        self.text = TextChunks(key.task, "context", "text-1", {})
+        authorship = Authorship(mint_log_id(), "writer", 1, 1)
+        self.appender = Appender(
+            self.writer,
+            authorship,
+            _lost,
+            lambda *_: None,
+            ticks=ticks,
+            max_events=100,
+            max_bytes=100_000,
+        )
+
+
+_MEASURED = (headrace, headrace_worker, nats, prometheus_client)
+_FOLDERS = tuple(folder for module in _MEASURED for folder in module.__path__)
+_MEMORY = tuple(memory.__path__)
+
+
+class CallCounter:
+    """Counts calls of Python functions, but not those of the server in memory or the loop."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        """Count a call, as a profile function."""
+        name = frame.f_code.co_filename
+        self.calls += event == "call" and name.startswith(_FOLDERS) and not name.startswith(_MEMORY)
+
+
+async def _tick(runs: list[Run], generation: int) -> None:
+    """Have each run emit a token, and wait until all are stored."""
+    for run in runs:
+        run.appender.offer_text(run.text.draft("token"))
+    while any(run.writer.generation < generation for run in runs):  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0.005)
+
+
+async def test_a_token_costs_one_message_one_ack_and_few_calls(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_ticks, "LEAST", 0.0)
+    ticks = AppendTicks(0.02, asyncio.get_running_loop())
+    runs, counter = [Run(bus, ticks) for _ in range(RUNS)], CallCounter()
+    await _tick(runs, 1)  # It also subscribes to the answers.
+    before = dict(bus.connection.stats)
+    sys.setprofile(counter)
+    try:
+        for number in range(TICKS):
+            await _tick(runs, number + 2)
+    finally:
+        sys.setprofile(None)
+    after, tokens = dict(bus.connection.stats), RUNS * TICKS
+    spent = {name: (after[name] - before[name]) / tokens for name in before}
+    for run in runs:
+        await run.appender.close([run.text.draft("end")], COMPLETED)
+    assert (spent["out_msgs"], spent["in_msgs"]) == (1, 1)
+    assert spent["out_bytes"] <= BYTES
+    assert counter.calls / tokens <= CALLS
