@@ -76,6 +76,16 @@ def making(request: pytest.FixtureRequest) -> Making:
     return making_redis(request.getfixturevalue("valkey").url)
 
 
+async def test_redis_reports_its_memory_and_its_limit(valkey: ValkeyProcess) -> None:
+    store = making_redis(valkey.url)()
+    try:
+        memory = await store.memory()
+    finally:
+        await store.close()
+    assert memory.used > 0
+    assert memory.limit >= 0
+
+
 def making_redis(url: str) -> Making:
     settings = RedisSettings.model_validate({"redis_url": url})
     return lambda: RedisStore(settings, Keys.of(secrets.token_hex(4), ""), RANGES)

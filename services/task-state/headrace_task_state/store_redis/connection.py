@@ -243,9 +243,7 @@ class Connection:
         Raises:
             StateUnavailable: Redis does not answer.
         """
-        [text] = await self.ask(["INFO", "memory"])
-        lines = (bytes(text).decode() if isinstance(text, bytes) else str(text)).splitlines()
-        found = dict(line.split(":", 1) for line in lines if ":" in line)
+        [found] = await self.ask(["INFO", "memory"])  # which redis-py parses
         return Memory(int(found["used_memory"]), int(found["maxmemory"]))
 
     async def unlink_all(self, start: str, but: Sequence[str] = ()) -> None:

@@ -150,7 +150,8 @@ async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch)
     """Make the mistake as a module ``shop``, and return the message."""
     (folder / "shop.py").write_text(_IMPORTS + mistake.code)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    monkeypatch.setitem(sys.modules, "shop", sys)  # so that the module is gone after the test
+    monkeypatch.delitem(sys.modules, "shop")
     if not mistake.runs:
         with pytest.raises(Misdeclared) as refused:
             load("shop:shop")
