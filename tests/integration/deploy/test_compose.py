@@ -12,6 +12,7 @@ import grpc
 import httpx
 import nats
 import pytest
+import yaml
 from nats.aio.client import Client
 from starlette.datastructures import Headers
 
@@ -24,7 +25,7 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import open_streams
 from headrace_worker.settings import WorkerSettings
 from tests.support.announced import instances
-from tests.support.compose_file import PASSWORDS, ROOT, ComposeService, load
+from tests.support.compose_file import COMPOSE_FILE, PASSWORDS, ROOT, ComposeService, load
 from tests.support.deployment import Deployment, get
 from tests.support.event_stream import Json, all_frames
 from tests.support.plain_a2a import PlainAgent
@@ -274,7 +275,8 @@ def test_passwords_are_made_once(tmp_path: Path, services: dict[str, ComposeServ
         subprocess.run([ROOT / "deploy" / "passwords", file], check=True, timeout=60)
     made = dict(line.split("=") for line in file.read_text().splitlines())
     others = {"HEADRACE_REDIS_PASSWORD", "HEADRACE_TOKEN"}
-    assert made.keys() == services["nats"].environment.keys() | others
+    passwords = services["nats"].environment.keys() - {"GOMEMLIMIT"}
+    assert made.keys() == passwords | others
     assert made["HEADRACE_NATS_WORKER_PASSWORD"] == "chosen"
     assert len(set(made.values())) == len(made)
 
@@ -338,8 +340,21 @@ def test_the_shipped_nats_syncs_every_write(deployment: Deployment) -> None:
     assert json.loads(body)["config"]["sync_always"] is True
 
 
+def test_every_containers_log_and_memory_are_limited() -> None:
+    listed = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    assert set(listed) == set(load())
+    logs = {name: one["logging"]["options"] for name, one in listed.items()}
+    assert [name for name, one in logs.items() if not {"max-size", "max-file"} <= set(one)] == []
+    memory = {name: one["deploy"]["resources"]["limits"]["memory"] for name, one in listed.items()}
+    assert [name for name, limit in memory.items() if not re.fullmatch(r"\d+[mg]", limit)] == []
+    valkey = (ROOT / "deploy" / "valkey.conf").read_text()
+    [own] = re.findall(r"^maxmemory (\d+)gb$", valkey, re.MULTILINE)
+    assert int(own) <= int(memory["valkey"].removesuffix("g")) / 2
+
+
 def test_the_shipped_valkey_evicts_nothing_and_keeps_its_data(deployment: Deployment) -> None:
     assert deployment.valkey.ask("CONFIG GET maxmemory-policy") == "noeviction"
+    assert deployment.valkey.ask("CONFIG GET maxmemory") == str(2**30)
     assert deployment.valkey.ask("CONFIG GET appendonly") == "yes"
     assert any(Path(deployment.valkey.folder, "appendonlydir").iterdir())
 
