@@ -7,7 +7,7 @@ from typing import Any, cast
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import TIMING, Bus, BusTiming
 from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 
@@ -18,9 +18,9 @@ type Answerer = Callable[[str, bytes], dict[str, Any] | BusUnavailable]
 class FakeBus(Bus):
     """Answers requests from a function and remembers what it was given."""
 
-    def __init__(self, answer: Answerer | None = None) -> None:
+    def __init__(self, answer: Answerer | None = None, timing: BusTiming = TIMING) -> None:
         """Answer each request with what `answer` returns; without it, nobody answers."""
-        super().__init__(BusSettings())
+        super().__init__(BusSettings(), timing=timing)
         self.answer = answer or (lambda subject, _: BusUnavailable(f"{subject}: nobody"))
         self.asked: list[str] = []
         self.receivers: dict[str, Callable[[Msg], Awaitable[None]]] = {}

@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
@@ -39,19 +40,23 @@ TROUBLE = (
 )
 """Errors of nats-py after which a request may or may not have been carried out."""
 
-_CONNECT_ATTEMPT = 2.5
-"""Seconds after which a connection attempt is restarted. nats-py would continue silently for
-ever."""
-
 INBOX = "_INBOX"
 """First token of the subjects of answers; the role of who asks follows it."""
 
-_SETTLE = 0.1
-"""Seconds within which disturbances count as one: nats-py reports every dropped message."""
 
-_CLOSE_TIMEOUT = 2.0
-"""Maximum seconds to close the connection. nats-py would wait 30 s for a server that does not
-answer."""
+@dataclass(frozen=True, slots=True)
+class BusTiming:
+    """All in seconds."""
+
+    connect_attempt: float = 2.5
+    """After which a connection attempt is restarted. nats-py would continue silently for ever."""
+    settle: float = 0.1
+    """Within which disturbances count as one: nats-py reports every dropped message."""
+    close: float = 2.0
+    """Maximum to close the connection. nats-py would wait 30 s for a silent server."""
+
+
+TIMING = BusTiming()
 
 type OnDisturbance = Callable[[], None]
 
@@ -66,12 +71,17 @@ class Bus:
     a slow-consumer error, when live messages may have been missed.
     """
 
-    def __init__(self, settings: BusSettings, new_transport: NewTransport | None = None) -> None:
+    def __init__(
+        self,
+        settings: BusSettings,
+        new_transport: NewTransport | None = None,
+        timing: BusTiming = TIMING,
+    ) -> None:
         """Create a bus; `connect` connects it.
 
         Connections use a transport of `new_transport`. None: they use TCP, as `settings` say.
         """
-        self.settings, self._new_transport = settings, new_transport
+        self.settings, self._new_transport, self._timing = settings, new_transport, timing
         self.subjects = settings.subjects
         self.streams = Streams(settings.stream_prefix)
         self._credentials = NatsCredentials(settings)
@@ -148,7 +158,7 @@ class Bus:
         transport = None if self._new_transport is None else self._new_transport()
         client = NatsClient(self._credentials, transport)
         try:
-            async with asyncio.timeout(_CONNECT_ATTEMPT):
+            async with asyncio.timeout(self._timing.connect_attempt):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())
         except TimeoutError:
             raise BusUnavailable(reason(self._trouble or TimeoutError())) from self._trouble
@@ -197,7 +207,7 @@ class Bus:
         if self._disturbing is None:
             _log.warning("slow consumer: reading from the log instead")
             loop = asyncio.get_running_loop()
-            self._disturbing = loop.call_later(_SETTLE, self._notify)
+            self._disturbing = loop.call_later(self._timing.settle, self._notify)
 
     def _notify(self) -> None:
         self._disturbing = None
@@ -313,9 +323,9 @@ class Bus:
         """Send buffered data and close the connection, in bounded time even if NATS is frozen."""
         self._closing = True
         if self.connection.is_connected:
-            await _at_most(_CLOSE_TIMEOUT, self.connection.drain())
+            await _at_most(self._timing.close, self.connection.drain())
         if not self.connection.is_closed:
-            await _at_most(_CLOSE_TIMEOUT, self.connection.close())
+            await _at_most(self._timing.close, self.connection.close())
 
 
 async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:

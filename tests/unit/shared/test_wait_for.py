@@ -8,7 +8,7 @@ import pytest
 from nats.errors import SlowConsumerError
 
 from headrace import wait_for as timeout
-from headrace.jetstream import connection as bus_module
+from headrace.jetstream.connection import BusTiming
 from headrace.model.errors import BusUnavailable
 from headrace.wait_for import wait_for
 from tests.support.fake_bus import FakeBus
@@ -61,10 +61,9 @@ async def test_a_mistake_is_not_waited_for() -> None:
 
 
 async def test_a_flood_of_dropped_messages_is_one_disturbance(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(bus_module, "_SETTLE", 0.01)
-    bus, disturbances = FakeBus(), []
+    bus, disturbances = FakeBus(timing=BusTiming(settle=0.01)), []
     stop = bus.on_disturbance(lambda: disturbances.append(True))
     dropped = SlowConsumerError("s", "", 1, cast("Any", None))
     for _ in range(1000):

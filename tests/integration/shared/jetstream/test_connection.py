@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.jetstream import connection as bus_module
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import Bus, BusTiming
 from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 from tests.integration.shared.conftest import Connect
@@ -17,6 +16,8 @@ from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
 from tests.support.waiting import soon, until
+
+HASTY = BusTiming(connect_attempt=0.3, close=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +39,9 @@ def messages(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> 
 
 
 async def test_a_server_that_is_not_there_yet_is_waited_for_aloud(
-    server: NatsProcess, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: NatsProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bus_module, "_CONNECT_ATTEMPT", 0.3)
-    bus = Bus(BusSettings(nats_url=server.url))
+    bus = Bus(BusSettings(nats_url=server.url), timing=HASTY)
     connecting = asyncio.create_task(bus.connect("early"))
     await soon(lambda: messages(caplog) != [], "it says what it waits for")
     (said,) = messages(caplog)
@@ -55,13 +55,12 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_aloud(
 
 @pytest.mark.parametrize("frozen", [False, True])
 async def test_a_server_that_does_not_come_is_given_up(
-    server: NatsProcess, monkeypatch: pytest.MonkeyPatch, *, frozen: bool
+    server: NatsProcess, *, frozen: bool
 ) -> None:
-    monkeypatch.setattr(bus_module, "_CONNECT_ATTEMPT", 0.3)
     if frozen:
         await asyncio.to_thread(server.start)
         server.freeze()
-    bus = Bus(BusSettings(nats_url=server.url, startup_timeout=1.0))
+    bus = Bus(BusSettings(nats_url=server.url, startup_timeout=1.0), timing=HASTY)
     with pytest.raises(BusUnavailable, match=f"NATS at {server.url} did not answer within 1 s"):
         await asyncio.wait_for(bus.connect("in vain"), 60)
     await bus.close()
@@ -93,11 +92,10 @@ async def test_nobody_there_is_told_at_once(bus: Bus) -> None:
 
 
 async def test_hanging_up_takes_bounded_time_from_a_frozen_server_too(
-    server: NatsProcess, monkeypatch: pytest.MonkeyPatch
+    server: NatsProcess,
 ) -> None:
-    monkeypatch.setattr(bus_module, "_CLOSE_TIMEOUT", 0.3)
     await asyncio.to_thread(server.start)
-    bus = Bus(BusSettings(nats_url=server.url))
+    bus = Bus(BusSettings(nats_url=server.url), timing=HASTY)
     await bus.connect("leaving")
     await bus.subscribe("something", LiveCopies().take)
     server.freeze()
