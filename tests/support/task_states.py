@@ -45,7 +45,8 @@ class TaskStates:
 
     def __init__(self, settings: TaskStateSettings, timing: MaintenanceTiming) -> None:
         """Use `open_task_states`."""
-        self.settings, self._timing = settings, timing
+        self.settings, self.timing = settings, timing
+        """Of replicas that start from now on."""
         self.bus = Bus(settings)
         self.client = StateClient(self.bus)
         self.ranges = all_ranges(settings.event_streams)
@@ -56,7 +57,7 @@ class TaskStates:
 
     async def start(self) -> TaskState:
         """Start a replica in this process."""
-        replica = TaskState(self.settings, self._timing)
+        replica = TaskState(self.settings, self.timing)
         await replica.start()
         self._stack.push_async_callback(replica.stop)
         return replica

@@ -138,7 +138,7 @@ class TaskState:
                 await questions.include_lists(broker, observers)
                 _log.info("the view is built; replica %s now serves lists, too", self._name)
                 self._answers_now = True
-            await self._store.delete_unused_versions()
+            await self._store.delete_unused_versions(self._timing.version_interval)
 
         self._stack.callback(asyncio.create_task(switch(), name="versions").cancel)
 
@@ -182,7 +182,12 @@ class TaskState:
             self._bus, writer, self._times, notifier.forget, completion.complete, self._clock
         )
         follower = RangeFollower(
-            self._bus, writer, settings.sweep_after, notifier.announce, retention.wake
+            self._bus,
+            writer,
+            settings.sweep_after,
+            notifier.announce,
+            retention.wake,
+            output_linger=timing.output_linger,
         )
         return [
             notifier.run(),

@@ -386,8 +386,8 @@ class Store(Protocol):
             StateUnavailable: it does not answer.
         """
 
-    async def delete_unused_versions(self) -> None:
-        """Periodically delete projections of other versions that no replica keeps."""
+    async def delete_unused_versions(self, interval: float) -> None:
+        """Delete views of other versions that no replica keeps, every `interval` seconds."""
 
     async def close(self) -> None:
         """Disconnect."""

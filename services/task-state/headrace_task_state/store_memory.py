@@ -108,7 +108,7 @@ class MemoryStore:
         """Return False: no other version exists."""
         return False
 
-    async def delete_unused_versions(self) -> None:
+    async def delete_unused_versions(self, interval: float) -> None:
         """Do nothing: no other version exists."""
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from headrace.tasks.cancel import CancelTiming
 from headrace.tasks.runs import UNUSED
+from headrace_task_state.projector.follower import OUTPUT_LINGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +25,9 @@ class MaintenanceTiming:
     """Between checks for unused queues."""
     unused_queue: float = UNUSED
     """Without a run, after which a queue is deleted."""
+    version_interval: float = 30.0
+    """Between searches for views of other versions that no replica keeps any more."""
+    output_linger: float = OUTPUT_LINGER
+    """As `RangeFollower` takes it."""
     cancel: CancelTiming = field(default_factory=CancelTiming)
     """Of cancels of child tasks."""

@@ -197,8 +197,8 @@ LONGER = 0.06
 """Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
 
 OUTPUT_LINGER = 0.25
-"""Seconds between batches while nothing but output of working tasks arrives. Each task is written
-once per batch. Lists end it: see `wanted_by_list`."""
+"""Seconds between batches while nothing but output of working tasks arrives, unless another time is
+given. Each task is written once per batch. Lists end it: see `wanted_by_list`."""
 
 _PAUSE = 0.5
 
@@ -221,6 +221,8 @@ class RangeFollower:
         timeout: float,
         announce: Announce,
         tombstone_seen: Callable[[], None],
+        *,
+        output_linger: float = OUTPUT_LINGER,
     ) -> None:
         """Write through `writer`; an input is due for another run request after `timeout` s.
 
@@ -229,6 +231,7 @@ class RangeFollower:
         """
         self._bus, self._writer, self._timeout = bus, writer, timeout
         self._announce, self._tombstone_seen = announce, tombstone_seen
+        self._output_linger = output_linger
         self._range = writer.lease.range
         self._stream = bus.streams.events(self._range.stream)
         self._letters = DeadLetters(bus, self._stream)
@@ -364,7 +367,7 @@ class RangeFollower:
                     await writing.done()
                     linger = LINGER if len(arrivals) < MANY else LONGER
                     await asyncio.sleep(started + linger - self._loop.time())
-                    await consumer.accumulate(started + OUTPUT_LINGER - self._loop.time())
+                    await consumer.accumulate(started + self._output_linger - self._loop.time())
         finally:
             await writing.give_up()
             await self._bus.unsubscribe(wanted)

@@ -288,9 +288,6 @@ def _encoded(change: TaskChange | Departure) -> bytes:
 
 _log = logging.getLogger(__name__)
 
-EVERY = 30.0
-"""Seconds between searches for views that no replica keeps any more."""
-
 
 class Shapes:
     """The views in Redis other than the one that this version keeps."""
@@ -312,15 +309,15 @@ class Shapes:
         [until] = await self._redis.ask(["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"])
         return any(float(when) >= now * 1000 for when in until[1::2])
 
-    async def delete_unused_versions(self) -> None:
-        """Periodically delete views of other versions that no replica keeps."""
+    async def delete_unused_versions(self, interval: float) -> None:
+        """Delete views of other versions that no replica keeps, every `interval` seconds."""
         while True:
             try:
                 for other in self._keys.others():
                     await self._delete_if_unused(other)
             except StateUnavailable as trouble:
                 _log.info("views of other versions will be deleted later: %s", trouble)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(interval)
 
     async def _delete_if_unused(self, keys: Keys) -> None:
         # These keys are deleted last, so that an interrupted deletion is detected and continued.
@@ -383,9 +380,9 @@ class RedisStore:
         """
         return await self._shapes.is_other_version_in_use()
 
-    async def delete_unused_versions(self) -> None:
-        """Periodically delete projections of other versions that no replica keeps."""
-        await self._shapes.delete_unused_versions()
+    async def delete_unused_versions(self, interval: float) -> None:
+        """Delete views of other versions that no replica keeps, every `interval` seconds."""
+        await self._shapes.delete_unused_versions(interval)
 
     async def close(self) -> None:
         """Disconnect."""

@@ -1,9 +1,11 @@
 """A view of a new version is built beside the old one, which answers until then, and then goes."""
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.model.task import COMPLETED
-from headrace_task_state.store_redis import keys, store
+from headrace_task_state.store_redis import keys
 from headrace_task_state.store_redis.keys import Keys
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import TaskStates, folded, new_key
@@ -26,7 +28,7 @@ async def kept(fleet: TaskStates, keys: Keys) -> int:
 async def test_lists_are_answered_throughout_and_the_old_view_goes(
     fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "EVERY", 0.1)
+    fleet.timing = replace(fleet.timing, version_interval=0.1)
     [place] = fleet.ranges
     old_keys, new_keys = Keys(fleet.keys.fleet, "7"), Keys(fleet.keys.fleet, "8")
     monkeypatch.setattr(keys, "SHAPE", "7")
@@ -65,7 +67,7 @@ async def test_lists_are_answered_throughout_and_the_old_view_goes(
 async def test_without_the_old_version_the_new_one_answers_at_once_and_cleans_up(
     fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "EVERY", 0.1)
+    fleet.timing = replace(fleet.timing, version_interval=0.1)
     old_keys = Keys(fleet.keys.fleet, "7")
     monkeypatch.setattr(keys, "SHAPE", "7")
     old = await fleet.start()

@@ -1,6 +1,7 @@
 """Reads: never stale, complete, scoped to their owner."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,6 @@ from headrace.model.errors import InvalidName, StateUnavailable, TaskUnknown
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import GetTask
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
-from headrace_task_state.projector import follower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.store import Range
 from tests.support.legal_logs import LegalLog
@@ -168,9 +168,9 @@ async def test_a_list_has_what_was_stored_just_before(fleet: TaskStates) -> None
 
 
 async def test_a_list_does_not_wait_for_more_output(
-    fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
+    fleet: TaskStates,
 ) -> None:
-    monkeypatch.setattr(follower, "OUTPUT_LINGER", 3600.0)
+    fleet.timing = replace(fleet.timing, output_linger=3600.0)
     await fleet.start()
     await fleet.followed()
     log = begun()
@@ -183,9 +183,9 @@ async def test_a_list_does_not_wait_for_more_output(
 
 
 async def test_a_task_that_stops_working_is_in_the_view_at_once(
-    fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
+    fleet: TaskStates,
 ) -> None:
-    monkeypatch.setattr(follower, "OUTPUT_LINGER", 3600.0)
+    fleet.timing = replace(fleet.timing, output_linger=3600.0)
     await fleet.start()
     await fleet.followed()
     await fleet.store(ended())
