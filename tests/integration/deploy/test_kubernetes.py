@@ -4,6 +4,7 @@ import re
 from functools import cache
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -123,6 +124,32 @@ def test_everything_that_selects_a_role_selects_its_pods(role: str) -> None:
         one["spec"]["scaleTargetRef"] for one in manifests("HorizontalPodAutoscaler").values()
     ]
     assert {one["name"] for one in scaled} < set(manifests("Deployment"))
+
+
+def test_replicas_are_set_by_the_manifest_or_by_an_autoscaler() -> None:
+    deployments = manifests("Deployment")
+    scaled = {
+        one["spec"]["scaleTargetRef"]["name"]
+        for one in manifests("HorizontalPodAutoscaler").values()
+    }
+    assert {name for name, one in deployments.items() if "replicas" not in one["spec"]} == scaled
+
+
+@every_role
+def test_pods_of_a_role_are_spread_over_nodes(role: str) -> None:
+    [spread] = pod(role)["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"] == pod(role)["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("kubernetes", ["1.27", "1.37"])
+def test_manifests_are_valid_by_kubernetes_schemas(kubernetes: str) -> None:
+    kinds = ("ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
+    found = [
+        one for kind in (*kinds, "HorizontalPodAutoscaler") for one in manifests(kind).values()
+    ]
+    assert len(found) >= 12
+    for one in found:
+        kubernetes_validate.validate(one, kubernetes, strict=True)
 
 
 def test_each_has_longer_to_end_in_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
