@@ -173,3 +173,20 @@ async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
     assert "Event 1" in await page.text(".detail")
     assert await page.evaluate("document.querySelectorAll('.log tbody tr').length") < 100
     assert await violations(page) == []
+    await page.evaluate(
+        "{const at = document.querySelector('.slider input'); at.value = 3;"
+        "at.dispatchEvent(new Event('input', {bubbles: true}))}"
+    )
+    await page.until("document.querySelectorAll('.log tbody button').length === 3", "it goes back")
+    assert "3 events" in await page.text(".task-head")
+    assert "working" in await page.text(".task-head")
+    await page.until("location.hash.includes('at=3')", "the address has the event")
+    await page.click(".travel button.plain")
+    await page.click(".travel [type=submit]")
+    await page.until("document.querySelectorAll('.beside .log').length === 2", "the fork is shown")
+    await page.until("document.querySelector('.side h2 a')", "it stands beside its source")
+    assert f"Forked from {task} at event {log['head']}" in await page.text("main")
+    await page.until(
+        "document.querySelector('.task-head').innerText.includes('input required')", "it waits"
+    )
+    assert await violations(page) == []

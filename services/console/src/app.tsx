@@ -43,7 +43,7 @@ export function App() {
 
 function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): ComponentChildren {
   if (name === "chat") return <ChatPage agent={first} thread={second} />;
-  if (name === "tasks" && second) return <TaskPage agent={first} task={second} />;
+  if (name === "tasks" && second) return <TaskPage key={`${first}/${second}`} agent={first} task={second} query={query} />;
   if (name === "tasks") return <TasksPage query={query} />;
   return <FleetPage />;
 }

@@ -47,9 +47,9 @@ export async function fetchJson(path: string, init: RequestInit = {}): Promise<J
 }
 
 /** Posts JSON to a path of the gateway and returns its answer. */
-export function postJson(path: string, body: Json): Promise<Json> {
-  const headers = { "Content-Type": "application/json" };
-  return fetchJson(path, { method: "POST", headers, body: JSON.stringify(body) });
+export function postJson(path: string, body: Json, headers: Record<string, string> = {}): Promise<Json> {
+  const all = { "Content-Type": "application/json", ...headers };
+  return fetchJson(path, { method: "POST", headers: all, body: JSON.stringify(body) });
 }
 
 /** Returns why a gateway refused a request, in words. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { spansOf, summaryOf, type LogRow } from "../src/task/timeline";
+import { asOf, forkOf, resultsOf, spansOf, summaryOf, type LogRow } from "../src/task/timeline";
 
 const WORKING = "TASK_STATE_WORKING";
 
@@ -30,4 +30,24 @@ test("a tool call lasts from its first event to its result", () => {
   const rows = [row(1, 1, call({ name: "weather" })), row(2, 3, call({ content: 1 }))];
   assert.deepEqual(spansOf(rows).filter(({ kind }) => kind === "tool").map(({ label, to }) => [label, to]), [["weather", 3000]]);
   assert.equal(summaryOf(rows[0]!), '{"name":"weather"}');
+});
+
+test("a log as of an event ends with it, also if its beginning is gone", () => {
+  const rows = [3, 4, 5].map((generation) => row(generation, generation));
+  const generations = (at: number) => asOf(rows, at).map(({ generation }) => generation);
+  assert.deepEqual([0, 4, 5, 9, 1].map(generations), [[3, 4, 5], [3, 4], [3, 4, 5], [3, 4, 5], [3]]);
+});
+
+test("a fork says where its past comes from", () => {
+  const of = { task: "t", generation: 2, requested: 4 };
+  const first = row(1, 1, { event: { task: { metadata: { "headrace.forkOf": of } } } });
+  assert.deepEqual([forkOf([first]), forkOf([row(1, 1)]), forkOf([])], [of, null, null]);
+});
+
+test("an attempt that begins an artifact anew replaces what the one before said", () => {
+  const said = (artifactId: string, text: string, append = true) => ({
+    event: { artifactUpdate: { artifact: { artifactId, parts: [{ text }] }, append } },
+  });
+  const rows = [said("a", "1 ", false), said("a", "2 "), said("b", "x", false), said("a", "1 ", false), said("a", "2")];
+  assert.equal(resultsOf(rows.map((event, at) => row(at + 1, at, event))), "1 2\nx");
 });

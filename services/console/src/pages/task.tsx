@@ -1,24 +1,43 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { JsonTree } from "../json_tree";
-import { linkTo } from "../route";
+import { linkTo, route } from "../route";
 import { session } from "../session";
 import { useStore } from "../store";
+import { Comparison } from "../task/comparison";
 import { TaskLog } from "../task/log";
 import { elapsed, LogTable } from "../task/log_table";
-import { Timeline } from "../task/timeline_view";
 import { StateDot } from "../task/state_dot";
-import { stateName } from "../task/timeline";
+import { TimeTravel } from "../task/time_travel";
+import { asOf, forkOf, stateName } from "../task/timeline";
+import { Timeline } from "../task/timeline_view";
 
-/** One task: what went on when, and each event of its log. */
-export function TaskPage({ agent, task }: { agent: string; task: string }) {
+interface Shown {
+  agent: string;
+  task: string;
+  query: URLSearchParams;
+}
+
+/** One task, now or as of an event: what went on when, and each event of its log. */
+export function TaskPage({ agent, task, query }: Shown) {
   const { token } = useStore(session);
   const log = useMemo(() => new TaskLog(agent, task), [agent, task, token]);
   useEffect(() => {
     void log.open();
     return () => log.close();
   }, [log]);
-  const { rows, error } = useStore(log);
+  const { rows: all, error } = useStore(log);
+  const [at, setAt] = useState(Number(query.get("at")) || 0);
+  const rows = asOf(all, at);
+  const fork = forkOf(all);
+  const beside = query.get("beside") ?? "";
+  const [place, wanted] = [query.get("at") ?? "", at ? String(at) : ""];
+  useEffect(() => {
+    if (place === wanted) return;
+    // Once the slider rests: browsers limit how often an address changes.
+    const timer = setTimeout(() => route.go(linkTo(["tasks", agent, task], { at: wanted, beside }), true), 300);
+    return () => clearTimeout(timer);
+  }, [wanted]);
   const [selected, setSelected] = useState(0);
   const [follows, setFollows] = useState(false);
   const [first, last] = [rows[0], rows.at(-1)];
@@ -48,6 +67,15 @@ export function TaskPage({ agent, task }: { agent: string; task: string }) {
         )}
       </header>
       {error && <p class="error pad" role="alert">{error}</p>}
+      {fork && (
+        <p class="hint pad">
+          Forked from <a class="mono" href={linkTo(["tasks", agent, fork.task])}>{fork.task}</a> at event {fork.generation}
+          {fork.generation < fork.requested && `, the last input or checkpoint before ${fork.requested}`}.{" "}
+          <a href={linkTo(["tasks", agent, task], { beside: beside ? "" : fork.task })}>{beside ? "Close the comparison" : "Compare"}</a>
+        </p>
+      )}
+      {all.length > 0 && <TimeTravel agent={agent} task={task} rows={all} at={at} onChange={setAt} />}
+      {fork && beside === fork.task && <Comparison agent={agent} fork={fork} rows={rows} />}
       <Timeline rows={rows} />
       <div class={row ? "task-body has-detail" : "task-body"}>
         <LogTable rows={rows} selected={selected} follows={follows} onSelect={setSelected} />

@@ -6,6 +6,7 @@ const HEIGHT = 26;
 const MARGIN = 10;
 
 interface Shown {
+  name?: string;
   rows: LogRow[];
   selected: number;
   follows: boolean;
@@ -13,7 +14,7 @@ interface Shown {
 }
 
 /** The rows of a log; only those in view are in the page. */
-export function LogTable({ rows, selected, follows, onSelect }: Shown) {
+export function LogTable({ name = "Log", rows, selected, follows, onSelect }: Shown) {
   const place = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   useLayoutEffect(() => {
@@ -30,7 +31,7 @@ export function LogTable({ rows, selected, follows, onSelect }: Shown) {
       ref={place}
       tabIndex={0}
       role="region"
-      aria-label="Log"
+      aria-label={name}
       onScroll={({ currentTarget: { scrollTop, clientHeight } }) => setView({ top: scrollTop, height: clientHeight })}
     >
       <table aria-rowcount={rows.length + 1}>

@@ -12,6 +12,36 @@ export interface LogRow {
   event: Json;
 }
 
+/** Where a task's past comes from: the source, and the last event that both have. */
+export interface ForkOf {
+  task: string;
+  generation: number;
+  requested: number;
+}
+
+/** Returns where a log's past comes from; null: the task is no fork. */
+export function forkOf(rows: readonly LogRow[]): ForkOf | null {
+  return rows[0]?.event["task"]?.metadata?.["headrace.forkOf"] ?? null;
+}
+
+/** Returns a log as it was when it had just the event `generation`; 0: as it is. */
+export function asOf(rows: LogRow[], generation: number): LogRow[] {
+  const first = rows[0]?.generation ?? 1;
+  return generation ? rows.slice(0, Math.max(1, generation - first + 1)) : rows;
+}
+
+/** Returns the text of the results in a log. An attempt that begins an artifact anew replaces it. */
+export function resultsOf(rows: readonly LogRow[]): string {
+  const texts = new Map<string, string>();
+  for (const { event } of rows) {
+    const { artifact, append } = event["artifactUpdate"] ?? {};
+    if (!artifact) continue;
+    const text = partsOf(event).map((part) => part["text"] ?? "").join("");
+    texts.set(artifact.artifactId, append ? (texts.get(artifact.artifactId) ?? "") + text : text);
+  }
+  return [...texts.values()].filter(Boolean).join("\n");
+}
+
 /** Something that took time: milliseconds since the epoch. */
 export interface Span {
   kind: "attempt" | "tool" | "child" | "waiting" | "gap";
