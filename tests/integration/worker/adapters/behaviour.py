@@ -44,6 +44,8 @@ from tests.support.log_reading import (
     state,
     words,
 )
+from tests.support.pseudo_terminal import at_terminal
+from tests.support.running_gateway import own_settings, running
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -405,6 +407,23 @@ class Approvals(Behaviour):
         assert (state(done), answer(done)) == ("COMPLETED", "So be it.")
         assert office.done("refunded") == refunded
         assert told in model.heard[1][-1].text
+
+    async def test_a_user_approves_on_a_terminal(
+        self, nats_server: NatsProcess, names: dict[str, str], serve: Serve, office: Office
+    ) -> None:
+        settings = own_settings(nats_server.url, **names)
+
+        def approve(url: str) -> tuple[int, str]:
+            with at_terminal("send", "--agent", "agent", "--url", url, "Refund A1.") as terminal:
+                terminal.until("INPUT_REQUIRED")
+                terminal.until("\n> ")
+                terminal.type("yes")
+                return terminal.end(), terminal.text
+
+        async with running(settings) as url, serve([REFUND, says("So be it.")]):
+            code, shown = await asyncio.to_thread(approve, url)
+        assert (code, office.done("refunded")) == (0, ["A1:5"])
+        assert "So be it." in shown
 
     async def test_later_turns_are_told_what_an_approval_led_to(
         self, submitter: TaskSubmitter, serve: Serve
