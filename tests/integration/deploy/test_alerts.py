@@ -196,6 +196,26 @@ CASES: dict[str, list[Case]] = {
             {'headrace_runs_ended_total{agent="a",state="TASK_STATE_FAILED"}': "5x30"},
         ),
     ],
+    "LoopBlocked": [
+        Case(
+            "an agent computes",
+            {
+                'headrace_loop_lag_seconds_bucket{le="1"}': "0x15 0+120x30",
+                'headrace_loop_lag_seconds_bucket{le="2.5"}': "0+120x45",
+                'headrace_loop_lag_seconds_bucket{le="+Inf"}': "0+120x45",
+            },
+            (8, 16),
+            (2, 5, 26),
+        ),
+        never(
+            "one pause",
+            {
+                'headrace_loop_lag_seconds_bucket{le="1"}': "0+120x5 719+120x40",
+                'headrace_loop_lag_seconds_bucket{le="2.5"}': "0+120x45",
+                'headrace_loop_lag_seconds_bucket{le="+Inf"}': "0+120x45",
+            },
+        ),
+    ],
     "RunsWaitLong": [
         Case(
             "waiting", {'headrace_oldest_run_seconds{agent="a"}': "0x3 400x5 0x9"}, (5, 9), (4, 10)
