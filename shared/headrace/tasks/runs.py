@@ -10,6 +10,9 @@ have task state create queues.
 import asyncio
 from contextlib import suppress
 
+from opentelemetry.trace import SpanKind
+
+from headrace import tracing
 from headrace.jetstream.api import (
     LEADER_TIMEOUT,
     Json,
@@ -135,6 +138,32 @@ class RunRequests:
             Refused: The work queue is full (`is_full`) or does not accept it.
             BusUnavailable: JetStream does not answer.
         """
+        if not tracing.is_enabled():
+            return await self._publish_request(key, generation, request, priority)
+        stream = self._bus.streams.runs
+        attributes: dict[str, str | int] = {
+            "messaging.system": "nats",
+            "messaging.operation.name": "publish",
+            "messaging.operation.type": "send",
+            "messaging.destination.name": stream,
+            "gen_ai.agent.name": key.agent,
+            "headrace.task.id": key.task,
+            "headrace.run": generation,
+        }
+        span = tracing.start_span(
+            f"publish {stream}", SpanKind.PRODUCER, request.traceparent, attributes
+        )
+        try:
+            return await self._publish_request(key, generation, request, priority)
+        except BaseException as error:
+            tracing.note_error(span, type(error).__name__)
+            raise
+        finally:
+            span.end()
+
+    async def _publish_request(
+        self, key: TaskKey, generation: int, request: RunRequest, priority: str
+    ) -> bool:
         subject = self._bus.subjects.run(key, generation, priority)
         is_new = True
         try:

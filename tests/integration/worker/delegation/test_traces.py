@@ -3,6 +3,7 @@
 import grpc.aio
 import httpx
 import pytest
+from opentelemetry.trace import SpanKind
 
 from headrace import RunContext, agent, tool
 from headrace.model import events
@@ -53,19 +54,34 @@ async def test_client_gateway_attempt_tool_and_childs_attempt_are_one_trace(
         httpx.AsyncClient(base_url=url, headers=headers, timeout=60, verify=NO_TLS) as http,
     ):
         answer = await Rest(http, "asked").call("SendMessage", {"message": said})
-    request, above, called, below = spans.all()
+    stream = f"{names['stream_prefix']}RUNS"
     assert [span.name for span in spans.all()] == [
         "SendMessage",
+        f"publish {stream}",
         "invoke_agent asked",
         "execute_tool ask",
+        f"publish {stream}",
         "invoke_agent child",
     ]
-    assert [parent(span) for span in (request, above, called, below)] == [
+    request, published, above, _, _, _ = spans.all()
+    assert [parent(span) for span in spans.all()] == [
         CLIENT,
+        traceparent(request),
         traceparent(request),
         traceparent(above),
         traceparent(above),
+        traceparent(above),
     ]
+    assert published.kind is SpanKind.PRODUCER
+    assert dict(published.attributes or {}) == {
+        "messaging.system": "nats",
+        "messaging.operation.name": "publish",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": stream,
+        "gen_ai.agent.name": "asked",
+        "headrace.task.id": answer["task"]["id"],
+        "headrace.run": 1,
+    }
     task = answer["task"]
     assert dict(request.attributes or {}) == {
         "rpc.method": "SendMessage",
