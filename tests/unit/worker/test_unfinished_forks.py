@@ -15,10 +15,11 @@ from headrace.model.errors import BusUnavailable, TaskUnknown
 from headrace.model.messages import RunRequest
 from headrace.model.task import REJECTED
 from headrace.tasks import fork as forking
+from headrace.tasks.continue_ import LogEnd
 from headrace.tasks.fork import Fork, Forked
 from headrace.testing import TestFleet
 from headrace.testing.task import FleetTask
-from headrace_gateway.refusals import TaskBusy
+from headrace_gateway.refusals import TaskBusy, TaskEnded
 from headrace_worker.claim import Assignment, Void, decide
 
 
@@ -90,6 +91,28 @@ async def test_it_accepts_no_message(fleet: TestFleet, unfinished: Fork) -> None
     task = FleetTask(fleet._parts, unfinished.key, unfinished.context)
     with pytest.raises(TaskBusy, match="still being copied"):
         await task.tell("hello")
+
+
+async def test_a_message_ends_it_once_its_message_is_given_up(
+    fleet: TestFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (await fleet.send("baker", "bread")).handle
+    ends = list[LogEnd]()
+
+    def die(_bus: object, end: LogEnd, *_: object, **__: object) -> None:
+        ends.append(end)
+        raise BusUnavailable("it died")
+
+    monkeypatch.setattr("headrace_gateway.tasks.fork.next_input", die)
+    with pytest.raises(BusUnavailable):
+        await source.fork(message="cake")
+    monkeypatch.setattr(forking, "GIVEN_UP", timedelta(0))
+    [end] = ends
+    with pytest.raises(TaskEnded):
+        await FleetTask(fleet._parts, end.key, "").tell("hello")
+    last = await last_entry(fleet._bus, end.key)
+    assert last is not None
+    assert last.stamp.state == REJECTED
 
 
 async def test_a_task_that_does_not_exist_can_not_be_forked(fleet: TestFleet) -> None:

@@ -17,7 +17,7 @@ from headrace.model.events import TRACEPARENT, WAITING, Json
 from headrace.model.fork import ForkOf
 from headrace.model.messages import GetTask, RunRequest
 from headrace.model.subjects import NORMAL
-from headrace.model.task import TaskKey
+from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.begin import Input
 from headrace.tasks.continue_ import LogEnd, next_input
@@ -164,7 +164,8 @@ class TaskForker:
 
 def _is_beginning(fork: ForkOf, last: Entry) -> bool:
     """Return whether something may be left to do for a fork whose log ends with `last`."""
-    is_closed = fork.goes_on and last.last_generation >= fork.complete
+    rests = last.stamp.state == INPUT_REQUIRED
+    is_closed = (fork.goes_on or rests) and last.last_generation >= fork.complete
     return is_copy(last) and not is_closed
 
 

@@ -8,10 +8,12 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import NoReturn
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
+from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.errors import Fenced
 from headrace.model.events import Json
@@ -28,6 +30,7 @@ from headrace.model.task import (
 from headrace.state_client import StateClient
 from headrace.tasks.begin import Input, first_input
 from headrace.tasks.continue_ import LogEnd, next_input
+from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import (
@@ -171,7 +174,7 @@ class Submissions:
         )
         fork = ForkOf.of(found.task.get("metadata"))
         if fork is not None and found.generation < fork.complete:
-            raise TaskBusy(f"the past of task {asked.task} is still being copied")
+            await self._refuse_unfinished(TaskKey(caller.tenant, found.agent, asked.task))
         if asked.context not in (None, found.task["contextId"]):
             raise ContextMismatch(f"task {asked.task} belongs to another context")
         # The append succeeds only right after the state found here, so this check still holds then.
@@ -180,6 +183,14 @@ class Submissions:
         if found.state in TERMINAL:
             raise TaskEnded(f"task {asked.task} is over and accepts no messages")
         return found
+
+    async def _refuse_unfinished(self, key: TaskKey) -> NoReturn:
+        """Refuse a message to a fork whose past is incomplete, and end the fork if it stays so."""
+        last = await last_entry(self._bus, key)
+        is_unfinished = last and await unfinished_fork(self._bus, key, last)
+        if last and is_unfinished and await end_unfinished(self._bus, key, last):
+            raise TaskEnded(f"task {key.task} is over: its past was not copied completely")
+        raise TaskBusy(f"the past of task {key.task} is still being copied")
 
     async def append(
         self, caller: Caller, found: TaskFound, asked: FollowUp, name: str

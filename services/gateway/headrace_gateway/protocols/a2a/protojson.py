@@ -27,6 +27,7 @@ from headrace_gateway.server.body import RULE, is_too_deep
 
 _INT32 = range(-(2**31), 2**31)
 _GENERATIONS = range(2**63)
+_MAX_DIGITS = 100
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
@@ -70,7 +71,9 @@ def _integer(value: object) -> int | None:
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     if isinstance(value, str):
-        return int(value) if value.removeprefix("-").isdecimal() and value.isascii() else None
+        is_number = value.isascii() and value.removeprefix("-").isdecimal()
+        # Python refuses to read thousands of digits.
+        return int(value) if is_number and len(value) <= _MAX_DIGITS else None
     return value if isinstance(value, int) else None
 
 

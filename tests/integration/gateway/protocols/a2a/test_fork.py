@@ -137,6 +137,7 @@ async def test_the_same_key_forks_once_on_any_gateway(
         ({"generation": -1}, "generation"),
         ({"generation": 10**12}, "generation"),
         ({"generation": 10**30}, "generation"),
+        ({"generation": "9" * 5000}, "generation"),
         ({"generation": 1.5}, "generation"),
         ({"generation": True}, "generation"),
         ({"generation": {"$gt": 1}}, "generation"),
@@ -195,6 +196,21 @@ async def test_a_deleted_task_is_not_found(http: httpx.AsyncClient, bus: Bus) ->
     await put_tombstone(bus, key, "anonymous", "retention", 600.0, last.sequence)
     refusal = await Rest(http, "ask").refused("ForkTask", {"id": source["id"]})
     assert refusal.reason == "TASK_NOT_FOUND"
+
+
+async def test_a_repeated_request_finds_its_fork_though_the_source_is_gone(
+    http: httpx.AsyncClient, bus: Bus
+) -> None:
+    source = await asked(Rest(http))
+    headers = {"A2A-Version": "1.0", "Idempotency-Key": secrets.token_hex(8)}
+    path = f"/v1/agents/ask/tasks/{source['id']}:fork"
+    first = (await http.post(path, json={}, headers=headers)).json()
+    key = TaskKey("default", "ask", source["id"])
+    last = await last_entry(bus, key)
+    assert last is not None
+    await put_tombstone(bus, key, "anonymous", "retention", 600.0, last.sequence)
+    again = (await http.post(path, json={}, headers=headers)).json()
+    assert again.get("id") == first["id"], again
 
 
 @pytest.fixture(scope="module")
