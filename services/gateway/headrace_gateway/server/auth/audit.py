@@ -1,5 +1,6 @@
 """The audit log: who did what with which task, one line of the logger ``headrace.audit`` each."""
 
+import json
 import logging
 from enum import StrEnum
 
@@ -14,6 +15,7 @@ _CHANGES = frozenset(
         "SendMessage",
         "SendStreamingMessage",
         "CancelTask",
+        "ForkTask",
         "DeleteTask",
         "CreateTaskPushNotificationConfig",
         "DeleteTaskPushNotificationConfig",
@@ -75,4 +77,10 @@ def _fields(caller: Caller, agent: str, operation: str, task: str) -> dict[str, 
 
 
 def _text(fields: dict[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in fields.items())
+    return " ".join(f"{name}={_quoted(value)}" for name, value in fields.items())
+
+
+def _quoted(value: str) -> str:
+    """Return a value that does not look like further fields: a client names agent and task."""
+    is_plain = not any(char.isspace() or char in "\"'\\=" for char in value)
+    return value if is_plain else json.dumps(value, ensure_ascii=False)

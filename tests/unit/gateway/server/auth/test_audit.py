@@ -1,6 +1,7 @@
 """The audit log: a line per audited request, with who did what with which task."""
 
 import logging
+import shlex
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ CHANGES = {
     "SendMessage",
     "SendStreamingMessage",
     "CancelTask",
+    "ForkTask",
     "DeleteTask",
     "CreateTaskPushNotificationConfig",
     "DeleteTaskPushNotificationConfig",
@@ -93,6 +95,13 @@ def test_a_denied_request_is_a_warning(audited: Audited, caplog: pytest.LogCaptu
         access(audited).check_operator(reader, "FailTask", "shop", "t1")
     assert [line["outcome"] for line in fields(caplog)] == ["denied", "denied"]
     assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_what_a_client_names_is_one_field_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    forged = 't1 outcome=permitted owner="oncall"'
+    access(Audited.ALL).check(OWNER, "shop", "GetTask", forged)
+    [message] = caplog.messages
+    assert shlex.split(message)[-2:] == [f"task={forged}", "outcome=permitted"]
 
 
 def test_an_audit_line_is_never_left_out_but_denials_are_limited(
