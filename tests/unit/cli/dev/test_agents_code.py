@@ -30,6 +30,8 @@ def test_code_is_where_the_agents_modules_are_imported_from(
     (elsewhere / "shop").mkdir(parents=True)
     (elsewhere / "shop" / "__init__.py").touch()
     monkeypatch.syspath_prepend(elsewhere)
+    # Another test's module of this name would be found first.
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
     targets = "shop.till:agents,json:loads,httpx:get,not_there:at_all"
     assert roots_of(targets, tmp_path / "project") == sorted([tmp_path / "project", elsewhere])
 
