@@ -40,6 +40,7 @@ async def test_a_card_is_valid_and_says_where_the_agent_is(
         "urn:headrace:cursor:v1",
         "urn:headrace:generation:v1",
         "urn:headrace:delete-task:v1",
+        "urn:headrace:fork:v1",
         "https://ag-ui.org/protocol/v1",
     ]
 
