@@ -5,6 +5,7 @@ without them.
 """
 
 import re
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -70,7 +71,14 @@ def import_from_here() -> None:
 
 
 def _run(service: str, package: str, *arguments: str, **options: bool) -> NoReturn:
+    # Importing a service takes most of its start, and an unhandled SIGUSR2 would end the process. A
+    # function, because child processes would inherit SIG_IGN.
+    signal.signal(signal.SIGUSR2, _ignore)
     sys.exit(module_of(service, f"{package}.main").run(*arguments, **options))
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """Ignore a signal that a service handles once it has its settings."""
 
 
 def module_of(service: str, name: str) -> Any:  # noqa: ANN401  # whatever the service has

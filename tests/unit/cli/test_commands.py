@@ -1,5 +1,7 @@
 import os
 import re
+import subprocess
+import sys
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -130,3 +132,30 @@ def test_the_page_on_the_command_line_lists_commands_options_and_exit_codes_as_t
     rows = re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
     codes = {int(code) for row in rows for code in row.split(",")}
     assert codes == {0, 1, 2, *EXIT_CODES.values(), INTERRUPTED}
+
+
+_SIGNALLED_WHILE_IT_IMPORTS = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+from headrace_cli.main import main
+
+class Signals(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "headrace_worker.main":
+            os.kill(os.getpid(), signal.SIGUSR2)
+
+sys.meta_path.insert(0, Signals())
+main(["worker", "no_such_module:agent"])
+"""
+
+
+def test_sigusr2_does_not_end_a_service_that_is_still_importing() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _SIGNALLED_WHILE_IT_IMPORTS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "no_such_module" in ended.stderr
+    assert ended.returncode == os.EX_CONFIG
