@@ -101,6 +101,31 @@ class FileStore:
             LogFull: The store is at its limit.
             BusUnavailable: It is not stored, or not for certain. It may be stored again.
         """
+        return await self._put(key, belongs_to, _cut(content), filename, media_type)
+
+    async def copy(
+        self, link: str, tenant: str, reader: FileOwner, to: TaskKey, belongs_to: FileOwner
+    ) -> str:
+        """Store the file at `link`, if it belongs to `reader`, for the task at `to`.
+
+        Return the link of the copy. Only a few of its chunks are in memory at a time.
+
+        Raises:
+            FileUnknown: As `read`.
+            LogFull, BusUnavailable: As `put`.
+        """
+        key, info = await self.find(link, tenant, reader)
+        chunks = self.chunks(key, info)
+        return await self._put(to, belongs_to, chunks, info.filename, info.media_type)
+
+    async def _put(
+        self,
+        key: TaskKey,
+        belongs_to: FileOwner,
+        chunks: AsyncIterator[bytes],
+        filename: str,
+        media_type: str,
+    ) -> str:
         name = secrets.token_hex(8)
         headers = {
             "filename": [filename],
@@ -109,29 +134,33 @@ class FileStore:
             "context": [belongs_to.context],
         }
         try:
-            await self._put(key, name, content, headers)
-        except LogFull:
+            await self._write(key, name, chunks, headers)
+        except (LogFull, FileUnknown):
             # Otherwise partial files would keep a full store full.
             with suppress(BusUnavailable):
                 await self.drop(key, name)
             raise
         return f"{SCHEME}{key.agent}/tasks/{key.task}/files/{name}"
 
-    async def _put(self, key: TaskKey, name: str, content: bytes, headers: Json) -> None:
-        chunks = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]
-        last = 0
-        for chunk in chunks:
+    async def _write(
+        self, key: TaskKey, name: str, chunks: AsyncIterator[bytes], headers: Json
+    ) -> None:
+        last = size = count = 0
+        digest = hashlib.sha256()
+        async for chunk in chunks:
             last = await self._publish(self._chunks(key, name), chunk, last)
+            size, count = size + len(chunk), count + 1
+            digest.update(chunk)
         meta = {
             "name": self._object(key, name),
             "headers": headers,
             "options": {"max_chunk_size": CHUNK},
             "bucket": self._bucket,
             "nuid": f"{key.tenant}.{key.agent}.{key.task}.{name}",
-            "size": len(content),
+            "size": size,
             "mtime": now(),
-            "chunks": len(chunks),
-            "digest": f"SHA-256={_digest(content)}",
+            "chunks": count,
+            "digest": f"SHA-256={base64.urlsafe_b64encode(digest.digest()).decode()}",
         }
         await self._publish(self._meta(key, name), orjson.dumps(meta), 0)
 
@@ -300,8 +329,9 @@ async def drop_links(files: FileStore, key: TaskKey, links: list[str]) -> None:
                     await files.drop(key, link.rpartition("/")[2])
 
 
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+async def _cut(content: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), CHUNK):
+        yield content[at : at + CHUNK]
 
 
 def _as_it_is(msg: Msg) -> Msg:

@@ -353,17 +353,15 @@ class _Copy:
         return _LINK.sub(lambda found: self._files[found[0]], text)
 
     async def _copied(self, link: bytes) -> bytes:
-        files, fork = FileStore(self.bus), self.fork
+        fork = self.fork
         reader = FileOwner(fork.owner, fork.of.context)
+        belongs_to = FileOwner(fork.owner, fork.context)
+        files, tenant = FileStore(self.bus), fork.source.tenant
         try:
-            key, info = await files.find(link.decode(), fork.source.tenant, reader)
-            content = b"".join([chunk async for chunk in files.chunks(key, info)])
+            return (await files.copy(link.decode(), tenant, reader, fork.key, belongs_to)).encode()
         except FileUnknown:
             # As unreadable in the fork as in the source.
             return link
-        belongs_to = FileOwner(fork.owner, fork.context)
-        copied = await files.put(fork.key, belongs_to, content, info.filename, info.media_type)
-        return copied.encode()
 
 
 def _kept(metadata: Json) -> Json:

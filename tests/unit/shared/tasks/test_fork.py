@@ -1,5 +1,7 @@
 """A fork's log is a copy of its source's past, for every reader of logs."""
 
+import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.jetstream.api import store
+from headrace.jetstream.api import store, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.memory.server import MemoryServer
 from headrace.jetstream.memory.transport import MemoryTransport
@@ -18,7 +20,7 @@ from headrace.log import last_entry, replay
 from headrace.model import events
 from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
-from headrace.model.errors import LogLost
+from headrace.model.errors import FileUnknown, LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.fork import FORK_OF, MOST_FORKS, ForkOf, ForkPoint, ForkPoints
@@ -341,3 +343,41 @@ def test_what_a_fork_says_about_its_source_can_be_read_back() -> None:
 )
 def test_other_values_are_no_forks(value: object) -> None:
     assert ForkOf.of({FORK_OF: value}) is None
+
+
+async def test_a_copied_file_is_never_whole_in_memory() -> None:
+    size, owner, reader = 16_000_000, FileOwner("anonymous", "other"), FileOwner("anonymous", "c")
+    copy_to = TaskKey("t", "agent", mint_task_id(0))
+    async with bus_in_memory() as bus:
+        files = FileStore(bus)
+        link = await files.put(SOURCE, reader, bytes(size))
+        tracemalloc.start()
+        try:
+            copy = await files.copy(link, "t", reader, copy_to, owner)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        content = await files.read(copy, "t", owner)
+    # The server in memory holds the copy once.
+    assert size <= most < 1.3 * size
+    assert content == bytes(size)
+
+
+async def test_nothing_is_left_of_the_copy_of_a_file_that_is_deleted_meanwhile() -> None:
+    owner, copy_to = FileOwner("anonymous", "c"), TaskKey("t", "agent", mint_task_id(0))
+    async with bus_in_memory() as bus:
+        files = FileStore(bus)
+        link = await files.put(SOURCE, owner, bytes(10_000_000))
+
+        async def copied() -> dict[str, int]:
+            query = {"subjects_filter": f"$O.FILES.*.t.agent.{copy_to.task}.>"}
+            found: Json = await stream_info(bus, "OBJ_FILES", query)
+            return found["state"].get("subjects") or {}
+
+        copying = asyncio.create_task(files.copy(link, "t", owner, copy_to, owner))
+        while not await copied():  # noqa: ASYNC110  # the server tells of no change
+            await asyncio.sleep(0)
+        await files.drop(SOURCE)
+        [ended] = await asyncio.gather(copying, return_exceptions=True)
+        assert isinstance(ended, FileUnknown)
+        assert await copied() == {}
