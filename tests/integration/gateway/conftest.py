@@ -16,7 +16,7 @@ from tests.support.clients.grpc_binding import Grpc
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_fleet import Agents, ScriptedFleet
-from tests.support.servers import NatsProcess
+from tests.support.servers import NatsProcess, ports
 
 module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
 """One for all tests of a module: starting and stopping gateways takes most of a test's time."""
@@ -87,6 +87,26 @@ async def http(gateway: str, client_headers: dict[str, str]) -> AsyncIterator[ht
     """A client of that gateway."""
     async with httpx.AsyncClient(
         base_url=gateway, headers=client_headers, timeout=60, verify=NO_TLS
+    ) as http:
+        yield http
+
+
+@module_fixture
+async def another_gateway(settings: GatewaySettings, gateway: str) -> AsyncIterator[str]:
+    """The URL of a second gateway of the same fleet."""
+    assert gateway
+    update = {"http_port": ports.pick(), "grpc_port": 0}
+    async with running(settings.model_copy(update=update)) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def elsewhere(
+    another_gateway: str, client_headers: dict[str, str]
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the second gateway."""
+    async with httpx.AsyncClient(
+        base_url=another_gateway, headers=client_headers, timeout=60, verify=NO_TLS
     ) as http:
         yield http
 

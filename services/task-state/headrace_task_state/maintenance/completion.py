@@ -8,14 +8,14 @@ import asyncio
 import logging
 
 from headrace.jetstream.connection import Bus
-from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.task import TaskKey
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.periodic import repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.whole_log import read_whole_log
-from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import SUMMARY, DueList, Fields, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -37,15 +37,13 @@ class Completion:
 
     async def run(self) -> None:
         """Run until the lease is lost."""
-        while True:
-            await asyncio.sleep(self._timing.summary_interval)
-            try:
-                if not (await self._writer.progress()).is_summarizing:
-                    await self.look()
-            except LeaseLost:
-                return
-            except (BusUnavailable, StateUnavailable) as trouble:
-                _log.info("completion of summaries is delayed: %s", trouble)
+        await repeat(
+            self._look_if_summarized, self._timing.summary_interval, "completion of summaries"
+        )
+
+    async def _look_if_summarized(self) -> None:
+        if not (await self._writer.progress()).is_summarizing:
+            await self.look()
 
     async def look(self) -> int:
         """Complete all summaries; return how many were processed.

@@ -10,14 +10,15 @@ import logging
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.entry import Entry
-from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.periodic import repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import DueList, Fields, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -38,14 +39,7 @@ class Orphans:
     async def run(self) -> None:
         """Run until the lease is lost."""
         try:
-            while True:
-                await asyncio.sleep(self._timing.orphan_interval)
-                try:
-                    await self.look()
-                except (BusUnavailable, StateUnavailable) as trouble:
-                    _log.info("the search for orphans is delayed: %s", trouble)
-        except LeaseLost:
-            return
+            await repeat(self.look, self._timing.orphan_interval, "the search for orphans")
         finally:
             for task in self._canceling.values():
                 task.cancel()

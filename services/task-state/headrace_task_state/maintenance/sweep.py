@@ -9,7 +9,6 @@ then the worker dies. So the sweep contacts the holder of a silent task. If ther
 run is published again: the queue refuses it unless it is gone.
 """
 
-import asyncio
 import logging
 from datetime import datetime
 
@@ -18,7 +17,6 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
 from headrace.model.entry import Entry
-from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import Control, RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
@@ -27,8 +25,9 @@ from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.periodic import repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import DueList, Fields, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +51,7 @@ class Sweep:
 
     async def run(self) -> None:
         """Run until the lease is lost."""
-        while True:
-            await asyncio.sleep(self._timing.sweep_interval)
-            try:
-                await self.sweep()
-            except LeaseLost:
-                return
-            except (BusUnavailable, StateUnavailable) as trouble:
-                _log.info("the sweep is delayed: %s", trouble)
+        await repeat(self.sweep, self._timing.sweep_interval, "the sweep")
 
     async def sweep(self) -> int:
         """Process every input and running task that is due; return how many there were.

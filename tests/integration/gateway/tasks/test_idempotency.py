@@ -2,12 +2,11 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
@@ -26,26 +25,6 @@ from tests.support.servers import ports
 from tests.support.waiting import eventually
 
 HEADER = "Idempotency-Key"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def another_gateway(settings: GatewaySettings, gateway: str) -> AsyncIterator[str]:
-    """The URL of a second gateway of the same fleet."""
-    assert gateway
-    async with running(
-        settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
-    ) as url:
-        yield url
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def elsewhere(another_gateway: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the second gateway."""
-    headers = {"A2A-Version": "1.0"}
-    async with httpx.AsyncClient(
-        base_url=another_gateway, headers=headers, timeout=60, verify=NO_TLS
-    ) as http:
-        yield http
 
 
 @contextmanager

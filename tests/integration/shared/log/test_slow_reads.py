@@ -31,14 +31,6 @@ async def bus(nats_server: NatsProcess) -> AsyncIterator[Bus]:
 
 
 @pytest.fixture
-async def rule(bus: Bus) -> AsyncIterator[TailRule]:
-    rule = TailRule(bus)
-    await rule.start()
-    yield rule
-    await rule.stop()
-
-
-@pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make each read slow, and count them."""
     made: list[int] = []

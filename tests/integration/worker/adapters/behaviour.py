@@ -46,8 +46,7 @@ from tests.support.log_reading import (
 )
 from tests.support.pseudo_terminal import at_terminal
 from tests.support.running_gateway import own_settings, running
-from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.task_states import open_task_states
+from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.worker_process import WorkerProcess
 
@@ -62,6 +61,7 @@ type Serve = Callable[..., AbstractAsyncContextManager[Model]]
 type Kill = Callable[[Model], WorkerProcess]
 
 
+@pytest.mark.usefixtures("task_state")
 class Behaviour:
     """What every adapter does."""
 
@@ -80,21 +80,6 @@ class Behaviour:
         folder = tmp_path / "office"
         folder.mkdir()
         return Office(folder)
-
-    @pytest.fixture(autouse=True)
-    async def _remembered(
-        self,
-        nats_server: NatsProcess,
-        valkey: ValkeyProcess,
-        names: dict[str, str],
-        submitter: TaskSubmitter,
-    ) -> AsyncIterator[None]:
-        """Task state, which knows the conversations."""
-        del submitter
-        async with open_task_states(nats_server.url, valkey.url, **names) as states:
-            await states.start()
-            await states.followed()
-            yield
 
     @pytest.fixture
     def serve(self, working: Working, office: Office) -> Serve:

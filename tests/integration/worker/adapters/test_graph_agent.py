@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import operator
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -31,21 +30,9 @@ from tests.support.log_reading import (
     thoughts,
     words,
 )
-from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.task_states import open_task_states
 from tests.support.task_submitter import TaskSubmitter
 
-
-@pytest.fixture(autouse=True)
-async def _remembered(
-    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], submitter: TaskSubmitter
-) -> AsyncIterator[None]:
-    """Task state, which knows the conversations."""
-    del submitter
-    async with open_task_states(nats_server.url, valkey.url, **names) as states:
-        await states.start()
-        await states.followed()
-        yield
+pytestmark = pytest.mark.usefixtures("task_state")
 
 
 def chain(schema: Any, *nodes: Any, **compiled: Any) -> Any:  # noqa: ANN401  # LangGraph's types

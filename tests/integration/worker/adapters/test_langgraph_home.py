@@ -1,6 +1,6 @@
 """What LangGraph's users ask a person, and find answered here as at home."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -25,23 +25,9 @@ from tests.integration.worker.adapters.wire import calls, chat_model, says
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.gates import opened
 from tests.support.log_reading import answer, folded, state, words
-from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.task_states import open_task_states
 from tests.support.task_submitter import Task, TaskSubmitter
 
 BOTH = calls(("c1", "pay", {"to": "ada", "amount": 1}), ("c2", "pay", {"to": "bob", "amount": 2}))
-
-
-@pytest.fixture
-async def remembered(
-    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], submitter: TaskSubmitter
-) -> AsyncIterator[None]:
-    """Task state, which knows the conversations."""
-    del submitter
-    async with open_task_states(nats_server.url, valkey.url, **names) as states:
-        await states.start()
-        await states.followed()
-        yield
 
 
 class Order(BaseModel):
@@ -199,10 +185,10 @@ async def test_answers_by_interrupt_id_stand_in_one_object(
     assert sorted(answer(done).split()) == ["a=1", "b=2"]
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
-    submitter: TaskSubmitter, working: Working, remembered: None
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    del remembered
     heard: list[Any] = []
 
     def talk(held: MessagesState) -> Any:  # noqa: ANN401  # an update

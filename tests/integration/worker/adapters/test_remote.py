@@ -10,16 +10,14 @@ from headrace import Provider
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.messages import Control
 from headrace.sdk.errors import Misdeclared
-from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
 from tests.support.plain_http import NO_TLS
-from tests.support.running_gateway import running
+from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
-from tests.support.servers import ports
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
@@ -184,15 +182,7 @@ async def test_credentials_that_nobody_brings_end_both_tasks(
 async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
     submitter: TaskSubmitter, working: Working, names: dict[str, str]
 ) -> None:
-    settings = GatewaySettings.model_validate(
-        {
-            "nats_url": submitter.bus.settings.nats_url,
-            "http_port": ports.pick(),
-            "grpc_port": ports.pick(),
-            "startup_timeout": 20,
-            **names,
-        }
-    )
+    settings = own_settings(submitter.bus.settings.nats_url, **names)
     async with (
         sdk_server(ScriptedExecutor()) as server,
         working(await outside_agent(server.url)),

@@ -12,12 +12,10 @@ from headrace.model.errors import InvalidName
 from headrace.model.messages import StartTask
 from headrace.model.task import COMPLETED
 from headrace.state_client import StateClient
-from headrace_gateway.settings import GatewaySettings
 from tests.integration.worker.conftest import Working
 from tests.support.family import answer, children, log_of, task_of
 from tests.support.plain_http import NO_TLS
-from tests.support.running_gateway import running
-from tests.support.servers import ports
+from tests.support.running_gateway import own_settings, running
 from tests.support.task_submitter import TaskSubmitter
 
 LARGE = 3_000_000
@@ -53,15 +51,7 @@ async def stored(submitter: TaskSubmitter) -> list[str]:
 async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs_log(
     submitter: TaskSubmitter, working: Working, names: dict[str, str]
 ) -> None:
-    settings = GatewaySettings.model_validate(
-        {
-            "nats_url": submitter.bus.settings.nats_url,
-            "http_port": ports.pick(),
-            "grpc_port": ports.pick(),
-            "startup_timeout": 20,
-            **names,
-        }
-    )
+    settings = own_settings(submitter.bus.settings.nats_url, **names)
     async with working(weigher, sender):
         parent = await submitter.start("sender")
         entries = await parent.ended()

@@ -2,13 +2,11 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
@@ -96,31 +94,21 @@ async def test_the_card_offers_forks(http: httpx.AsyncClient) -> None:
     assert FORKS in {one["uri"] for one in card["capabilities"]["extensions"]}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def another_gateway(settings: GatewaySettings, gateway: str) -> AsyncIterator[str]:
-    """The URL of a second gateway of the same fleet."""
-    assert gateway
-    update = {"http_port": ports.pick(), "grpc_port": 0}
-    async with running(settings.model_copy(update=update)) as url:
-        yield url
-
-
 async def test_the_same_key_forks_once_on_any_gateway(
-    http: httpx.AsyncClient, another_gateway: str, bus: Bus
+    http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, bus: Bus
 ) -> None:
     source = await asked(Rest(http))
     headers = {"A2A-Version": "1.0", "Idempotency-Key": secrets.token_hex(8)}
     path = f"/v1/agents/ask/tasks/{source['id']}:fork"
-    async with httpx.AsyncClient(base_url=another_gateway, timeout=60, verify=NO_TLS) as elsewhere:
-        body = {"message": said("Ada")}
-        answers = await asyncio.gather(
-            *(
-                client.post(path, json=body, headers=headers)
-                for client in (http, elsewhere, http, elsewhere)
-            )
+    body = {"message": said("Ada")}
+    answers = await asyncio.gather(
+        *(
+            client.post(path, json=body, headers=headers)
+            for client in (http, elsewhere, http, elsewhere)
         )
-        reused = await elsewhere.post(path, json={"message": said("Eve")}, headers=headers)
-        sent = await http.post("/v1/agents/ask/message:send", json=body, headers=headers)
+    )
+    reused = await elsewhere.post(path, json={"message": said("Eve")}, headers=headers)
+    sent = await http.post("/v1/agents/ask/message:send", json=body, headers=headers)
     forks = {answer.json()["id"] for answer in answers}
     assert len(forks) == 1
     done = await ended(Rest(http), forks.pop())

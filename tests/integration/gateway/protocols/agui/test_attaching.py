@@ -1,36 +1,18 @@
 """Coming back to runs: on another gateway, during the run and after, with a cursor or without."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
-from headrace_gateway.settings import GatewaySettings
 from tests.support import javascript
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, all_frames, frames
-from tests.support.plain_http import NO_TLS
-from tests.support.running_gateway import running as gateway_running
 from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import ports
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def elsewhere(settings: GatewaySettings, gateway: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of another gateway of the same fleet."""
-    assert gateway
-    other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
-    async with (
-        gateway_running(other) as url,
-        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
-    ):
-        yield http
 
 
 async def attached(

@@ -1,14 +1,12 @@
 """The same run sent again: it is joined, wherever and whenever, and never begun twice."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import orjson
 import pytest
-import pytest_asyncio
 import websockets
 
 from headrace.jetstream.connection import Bus
@@ -18,7 +16,6 @@ from headrace.model.task import mint_task_id
 from headrace.tasks.forget import clear_away
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import idempotency
 from headrace_gateway.tasks.idempotency import (
     IdempotencyRecord,
@@ -29,22 +26,7 @@ from headrace_gateway.tasks.idempotency import (
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, all_frames, frames
-from tests.support.plain_http import NO_TLS
-from tests.support.running_gateway import running as gateway_running
 from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import ports
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def elsewhere(settings: GatewaySettings, gateway: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of another gateway of the same fleet."""
-    assert gateway
-    other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
-    async with (
-        gateway_running(other) as url,
-        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
-    ):
-        yield http
 
 
 def raw(told: list[Frame]) -> list[bytes]:
