@@ -19,11 +19,13 @@ RECONNECT = 5.0
 """Seconds that connecting to another server may take. With no server connected, no election takes
 place."""
 
-_PAUSE = 0.5
 
-
-async def wait_for(what: str, attempt: Callable[[], Awaitable[None]], timeout: float) -> None:
+async def wait_for(
+    what: str, attempt: Callable[[], Awaitable[None]], timeout: float, pause: float = 0.5
+) -> None:
     """Call `attempt` until it succeeds, for at most `timeout` seconds. Log `what` is waited for.
+
+    The attempts are `pause` seconds apart.
 
     Raises:
         BusUnavailable: It did not succeed in time. The last failure is the cause.
@@ -36,12 +38,12 @@ async def wait_for(what: str, attempt: Callable[[], Awaitable[None]], timeout: f
         except (nats.errors.Error, OSError, TimeoutError, BusUnavailable) as error:
             # An attempt that hits the deadline has a less specific error than the one before it.
             former, last = last, str(error) or last or reason(error)
-            if loop.time() + _PAUSE > deadline:
+            if loop.time() + pause > deadline:
                 message = f"{what} did not answer within {timeout:g} s: {last}"
                 raise BusUnavailable(message) from error
             if not former:
                 _log.warning("waiting for %s: %s", what, last)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(pause)
 
 
 def reason(error: Exception) -> str:

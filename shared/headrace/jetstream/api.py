@@ -18,10 +18,6 @@ from headrace.wait_for import ELECTION, RECONNECT
 
 type Json = dict[str, Any]
 
-LEADER_TIMEOUT = 1.0
-"""Seconds to wait for the leader's answer, once. An idle leader takes 0.2 ms. Requests sent while
-no leader exists are never answered, so this time is lost after an election."""
-
 _STORE_TIMEOUT = 2.0
 """Seconds to wait for the ack of a message, once."""
 
@@ -29,8 +25,6 @@ _TIMEOUT = 5.0
 _LEASE_NS = 3_000_000_000
 """Nanoseconds in which a follower that was heard from elects no other leader; NATS waits for 4 s or
 more."""
-
-_PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +112,7 @@ async def until_answered[Answer](
             now = loop.time()
             if now > deadline or (not bus.answers and now > last_answer + RECONNECT):
                 raise
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(bus.timing.retry)
 
 
 async def store_with_retries(
@@ -197,7 +191,7 @@ async def stream_state(bus: Bus, stream: str, timeout: float = 0.0) -> StreamSta
         BusUnavailable: No leader answers.
     """
     answer = await until_answered(
-        bus, lambda: stream_info(bus, stream, timeout=LEADER_TIMEOUT), timeout
+        bus, lambda: stream_info(bus, stream, timeout=bus.timing.leader), timeout
     )
     return StreamState(answer["created"], int(answer["state"]["last_seq"]))
 
@@ -208,7 +202,7 @@ async def server_time(bus: Bus, stream: str) -> float:
     Raises:
         Refused, BusUnavailable: As `request`.
     """
-    answer = await stream_info(bus, stream, timeout=LEADER_TIMEOUT)
+    answer = await stream_info(bus, stream, timeout=bus.timing.leader)
     return datetime.fromisoformat(answer["ts"]).timestamp()
 
 
@@ -221,7 +215,7 @@ async def get_message(
         Refused, BusUnavailable: As `request`.
     """
     try:
-        answer = await request(bus, f"STREAM.MSG.GET.{stream}", query, timeout or LEADER_TIMEOUT)
+        answer = await request(bus, f"STREAM.MSG.GET.{stream}", query, timeout or bus.timing.leader)
     except Refused as refused:
         if refused.finds_no_message:
             return None
@@ -239,7 +233,7 @@ async def check_empty(bus: Bus, stream: str, subject: str) -> None:
     Raises:
         Refused, BusUnavailable: As `request`, or a message exists, or the leader may be deposed.
     """
-    info = await stream_info(bus, stream, {"subjects_filter": subject}, LEADER_TIMEOUT)
+    info = await stream_info(bus, stream, {"subjects_filter": subject}, bus.timing.leader)
     if info["state"].get("subjects"):
         raise BusUnavailable(f"{stream}: a former leader reported {subject} as empty")
     followers = (info.get("cluster") or {}).get("replicas") or []

@@ -54,6 +54,18 @@ class BusTiming:
     """Within which disturbances count as one: nats-py reports every dropped message."""
     close: float = 2.0
     """Maximum to close the connection. nats-py would wait 30 s for a silent server."""
+    ack: float = 2.0
+    """For the acknowledgement of an append, after which its outcome counts as unknown."""
+    leader: float = 1.0
+    """For one answer of a stream's leader. An idle leader takes 0.2 ms. Requests sent while no
+    leader exists are never answered, so this time is lost after an election."""
+    replica_silence: float = 0.5
+    """Without a message of a direct get, after which its replica is given up: what a frozen one
+    costs."""
+    retry: float = 0.1
+    """Between repetitions of a request that was not answered."""
+    confirmation: float = 0.5
+    """Until a leader is asked again whether a log ends too early."""
 
 
 TIMING = BusTiming()
@@ -81,7 +93,7 @@ class Bus:
 
         Connections use a transport of `new_transport`. None: they use TCP, as `settings` say.
         """
-        self.settings, self._new_transport, self._timing = settings, new_transport, timing
+        self.settings, self._new_transport, self.timing = settings, new_transport, timing
         self.subjects = settings.subjects
         self.streams = Streams(settings.stream_prefix)
         self._credentials = NatsCredentials(settings)
@@ -158,7 +170,7 @@ class Bus:
         transport = None if self._new_transport is None else self._new_transport()
         client = NatsClient(self._credentials, transport)
         try:
-            async with asyncio.timeout(self._timing.connect_attempt):
+            async with asyncio.timeout(self.timing.connect_attempt):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())
         except TimeoutError:
             raise BusUnavailable(reason(self._trouble or TimeoutError())) from self._trouble
@@ -207,7 +219,7 @@ class Bus:
         if self._disturbing is None:
             _log.warning("slow consumer: reading from the log instead")
             loop = asyncio.get_running_loop()
-            self._disturbing = loop.call_later(self._timing.settle, self._notify)
+            self._disturbing = loop.call_later(self.timing.settle, self._notify)
 
     def _notify(self) -> None:
         self._disturbing = None
@@ -323,9 +335,9 @@ class Bus:
         """Send buffered data and close the connection, in bounded time even if NATS is frozen."""
         self._closing = True
         if self.connection.is_connected:
-            await _at_most(self._timing.close, self.connection.drain())
+            await _at_most(self.timing.close, self.connection.drain())
         if not self.connection.is_closed:
-            await _at_most(self._timing.close, self.connection.close())
+            await _at_most(self.timing.close, self.connection.close())
 
 
 async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:

@@ -15,9 +15,6 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import PENDING_MATCHES, PREVIOUS, SEQUENCE, STATUS, UP_TO
 
-SILENCE = 0.5
-"""Seconds of silence after which a replica is given up; the cost of a frozen one."""
-
 _ENDED = frozenset({"204", "404"})
 """Status of an answer's end and of an empty answer. Others are refusals (413, 503, …)."""
 
@@ -51,7 +48,7 @@ async def direct_get[Read](
     subscription = await bus.listen(inbox, train.take)
     try:
         await bus.publish(f"$JS.API.DIRECT.GET.{stream}", orjson.dumps(query), inbox)
-        await train.arrival()
+        await train.arrival(bus.timing.replica_silence)
     finally:
         await bus.unsubscribe(subscription)
     return train.answer
@@ -87,12 +84,12 @@ class _Train[Read]:
             self.answer.up_to = int(headers.get(UP_TO, "0"))
         self._over.set()
 
-    async def arrival(self) -> None:
-        """Return when the answer is complete, or after too long a silence."""
+    async def arrival(self, silence: float) -> None:
+        """Return when the answer is complete, or after `silence` seconds without a message."""
         while not self._over.is_set():
             self._has_answered = False
             try:
-                await asyncio.wait_for(self._over.wait(), SILENCE)
+                await asyncio.wait_for(self._over.wait(), silence)
             except TimeoutError:
                 if not self._has_answered:
                     return

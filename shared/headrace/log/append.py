@@ -61,9 +61,6 @@ async def counted(storing: Awaitable[int]) -> int:
 
 _log = logging.getLogger(__name__)
 
-ACK_TIMEOUT = 2.0
-"""Seconds to wait for an ack before the outcome counts as unknown."""
-
 HEADER_ROOM = 16 * 1024
 """Bytes of a message that are reserved for headers (a checkpoint takes up to 8 KB)."""
 
@@ -254,7 +251,7 @@ class LogWriter:
         """Send the message after the last sequence, and return its answer to come."""
         headers[EXPECTED] = str(self.sequence)
         if self._bus.connected:
-            return self._bus.ask(self._subject, payload, ACK_TIMEOUT, headers)
+            return self._bus.ask(self._subject, payload, self._bus.timing.ack, headers)
         # nats-py would buffer it and send it after a reconnect.
         unsent: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         unsent.set_exception(_NotSent(f"{self._subject}: not connected"))

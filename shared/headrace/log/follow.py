@@ -22,7 +22,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
-from headrace.jetstream.api import LEADER_TIMEOUT, stream_state
+from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import SEQUENCE, SUBJECT
@@ -124,7 +124,7 @@ async def _of_stream(bus: Bus, stream: str, keys: tuple[TaskKey, ...]) -> dict[T
 
 
 async def _one(bus: Bus, key: TaskKey) -> int:
-    stored = await last_stored(bus, key, timeout=LEADER_TIMEOUT)
+    stored = await last_stored(bus, key, timeout=bus.timing.leader)
     return 0 if stored is None else stored.sequence
 
 

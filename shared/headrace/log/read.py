@@ -161,10 +161,6 @@ BATCH_BYTES = 4 * 1024 * 1024
 TIMEOUT = 30.0
 """Seconds without progress after which a replay gives up."""
 
-_PAUSE = 0.1
-
-_CONFIRM = 0.5
-
 
 async def last_stored(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> LogMessage | None:
     """Return the last message on the log's subject, from the leader. None: no message.
@@ -235,7 +231,7 @@ async def check_reaches(bus: Bus, key: TaskKey, sequence: int, timeout: float = 
         TaskForgotten: The log was deleted.
         BusUnavailable: No leader answered within `timeout` seconds.
     """
-    for pause in (_CONFIRM, 0.0):
+    for pause in (bus.timing.confirmation, 0.0):
         last = await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, timeout)
         if last is not None and last.is_tombstone:
             raise TaskForgotten(f"the log of {key.task} has been deleted")
@@ -326,7 +322,7 @@ async def _read_on[Read: HasSequence](
         await check_reaches(bus, key, head, TIMEOUT)
         if asyncio.get_running_loop().time() - started > TIMEOUT:
             raise BusUnavailable(f"no copy of {key.task}'s log answered for {TIMEOUT:g} s")
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(bus.timing.retry)
     if batch[0].is_tombstone:
         raise TaskForgotten(f"the log of {key.task} has been deleted")
     return [stored for stored in batch if stored.sequence <= head]

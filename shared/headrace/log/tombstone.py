@@ -13,7 +13,6 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED, TTL
 from headrace.jetstream.purge import purge
-from headrace.log.append import ACK_TIMEOUT
 from headrace.log.read import TOMBSTONE, last_stored
 from headrace.model.entry import CONTRACT_VERSION, OWNER, VERSION
 from headrace.model.errors import BusUnavailable, Fenced, LogFull
@@ -61,7 +60,7 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
     trouble: BusUnavailable = BusUnavailable(f"{subject}: other writers keep appending")
     while loop.time() < deadline:
         try:
-            await store(bus, subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(after)})
+            await store(bus, subject, b"", bus.timing.ack, headers | {EXPECTED: str(after)})
         except Refused as refused:
             if refused.is_full:
                 # The purge makes room for it. No other writer can start the log in between: the

@@ -14,7 +14,6 @@ from opentelemetry.trace import SpanKind
 
 from headrace import tracing
 from headrace.jetstream.api import (
-    LEADER_TIMEOUT,
     Json,
     store_with_retries,
     stream_info,
@@ -206,7 +205,7 @@ async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) ->
 
 async def _is_queued(bus: Bus, query: Json) -> bool:
     try:
-        answer = await stream_info(bus, bus.streams.runs, query, LEADER_TIMEOUT)
+        answer = await stream_info(bus, bus.streams.runs, query, bus.timing.leader)
     except BusUnavailable:
         return True
     return bool(answer["state"].get("subjects"))

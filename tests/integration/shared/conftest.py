@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import TIMING, Bus, BusTiming
 from headrace.log import TailRule
 from headrace.settings import BusSettings
 from tests.support.task_log import TaskLog
@@ -20,7 +20,7 @@ from tests.support.topology import Topology
 class Connect(Protocol):
     """Returns a connected bus; the test's end closes it."""
 
-    async def __call__(self, **settings: Any) -> Bus: ...  # noqa: ANN401 - any setting
+    async def __call__(self, timing: BusTiming = TIMING, **settings: Any) -> Bus: ...  # noqa: ANN401 - any setting
 
 
 @pytest.fixture(scope="module", params=["one node", "three nodes"])
@@ -42,14 +42,14 @@ def fleet(topology: Topology) -> str:
 async def connect(topology: Topology, fleet: str) -> AsyncIterator[Connect]:
     async with AsyncExitStack() as stack:
 
-        async def connect(**settings: Any) -> Bus:  # noqa: ANN401 - any setting
+        async def connect(timing: BusTiming = TIMING, **settings: Any) -> Bus:  # noqa: ANN401 - any setting
             defaults: dict[str, Any] = {
                 "nats_url": topology.url,
                 "replicas": topology.replicas,
                 "prefix": fleet,
                 "stream_prefix": fleet,
             }
-            bus = Bus(BusSettings(**defaults | settings))
+            bus = Bus(BusSettings(**defaults | settings), timing=timing)
             stack.push_async_callback(bus.close)
             await bus.connect("contract test")
             return bus

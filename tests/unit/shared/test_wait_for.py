@@ -7,16 +7,10 @@ from typing import Any, cast
 import pytest
 from nats.errors import SlowConsumerError
 
-from headrace import wait_for as timeout
 from headrace.jetstream.connection import BusTiming
 from headrace.model.errors import BusUnavailable
 from headrace.wait_for import wait_for
 from tests.support.fake_bus import FakeBus
-
-
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeout, "_PAUSE", 0.01)
 
 
 class Attempt:
@@ -34,12 +28,12 @@ class Attempt:
 async def test_what_comes_late_is_waited_for_and_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await wait_for("the sea", Attempt(5, ConnectionRefusedError("low tide")), 20)
+    await wait_for("the sea", Attempt(5, ConnectionRefusedError("low tide")), 20, pause=0.01)
     assert [record.getMessage() for record in caplog.records] == ["waiting for the sea: low tide"]
 
 
 async def test_what_is_there_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
-    await wait_for("the sea", Attempt(0, OSError()), 20)
+    await wait_for("the sea", Attempt(0, OSError()), 20, pause=0.01)
     assert caplog.records == []
 
 
@@ -57,7 +51,7 @@ async def test_an_attempt_that_hangs_is_ended() -> None:
 
 async def test_a_mistake_is_not_waited_for() -> None:
     with pytest.raises(ZeroDivisionError):
-        await wait_for("the sea", Attempt(1, ZeroDivisionError()), 20)
+        await wait_for("the sea", Attempt(1, ZeroDivisionError()), 20, pause=0.01)
 
 
 async def test_a_flood_of_dropped_messages_is_one_disturbance(

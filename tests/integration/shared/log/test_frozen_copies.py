@@ -7,7 +7,7 @@ import pytest
 
 from headrace.jetstream import connection as bus_module
 from headrace.jetstream import direct_get
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import Bus, BusTiming
 from headrace.log import TailRule, find_generation, last_entry, replay
 from tests.integration.shared.conftest import Connect
 from tests.support.cluster import NatsCluster
@@ -53,13 +53,12 @@ def silences(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     arrival = direct_get._Train.arrival
 
-    async def counted[T](train: direct_get._Train[T]) -> None:
-        await arrival(train)
+    async def counted[T](train: direct_get._Train[T], silence: float) -> None:
+        await arrival(train, silence)
         if not train.answer.complete:
             found.append(True)
 
     monkeypatch.setattr(direct_get._Train, "arrival", counted)
-    monkeypatch.setattr(direct_get, "SILENCE", 0.2)
     return found
 
 
@@ -72,7 +71,7 @@ async def test_a_frozen_copy_costs_replays_searches_and_checks_time_only(
         await log.grow(40, batch=3)
     tails = {log.key: log.writer.sequence for log in logs}
     frozen, other = await topology.followers(bus, logs[0].stream)
-    beside = await connect(nats_url=other.url)
+    beside = await connect(BusTiming(replica_silence=0.2), nats_url=other.url)
     async with asyncio.timeout(200):  # Nothing hangs: each round waits for what is frozen.
         while len(silences) < 5:
             frozen.freeze()

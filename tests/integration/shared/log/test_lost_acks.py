@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.jetstream import api
-from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, append, last_entry
+from headrace.jetstream.connection import Bus, BusTiming
+from headrace.log import TailRule, last_entry
 from headrace.log.append import AppendResult
 from headrace.log.follow import FIRST_CHECK, TailTiming
 from headrace.model.entry import Stamp
@@ -19,14 +18,8 @@ from tests.support.task_log import TaskLog, following, generations, texts
 from tests.support.topology import Topology
 from tests.support.waiting import soon
 
-pytestmark = pytest.mark.usefixtures("impatient")
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make an answer late after 0.2 s, so that tests need not wait long for what never comes."""
-    monkeypatch.setattr(append, "ACK_TIMEOUT", 0.2)
-    monkeypatch.setattr(api, "LEADER_TIMEOUT", 0.2)
+HASTY = BusTiming(ack=0.2, leader=0.2)
+"""An answer is late after 0.2 s, so that tests need not wait long for what never comes."""
 
 
 @pytest.fixture
@@ -38,7 +31,7 @@ async def proxy(topology: Topology) -> AsyncIterator[NatsProxy]:
 @pytest.fixture
 async def shaky(connect: Connect, proxy: NatsProxy) -> Bus:
     """A connection through the proxy."""
-    return await connect(nats_url=proxy.url)
+    return await connect(HASTY, nats_url=proxy.url)
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.jetstream import api
-from headrace.jetstream.connection import Bus
-from headrace.log import AppendRequest, append, last_entry
+from headrace.jetstream.connection import Bus, BusTiming
+from headrace.log import AppendRequest, last_entry
 from headrace.model.errors import Fenced, LogFull
 from tests.integration.shared.conftest import Connect
 from tests.integration.shared.log.test_append import limit
@@ -44,11 +43,9 @@ async def proxy(topology: Topology) -> AsyncIterator[NatsProxy]:
 
 
 @pytest.fixture
-async def shaky(connect: Connect, proxy: NatsProxy, monkeypatch: pytest.MonkeyPatch) -> TaskLog:
+async def shaky(connect: Connect, proxy: NatsProxy) -> TaskLog:
     """A log over a connection through the proxy, whose answers are late after 0.2 s."""
-    monkeypatch.setattr(append, "ACK_TIMEOUT", 0.2)
-    monkeypatch.setattr(api, "LEADER_TIMEOUT", 0.2)
-    log = TaskLog(await connect(nats_url=proxy.url))
+    log = TaskLog(await connect(BusTiming(ack=0.2, leader=0.2), nats_url=proxy.url))
     await log.begin()
     return log
 

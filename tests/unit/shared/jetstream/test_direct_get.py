@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.jetstream import direct_get
 from headrace.jetstream.direct_get import DirectAnswer, _Train
 from tests.support.fake_bus import message
 
@@ -26,13 +25,8 @@ async def arrived(*train: Msg) -> DirectAnswer[int]:
     received = _Train(lambda msg: int((msg.headers or {})["Nats-Sequence"]))
     for msg in train:
         received.take(msg)
-    await asyncio.wait_for(received.arrival(), 60)
+    await asyncio.wait_for(received.arrival(silence=0.02), 60)
     return received.answer
-
-
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_get, "SILENCE", 0.02)
 
 
 async def test_a_whole_train_is_taken_as_complete() -> None:

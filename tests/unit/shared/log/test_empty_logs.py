@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.jetstream import api
+from headrace.jetstream.connection import BusTiming
 from headrace.log.read import last_stored
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
@@ -33,12 +33,7 @@ ALONE: dict[str, Any] = {"state": {}}
 
 def bus_that_says(*answers: dict[str, Any]) -> FakeBus:
     remaining = list(answers)
-    return FakeBus(lambda *_: remaining.pop(0))
-
-
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_PAUSE", 0.0)
+    return FakeBus(lambda *_: remaining.pop(0), BusTiming(retry=0.0))
 
 
 @pytest.mark.parametrize(

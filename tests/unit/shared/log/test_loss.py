@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.log import read
+from headrace.jetstream.connection import BusTiming
 from headrace.log.read import check_reaches
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.task import TaskKey, mint_task_id
@@ -23,15 +23,9 @@ def message(sequence: int) -> dict[str, Any]:
     return {"message": {"subject": "s", "seq": sequence, "data": data, "time": ""}}
 
 
-@pytest.fixture(autouse=True)
-def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_CONFIRM", 0.0)
-    monkeypatch.setattr(read, "_PAUSE", 0.0)
-
-
 def bus_that_says(*answers: dict[str, Any] | BusUnavailable) -> FakeBus:
     remaining: Iterator[dict[str, Any] | BusUnavailable] = iter(answers)
-    return FakeBus(lambda *_: next(remaining))
+    return FakeBus(lambda *_: next(remaining), BusTiming(retry=0.0, confirmation=0.0))
 
 
 @pytest.mark.parametrize(
