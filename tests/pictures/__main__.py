@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from tests.architecture.tree import ROOT
-from tests.pictures import console, failover, sessions, timeline
+from tests.pictures import console, failover, request, sequence, sessions, timeline
 from tests.support.stack import Stack
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -31,10 +31,15 @@ def main() -> None:
         (PICTURES / "chat.svg").write_text(
             sessions.drawn("headrace chat --agent shop", sessions.chat(stack))
         )
+        sent = asyncio.run(request.record(stack, request.Caller.send))
+        resumed = asyncio.run(request.record(stack, request.Caller.resume))
         recording = asyncio.run(failover.record(stack))
         shown = asyncio.run(console.pictures(stack.gateways[1], Path(folder)))
     for name, picture in shown.items():
         (PICTURES / f"{name}.png").write_bytes(picture)
+    for name, steps in {"request": sent, "resume": resumed}.items():
+        request.save(steps, PICTURES / f"{name}.json")
+        (PICTURES / f"{name}.svg").write_text(sequence.of(name, steps))
     recording.save(PICTURES / "failover.json")
     (PICTURES / "failover.svg").write_text(timeline.drawn(recording))
 

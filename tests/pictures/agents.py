@@ -39,4 +39,12 @@ async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"Sold: {ctx.prompt} {item}."
 
 
-agents = Agents([shop, writer])
+@agent()
+async def repeat(ctx: RunContext) -> AsyncIterator[str]:
+    """Repeats the words of its user at the pace of a model."""
+    for word in ctx.prompt.split():
+        yield f"{word} "
+        await asyncio.sleep(_PAUSE)
+
+
+agents = Agents([repeat, shop, writer])

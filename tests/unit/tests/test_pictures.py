@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.architecture.tree import ROOT
-from tests.pictures import failover, timeline
+from tests.pictures import failover, request, sequence, timeline
 from tests.pictures.agents import TOKENS
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -43,7 +43,31 @@ async def test_a_failover_is_recorded_again_until_another_worker_takes_over() ->
     assert len(list(taken)) == 1
 
 
-@pytest.mark.parametrize("name", ["failover", "send", "chat"])
+@pytest.mark.parametrize("name", ["request", "resume"])
+def test_a_sequence_is_the_one_of_its_recording(name: str) -> None:
+    steps = request.load(PICTURES / f"{name}.json")
+    assert (PICTURES / f"{name}.svg").read_text() == sequence.of(name, steps)
+
+
+@pytest.mark.parametrize("name", ["request", "resume"])
+def test_a_recorded_client_gets_each_event_once_and_after_it_was_stored(name: str) -> None:
+    steps = request.load(PICTURES / f"{name}.json")
+    received = [step.what for step in steps if step.receiver == "client"]
+    assert received == [f"event {number}" for number in range(1, len(received) + 1)]
+    assert [step.at for step in steps] == sorted(step.at for step in steps)
+    stored = [step for step in steps if step.receiver == "NATS" and "append" in step.what]
+    assert min(step.at for step in steps if step.what == received[-1]) >= stored[-1].at
+
+
+def test_the_recorded_client_resumes_at_the_other_gateway() -> None:
+    steps = request.load(PICTURES / "resume.json")
+    [back] = [number for number, step in enumerate(steps) if "Last-Event-ID" in step.what]
+    assert {step.sender for step in steps[:back] if step.receiver == "client"} == {"gateway 1"}
+    assert {step.sender for step in steps[back:] if step.receiver == "client"} == {"gateway 2"}
+    assert "read the log" in {step.what for step in steps[back:]}
+
+
+@pytest.mark.parametrize("name", ["failover", "send", "chat", "request", "resume"])
 def test_a_picture_loads_nothing(name: str) -> None:
     picture = (PICTURES / f"{name}.svg").read_text()
     assert picture.startswith("<svg")
