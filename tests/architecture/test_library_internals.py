@@ -73,6 +73,7 @@ INTERNALS: dict[type, dict[str, str]] = {
         ),
     },
     HttpProtocol: {
+        "config": ATTRIBUTE,
         "connection_lost": "self, exc",
         "connection_made": "self, transport",
         "cycle": ATTRIBUTE,
@@ -94,6 +95,7 @@ INTERNALS: dict[type, dict[str, str]] = {
     WebSocketProtocol: {
         "close_sent": ATTRIBUTE,
         "conn": ATTRIBUTE,
+        "config": ATTRIBUTE,
         "connection_lost": "self, exc",
         "data_received": "self, data",
         "frames": ATTRIBUTE,

@@ -12,6 +12,7 @@ from headrace.service import serve
 from headrace_gateway.main import serving
 from headrace_gateway.protocol_table import PROTOCOLS, Protocol
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.support.plain_http import NO_TLS
 from tests.support.servers import ports
 from tests.support.waiting import eventually
@@ -27,11 +28,13 @@ def own_settings(nats_url: str, **given: object) -> GatewaySettings:
 
 @asynccontextmanager
 async def running(
-    settings: GatewaySettings, protocols: Sequence[Protocol] = PROTOCOLS
+    settings: GatewaySettings,
+    protocols: Sequence[Protocol] = PROTOCOLS,
+    timing: GatewayTiming = TIMING,
 ) -> AsyncIterator[str]:
     """Yield the URL of a gateway that is ready, and serves `protocols`."""
     url, stop = f"http://127.0.0.1:{settings.http_port}", asyncio.Event()
-    block = partial(serving, settings, protocols=protocols)
+    block = partial(serving, settings, protocols=protocols, timing=timing)
     running = asyncio.create_task(serve(block, stop))
     try:
         async with httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http:

@@ -10,17 +10,17 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-_log = logging.getLogger(__name__)
+from headrace_gateway.timing import TIMING
 
-TIMEOUT = 5.0
-"""Seconds in which work must end when the gateway stops."""
+_log = logging.getLogger(__name__)
 
 
 class BackgroundWork:
     """The detached work of one gateway."""
 
-    def __init__(self) -> None:
-        """Begin without work."""
+    def __init__(self, drain: float = TIMING.drain) -> None:
+        """Begin without work; when the gateway stops, work has `drain` seconds to end."""
+        self._drain = drain
         self._tasks = set[asyncio.Task[Any]]()
 
     def start[Result](self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
@@ -51,8 +51,8 @@ class BackgroundWork:
             raise
 
     async def drain(self) -> None:
-        """Wait for all work to end; cancel what takes longer than `TIMEOUT`."""
-        deadline = asyncio.get_running_loop().time() + TIMEOUT
+        """Wait for all work to end; cancel what takes longer than allowed."""
+        deadline = asyncio.get_running_loop().time() + self._drain
         while self._tasks:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:

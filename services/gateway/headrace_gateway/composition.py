@@ -39,10 +39,13 @@ from headrace_gateway.tasks.inputs import InputWriter
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
+from headrace_gateway.timing import TIMING, GatewayTiming
 
 
 @asynccontextmanager
-async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIterator[Services]:
+async def composed(
+    settings: GatewaySettings, requests: OpenRequests, timing: GatewayTiming = TIMING
+) -> AsyncIterator[Services]:
     """Build and start a gateway's parts for the length of a block.
 
     `requests` counts the gateway's requests.
@@ -52,7 +55,7 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
         CredentialsUnreadable: the credentials file is missing or invalid.
     """
     async with AsyncExitStack() as stack:
-        yield _services(settings, requests, await _start(settings, stack))
+        yield _services(settings, requests, await _start(settings, stack, timing), timing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ class _Running:
     rates: RateLimits
 
 
-async def _start(settings: GatewaySettings, stack: AsyncExitStack) -> _Running:
+async def _start(
+    settings: GatewaySettings, stack: AsyncExitStack, timing: GatewayTiming
+) -> _Running:
     """Start the parts that run in the background; `stack` stops them in reverse order."""
     bus = Bus(settings)
     directory = Directory(bus)
@@ -93,9 +98,9 @@ async def _start(settings: GatewaySettings, stack: AsyncExitStack) -> _Running:
     streams = OpenStreams()
     streams.start()
     stack.push_async_callback(streams.stop)
-    background = BackgroundWork()
+    background = BackgroundWork(timing.drain)
     stack.push_async_callback(background.drain)
-    admission = Admission(bus, settings)
+    admission = Admission(bus, settings, timing)
     admission.start()
     stack.push_async_callback(admission.stop)
     rates = await started(RateLimits(bus, settings))
@@ -119,7 +124,9 @@ class _Part(typing.Protocol):
     async def stop(self) -> None: ...
 
 
-def _services(settings: GatewaySettings, requests: OpenRequests, running: _Running) -> Services:
+def _services(
+    settings: GatewaySettings, requests: OpenRequests, running: _Running, timing: GatewayTiming
+) -> Services:
     """Build the services that requests use."""
     bus, directory, background = running.bus, running.directory, running.background
     links = Links(own_url(settings))
@@ -132,6 +139,7 @@ def _services(settings: GatewaySettings, requests: OpenRequests, running: _Runni
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)
     return Services(
         settings=settings,
+        timing=timing,
         bus=bus,
         health_probe=running.health_probe,
         directory=directory,

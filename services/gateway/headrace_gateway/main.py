@@ -18,6 +18,7 @@ from headrace_gateway.server.http_protocol import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 
 _log = logging.getLogger("headrace_gateway")
 
@@ -37,7 +38,10 @@ def _prepare() -> service.PreparedService:
 
 @asynccontextmanager
 async def serving(
-    settings: GatewaySettings, stop: asyncio.Event, protocols: Sequence[Protocol] = PROTOCOLS
+    settings: GatewaySettings,
+    stop: asyncio.Event,
+    protocols: Sequence[Protocol] = PROTOCOLS,
+    timing: GatewayTiming = TIMING,
 ) -> AsyncIterator[None]:
     """Serve `protocols` for the length of a block; set `stop` if the server ends by itself.
 
@@ -58,13 +62,13 @@ async def serving(
             listeners.append(listen(settings.http_host, extra, "HEADRACE_EXTRA_HTTP_PORTS"))
             stack.callback(listeners[-1].close)
         host, port, *_ = listeners[0].getsockname()
-        rpcs, server = GrpcServer(settings, RPC_FORMS), HttpServer(front, settings)
+        rpcs, server = GrpcServer(settings, RPC_FORMS), HttpServer(front, settings, timing)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
         answering = asyncio.create_task(server.serve(sockets=listeners))
         answering.add_done_callback(lambda _: stop.set())
         try:
-            services = await stack.enter_async_context(composed(settings, requests))
+            services = await stack.enter_async_context(composed(settings, requests, timing))
             front.switch_to(build_app(services, protocols))
             rpcs.open(services)
             _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)

@@ -28,6 +28,7 @@ from headrace_gateway.tasks.idempotency import Idempotency
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
+from headrace_gateway.timing import GatewayTiming
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Services:
     """The parts of one gateway, composed in `composition`."""
 
     settings: GatewaySettings
+    timing: GatewayTiming
     bus: Bus
     health_probe: HealthProbe
     """Whether NATS answers."""

@@ -18,11 +18,11 @@ from starlette.datastructures import Headers
 
 from headrace.model.queues import DEFAULT_TENANT
 from headrace_cli.nats_permissions import DEMO, configuration
-from headrace_gateway import background_work
 from headrace_gateway.server import open_requests
 from headrace_gateway.server.origin import Origins
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import open_streams
+from headrace_gateway.timing import TIMING
 from headrace_worker.settings import WorkerSettings
 from tests.support.announced import instances
 from tests.support.compose_file import COMPOSE_FILE, PASSWORDS, ROOT, ComposeService, load
@@ -106,7 +106,7 @@ def test_every_service_has_longer_to_end_in_than_it_takes(
 ) -> None:
     drain = WorkerSettings(drain_seconds=float(services["worker"].environment[DRAIN]))
     needed = {
-        "gateway": open_streams.CLOSE_TIMEOUT + open_requests.GRACE + background_work.TIMEOUT,
+        "gateway": open_streams.CLOSE_TIMEOUT + open_requests.GRACE + TIMING.drain,
         "worker": drain.drain_seconds + drain.cleanup_seconds,
     }
     assert [role for role, most in needed.items() if services[role].grace <= most] == []

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from headrace.settings import BusSettings
-from headrace_gateway import background_work
 from headrace_gateway.server import open_requests
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import open_streams
+from headrace_gateway.timing import TIMING
 from headrace_task_state.settings import TaskStateSettings
 from headrace_worker.settings import WorkerSettings
 from tests.support import javascript
@@ -150,7 +150,7 @@ def test_each_has_longer_to_end_in_than_it_takes(
         for component in of_kind(name, "Deployment")
     }
     _, pause = container(name, "gateway")["lifecycle"]["preStop"]["exec"]["command"]
-    ending = open_streams.CLOSE_TIMEOUT + open_requests.GRACE + background_work.TIMEOUT
+    ending = open_streams.CLOSE_TIMEOUT + open_requests.GRACE + TIMING.drain
     assert grace["gateway"] > int(pause) + ending
     assert WORKERS[name] <= set(grace)
     for group in WORKERS[name]:

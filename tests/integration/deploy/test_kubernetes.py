@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from headrace.settings import BusSettings
-from headrace_gateway import background_work
 from headrace_gateway.server import open_requests
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import open_streams
+from headrace_gateway.timing import TIMING
 from headrace_task_state.settings import TaskStateSettings
 from headrace_worker.settings import WorkerSettings
 from tests.support.compose_file import ROOT, load
@@ -158,7 +158,7 @@ def test_each_has_longer_to_end_in_than_it_takes(monkeypatch: pytest.MonkeyPatch
     assert program == "sleep"
     assert (
         grace["gateway"]
-        > int(pause) + open_streams.CLOSE_TIMEOUT + open_requests.GRACE + background_work.TIMEOUT
+        > int(pause) + open_streams.CLOSE_TIMEOUT + open_requests.GRACE + TIMING.drain
     )
     worker = settings_of("worker", monkeypatch)
     assert grace["worker"] > worker.drain_seconds + worker.cleanup_seconds

@@ -10,6 +10,7 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
@@ -46,6 +47,12 @@ def settings(nats_server: NatsProcess, options: dict[str, Any]) -> GatewaySettin
     return own_settings(nats_server.url, **options)
 
 
+@pytest.fixture(scope="module")
+def timing() -> GatewayTiming:
+    """Durations of the module's gateway that are not settings."""
+    return TIMING
+
+
 @module_fixture
 async def bus(settings: GatewaySettings) -> AsyncIterator[Bus]:
     """The fleet's connection."""
@@ -64,10 +71,12 @@ async def one_fleet(bus: Bus, agents: Agents) -> AsyncIterator[ScriptedFleet]:
 
 
 @module_fixture
-async def gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> AsyncIterator[str]:
+async def gateway(
+    settings: GatewaySettings, timing: GatewayTiming, one_fleet: ScriptedFleet
+) -> AsyncIterator[str]:
     """The URL of a gateway of that fleet."""
     assert one_fleet.working
-    async with running(settings) as url:
+    async with running(settings, timing=timing) as url:
         yield url
 
 

@@ -15,6 +15,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.settings import BusSettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings, running
@@ -43,7 +44,9 @@ class OwnNats:
 
 
 @asynccontextmanager
-async def own_nats(folder: Path, append_timeout: float) -> AsyncIterator[OwnNats]:
+async def own_nats(
+    folder: Path, append_timeout: float, timing: GatewayTiming = TIMING
+) -> AsyncIterator[OwnNats]:
     """Yield all of it, at work; the server's data lie in `folder`."""
     server = NatsProcess(folder)
     settings = own_settings(server.url, append_timeout=append_timeout)
@@ -52,7 +55,7 @@ async def own_nats(folder: Path, append_timeout: float) -> AsyncIterator[OwnNats
         await bus.connect("fleet")
         fleet = await ScriptedFleet(bus, AGENTS).start()
         async with AsyncExitStack() as gateway, AsyncExitStack() as clients:
-            url = await gateway.enter_async_context(running(settings))
+            url = await gateway.enter_async_context(running(settings, timing=timing))
             headers = {"A2A-Version": "1.0"}
             http = httpx.AsyncClient(base_url=url, headers=headers, timeout=120, verify=NO_TLS)
             await clients.enter_async_context(http)

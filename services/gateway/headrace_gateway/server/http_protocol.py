@@ -18,19 +18,13 @@ from headrace_gateway.server.body import HeldBody
 from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 
 HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request line and its headers."""
 
 MOST_HEADERS = 256
 """Maximum headers of a request: thousands of short ones cost several times their bytes."""
-
-SECONDS = 30.0
-"""Seconds in which a head must be complete, and for which a body may be silent."""
-
-BODY_SECONDS = 180.0
-"""Seconds in which a body must be complete: enough for 10 MB at half a megabit per second."""
-
 
 MOST_PIPELINED = 16
 """Requests that may wait on a connection while an earlier one is being answered."""
@@ -129,11 +123,21 @@ class HttpProtocol(HttpToolsProtocol):
     """
 
     # Slots, because with more than 30 attributes each connection's dictionary needs 1 kB more.
-    __slots__ = ("_awaited", "_deadline", "_framing", "_head_bytes", "_last", "_plain", "_timer")
+    __slots__ = (
+        "_awaited",
+        "_deadline",
+        "_framing",
+        "_head_bytes",
+        "_last",
+        "_plain",
+        "_timer",
+        "_timing",
+    )
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
         """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
+        self._timing = cast("ServerConfig", self.config).timing
         self._awaited = _Awaited.HEAD
         self._head_bytes = 0
         self._framing = 0
@@ -145,7 +149,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Begin a connection, and start the timer for its first request."""
         self._plain = transport
         super().connection_made(cast("asyncio.Transport", HeadBuffer(transport, self.loop)))
-        self._deadline = self.loop.time() + SECONDS
+        self._deadline = self.loop.time() + self._timing.silence
         self._look_again()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -156,7 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse `data`, and update limits and the timer for the part that must come next."""
         if self._awaited is _Awaited.BODY:
-            self._deadline = min(self.loop.time() + SECONDS, self._last)
+            self._deadline = min(self.loop.time() + self._timing.silence, self._last)
             self._framing += len(data)
         super().data_received(data)
         if self._awaited is _Awaited.BODY and self._framing > HEAD_BYTES:
@@ -191,7 +195,7 @@ class HttpProtocol(HttpToolsProtocol):
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {EXTENSION: Backlog(self._plain, self.flow.drain)}
         if self._awaited is not _Awaited.HEAD:
-            self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + SECONDS
+            self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + self._timing.silence
         self._head_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -211,7 +215,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
             return
         now = self.loop.time()
-        self._awaited, self._deadline, self._last = _Awaited.BODY, now + SECONDS, now + BODY_SECONDS
+        self._awaited, self._deadline, self._last = (
+            _Awaited.BODY,
+            now + self._timing.silence,
+            now + self._timing.body,
+        )
         self._framing = 0
         super().on_headers_complete()
 
@@ -243,7 +251,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Refuse a request that is not complete in time, unless the server delays it."""
         now = self.loop.time()
         if self.flow.read_paused or self._serves_another():
-            self._deadline, self._last = now + SECONDS, self._last + SECONDS
+            self._deadline, self._last = (
+                now + self._timing.silence,
+                self._last + self._timing.silence,
+            )
         if self._deadline > now:
             self._look_again()
             return
@@ -289,6 +300,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
         """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
+        self._timing = cast("ServerConfig", self.config).timing
         self._deadline = self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._pong: list[bytes] = []
@@ -310,9 +322,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return
         now = self.loop.time()
         if self._timer is None:
-            self._last = now + BODY_SECONDS
-            self._timer = self.loop.call_at(now + SECONDS, self._on_time)
-        self._deadline = min(now + SECONDS, self._last)
+            self._last = now + self._timing.body
+            self._timer = self.loop.call_at(now + self._timing.silence, self._on_time)
+        self._deadline = min(now + self._timing.silence, self._last)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection."""
@@ -337,7 +349,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Pass a complete message to the app."""
         self._complete, self._partial = self._complete + self._partial, 0
         super().send_receive_event_to_app()
-        self._last = self.loop.time() + BODY_SECONDS
+        self._last = self.loop.time() + self._timing.body
 
     def handle_cont(self, event: Frame) -> None:
         """Keep a further frame of a message, unless the message has too many."""
@@ -375,7 +387,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Refuse a message that is not complete in time, unless the server delays it."""
         now = self.loop.time()
         if self.read_paused:
-            self._deadline, self._last = now + SECONDS, self._last + SECONDS
+            self._deadline, self._last = (
+                now + self._timing.silence,
+                self._last + self._timing.silence,
+            )
         if self._deadline > now:
             self._timer = self.loop.call_at(self._deadline, self._on_time)
             return
@@ -404,31 +419,39 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 _KEEP_ALIVE = 75
 
 
+class ServerConfig(uvicorn.Config):
+    """Uvicorn's configuration, which it passes to every connection, with the gateway's timing."""
+
+    timing = TIMING
+
+
 class HttpServer(uvicorn.Server):
     """Uvicorn on uvloop's loop with httptools."""
 
-    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: GatewaySettings, timing: GatewayTiming = TIMING
+    ) -> None:
         """Serve `app`."""
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=HttpProtocol,
-                ws=WebSocketProtocol,
-                ws_max_size=settings.max_body_bytes,
-                ws_ping_interval=settings.keepalive,
-                # The ping of a slow client arrives late, after the unread bytes before it. A client
-                # that reads nothing is disconnected by the stall timeout, like every stream.
-                ws_ping_timeout=None,
-                ws_per_message_deflate=False,
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=_KEEP_ALIVE,
-                timeout_graceful_shutdown=int(GRACE),
-            )
+        config = ServerConfig(
+            app,
+            http=HttpProtocol,
+            ws=WebSocketProtocol,
+            ws_max_size=settings.max_body_bytes,
+            ws_ping_interval=settings.keepalive,
+            # The ping of a slow client arrives late, after the unread bytes before it. A client
+            # that reads nothing is disconnected by the stall timeout, like every stream.
+            ws_ping_timeout=None,
+            ws_per_message_deflate=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=int(GRACE),
         )
+        config.timing = timing
+        super().__init__(config)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -10,9 +10,7 @@ from headrace_gateway.feeds import Feed
 from headrace_gateway.server.slow_client import SlowClient
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Subscription, Subscriptions
-
-SILENCE = 5.0
-"""Seconds without an event after which a full event stream counts as the cause."""
+from headrace_gateway.timing import TIMING
 
 TAKES_NO_MORE = "the log is full"
 
@@ -26,14 +24,16 @@ class Wait:
         feed: Feed,
         after: int,
         collector: Renderer,
+        *,
         is_full: Callable[[float], bool] | None = None,
+        silence: float = TIMING.full_stream,
     ) -> None:
         """Wait until `collector` is over; takes over the caller's use of `feed`.
 
-        `is_full` returns whether the event stream is full, given loop time. A silent wait ends
-        early then.
+        `is_full` returns whether the event stream is full, given loop time. A wait without an event
+        for `silence` seconds ends early then.
         """
-        self._shared, self._is_full = shared, is_full
+        self._shared, self._is_full, self._silence = shared, is_full, silence
         self._subscription = Subscription(shared, feed, after, collector, _Silence())
         self._after, self._since = -1, 0.0
 
@@ -60,7 +60,7 @@ class Wait:
         """End a silent wait if the event stream is full."""
         if self._subscription.after != self._after:
             self._after, self._since = self._subscription.after, now
-        elif now - self._since > SILENCE and self._is_full is not None and self._is_full(now):
+        elif now - self._since > self._silence and self._is_full is not None and self._is_full(now):
             self.close(TAKES_NO_MORE)
 
     def close(self, reason: str) -> None:

@@ -24,6 +24,7 @@ from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 
 
 class Scope(NamedTuple):
@@ -68,9 +69,6 @@ def _count(figures: Figures, consumer: Json, start: str) -> None:
 
 _log = logging.getLogger(__name__)
 
-LOOK_EVERY = 1.0
-"""Seconds between reads of the queue; longer with very many queues."""
-
 QUEUES_A_SECOND = 500
 """Maximum number of queues read per second, on average."""
 
@@ -83,7 +81,6 @@ SHARE = 4
 _PAUSES = (0.0, 0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """Seconds before each read of the queue for one run, until it is clear whether it may wait."""
 
-_TIMEOUT = 1.0
 _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
 """Seconds in ``Retry-After``: minimum, maximum, and the value if the pace is unknown."""
 
@@ -115,9 +112,9 @@ class _QueueLook:
 class Admission:
     """Admits runs while the number of waiting runs is below the bounds."""
 
-    def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
+    def __init__(self, bus: Bus, settings: GatewaySettings, timing: GatewayTiming = TIMING) -> None:
         """Apply the bounds in `settings`."""
-        self._bus = bus
+        self._bus, self._timing = bus, timing
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
         self._look, self._next_look = _QueueLook(), _QueueLook()
@@ -219,7 +216,7 @@ class Admission:
         now = asyncio.get_running_loop().time()
         look = self._next_look = _QueueLook(now)
         try:
-            look.figures = await read_figures(self._bus, _TIMEOUT)
+            look.figures = await read_figures(self._bus, self._timing.queue_answer)
         except BusUnavailable as trouble:
             _log.info("can't count waiting runs: %s", trouble)
             # The last figures are the best estimate, and a read for every request would not help.
@@ -235,7 +232,8 @@ class Admission:
             if math.isfinite(passed) and passed > 0:
                 handed_out = self._look.figures.handed_out - last.figures.handed_out
                 self._pace = Counter({s: round(n / passed) for s, n in handed_out.items()})
-            await asyncio.sleep(max(LOOK_EVERY, self._look.figures.queues / QUEUES_A_SECOND))
+            by_number = self._look.figures.queues / QUEUES_A_SECOND
+            await asyncio.sleep(max(self._timing.queue_interval, by_number))
 
     def _retry_after(self, scope: Scope) -> int:
         """Return the seconds until a tenth of the waiting runs will have begun, at this pace."""

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import pytest
 import pytest_asyncio
 
-from headrace_gateway import background_work
+from headrace_gateway.timing import GatewayTiming
 from tests.integration.gateway.own_nats import Outcome, OwnNats, own_nats
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Rest, Rpc, message
@@ -37,10 +36,9 @@ class Stopped(OwnNats):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stopped]:
+async def stopped(tmp_path: Path) -> AsyncIterator[Stopped]:
     """All of it, at work. Whoever asks waits for NATS longer than the gateway has to stop."""
-    monkeypatch.setattr(background_work, "TIMEOUT", 0.1)
-    async with own_nats(tmp_path, append_timeout=120) as own:
+    async with own_nats(tmp_path, append_timeout=120, timing=GatewayTiming(drain=0.1)) as own:
         task = (await Rest(own.http, "ask").call("SendMessage", message("before")))["task"]["id"]
         yield Stopped(own.server, own.fleet, own.gateway, own.url, own.http, own.channel, task)
 

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from headrace_gateway.server import http_protocol
+from headrace_gateway.timing import GatewayTiming
 from tests.support.clients.bindings import message
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.waiting import eventually
@@ -51,12 +52,14 @@ class Wire:
         return error["code"], error["message"]
 
 
+@pytest.fixture(scope="module")
+def timing() -> GatewayTiming:
+    return GatewayTiming(silence=SHORT, body=4 * SHORT)
+
+
 @pytest_asyncio.fixture(loop_scope="module")
-async def wire(
-    gateway: str, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Wire]:
+async def wire(gateway: str, fleet: ScriptedFleet) -> AsyncIterator[Wire]:
     assert fleet.working
-    monkeypatch.setattr(http_protocol, "SECONDS", SHORT)
     place = urlsplit(gateway)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     yield Wire(reader, writer)
@@ -116,9 +119,8 @@ async def test_a_body_that_is_nearly_whole_may_not_be_silent_for_ever(
 
 
 async def test_a_body_that_comes_byte_by_byte_is_not_waited_for_for_ever(
-    wire: Wire, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, fleet: ScriptedFleet
 ) -> None:
-    monkeypatch.setattr(http_protocol, "BODY_SECONDS", 2 * SHORT)
     head, body = asking(**{"Content-Length": "1000000"})
     wire.send(head + body)
 
@@ -254,11 +256,9 @@ async def test_half_a_message_over_a_websocket_is_not_waited_for_for_ever(
     assert content[2:].decode() == "the message was not received within the time limit"
 
 
-async def test_a_message_of_too_many_frames_is_refused(
-    socket: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_protocol, "MOST_FRAMES", 100)
-    socket.writer.write(frame(TEXT, b"{", fin=False) + frame(MORE, fin=False) * 100)
+async def test_a_message_of_too_many_frames_is_refused(socket: Wire) -> None:
+    many = frame(MORE, fin=False) * http_protocol.MOST_FRAMES
+    socket.writer.write(frame(TEXT, b"{", fin=False) + many)
     kind, content = await frame_from(socket)
     assert (kind, int.from_bytes(content[:2])) == (CLOSE, 1009)
 

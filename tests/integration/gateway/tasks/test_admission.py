@@ -20,6 +20,7 @@ from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import admission
 from headrace_gateway.tasks.admission import Figures, read_figures
+from headrace_gateway.timing import GatewayTiming
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
@@ -30,19 +31,19 @@ from tests.support.waiting import eventually
 NOW = {"configuration": {"returnImmediately": True}}
 
 
-@pytest.fixture(autouse=True)
-def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have looks at the queue succeed, however slow the machine is."""
-    monkeypatch.setattr(admission, "_TIMEOUT", 60.0)
+UNHURRIED = GatewayTiming(queue_answer=60.0)
+"""Reads of the queue succeed, however slow the machine is."""
 
 
 @asynccontextmanager
-async def bounded(settings: GatewaySettings, **bounds: int) -> AsyncIterator[httpx.AsyncClient]:
+async def bounded(
+    settings: GatewaySettings, timing: GatewayTiming = UNHURRIED, /, **bounds: int
+) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of a further gateway, with bounds of its own."""
     own = {"http_port": ports.pick(), "grpc_port": ports.pick()}
     changed = settings.model_copy(update={**own, **bounds})
     async with (
-        running(changed) as url,
+        running(changed, timing=timing) as url,
         httpx.AsyncClient(
             base_url=url, headers={"A2A-Version": "1.0"}, timeout=60, verify=NO_TLS
         ) as http,
@@ -179,7 +180,7 @@ async def test_a_run_that_is_not_known_to_be_queued_yet_does_not_count_twice(
     settings: GatewaySettings, bus: Bus
 ) -> None:
     bounded_by_two = settings.model_copy(update={"max_waiting_per_agent": 2})
-    admits = admission.Admission(bus, bounded_by_two)
+    admits = admission.Admission(bus, bounded_by_two, UNHURRIED)
     keys = [TaskKey("default", "assistant", mint_task_id(0)) for _ in range(3)]
     first = await admits.admit(keys[0])
     await bus.js.publish(bus.subjects.run(keys[0], 1), b"{}")
@@ -250,8 +251,7 @@ async def test_a_request_costs_no_look_at_the_queue(
         return await read_figures(bus, timeout)
 
     monkeypatch.setattr(admission, "read_figures", counting)
-    monkeypatch.setattr(admission, "LOOK_EVERY", 3600.0)
-    async with bounded(settings) as http:
+    async with bounded(settings, GatewayTiming(queue_interval=3600.0)) as http:
         await fill(http, 50)
     assert looks == 1
 

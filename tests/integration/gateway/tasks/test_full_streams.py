@@ -10,7 +10,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.entry import Stamp
 from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.streaming import wait
+from headrace_gateway.timing import GatewayTiming
 from tests.support.clients.bindings import Talk, message
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.waiting import eventually
@@ -19,6 +19,11 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def settings(settings: GatewaySettings) -> GatewaySettings:
     return settings.model_copy(update={"events_max_bytes": 100_000})
+
+
+@pytest.fixture(scope="module")
+def timing() -> GatewayTiming:
+    return GatewayTiming(full_stream=0.2)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -53,9 +58,8 @@ async def test_a_new_task_is_refused_with_retry_after(json_talk: Talk, full: Fil
 
 
 async def test_who_waits_for_a_task_that_was_just_taken_in_is_told(
-    json_talk: Talk, fleet: ScriptedFleet, full: Filling, monkeypatch: pytest.MonkeyPatch
+    json_talk: Talk, fleet: ScriptedFleet, full: Filling
 ) -> None:
-    monkeypatch.setattr(wait, "SILENCE", 0.2)
     agent = json_talk.to("patient")
     sending = asyncio.create_task(agent.send("SendMessage", message("hello")))
 

@@ -9,6 +9,7 @@ from headrace_gateway.protocols.a2a.grpc import service
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import HeldBodies
+from headrace_gateway.timing import GatewayTiming
 from tests.support.waiting import eventually
 
 ANN, BOB = Caller(owner="ann"), Caller(owner="bob")
@@ -45,10 +46,8 @@ def test_without_limits_everything_is_taken() -> None:
     assert len(bodies) == 10**9
 
 
-async def test_an_rpc_whose_message_is_late_counts_as_the_largest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(service, "_SOON", 0.01)
+async def test_an_rpc_whose_message_is_late_counts_as_the_largest() -> None:
+    timing = GatewayTiming(usual_rpc_message=0.01)
     bodies, go = HeldBodies(100, 100, 100), asyncio.Event()
 
     async def late() -> AsyncIterator[bytes]:
@@ -58,11 +57,11 @@ async def test_an_rpc_whose_message_is_late_counts_as_the_largest(
     async def all_are_held() -> bool:
         return len(bodies) == 100
 
-    received = asyncio.create_task(service._received(late(), bodies.hold(ANN), 100))
+    received = asyncio.create_task(service._received(late(), bodies.hold(ANN), 100, timing))
     async with asyncio.timeout(60):
         await eventually(all_are_held, "the late message counts as the largest")
         with pytest.raises(TooManyBytes):
-            await service._received(late(), bodies.hold(BOB), 100)
+            await service._received(late(), bodies.hold(BOB), 100, timing)
         go.set()
         assert await received == b"x" * 7
     assert len(bodies) == 7

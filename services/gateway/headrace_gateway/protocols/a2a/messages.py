@@ -248,7 +248,10 @@ async def _wait(
         LogLost, BusUnavailable: the log cannot be read further.
     """
     is_full = partial(services.full_streams.has, accepted.key)
-    wait = Wait(services.subscriptions, accepted.feed, after, rest, is_full)
+    silence = services.timing.full_stream
+    wait = Wait(
+        services.subscriptions, accepted.feed, after, rest, is_full=is_full, silence=silence
+    )
     why = await wait.over(call.receive)
     if why is not None:
         raise why.error or GatewayStopping(why.reason, accepted.key.task, accepted.context)

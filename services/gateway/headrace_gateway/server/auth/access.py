@@ -27,7 +27,7 @@ from headrace_gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
 
-PUBLISH_EVERY = 0.2
+INTERVAL = 0.2
 """Seconds between two messages with this gateway's counts."""
 
 _MINUTE = 60.0
@@ -67,9 +67,12 @@ class RateBucket:
 class RateLimits:
     """Limits the requests of callers per minute."""
 
-    def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
-        """Apply the limits in `settings`, together with the other gateways on `bus`."""
-        self._bus, self._id = bus, secrets.token_hex(4)
+    def __init__(self, bus: Bus, settings: GatewaySettings, interval: float = INTERVAL) -> None:
+        """Apply the limits in `settings`, together with the other gateways on `bus`.
+
+        Counts are shared every `interval` seconds.
+        """
+        self._bus, self._id, self._interval = bus, secrets.token_hex(4), interval
         self._per_owner = settings.owner_requests_per_minute
         self._per_tenant = settings.tenant_requests_per_minute
         self._buckets: dict[str, RateBucket] = {}
@@ -129,7 +132,7 @@ class RateLimits:
 
     async def _publish(self) -> None:
         while True:
-            await asyncio.sleep(PUBLISH_EVERY)
+            await asyncio.sleep(self._interval)
             now = time.monotonic()
             for key, bucket in list(self._buckets.items()):
                 bucket.fill(now)

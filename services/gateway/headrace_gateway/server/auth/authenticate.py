@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LOOK_EVERY = 1.0
+INTERVAL = 1.0
 """Seconds between checks of the file; a removed token is refused after that."""
 
 
@@ -59,15 +59,20 @@ def token_of_protocols(headers: Mapping[str, str]) -> str | None:
 class Callers:
     """Identifies callers. Without a file every caller is anonymous, with any headers."""
 
-    def __init__(self, path: Path | None, key_headers: Callable[[], Iterable[str]] = tuple) -> None:
-        """Read the credentials file at `path`.
+    def __init__(
+        self,
+        path: Path | None,
+        key_headers: Callable[[], Iterable[str]] = tuple,
+        interval: float = INTERVAL,
+    ) -> None:
+        """Read the credentials file at `path`, and every `interval` seconds if it has changed.
 
         `key_headers` returns the headers, in lower case, in which agents of the fleet accept keys.
 
         Raises:
             CredentialsUnreadable: the file can't be read.
         """
-        self._path, self._key_headers = path, key_headers
+        self._path, self._key_headers, self._interval = path, key_headers, interval
         # Salted digests are compared instead of secrets, so timing reveals nothing about them.
         self._salt = secrets.token_bytes(32)
         self._known: KnownCredentials | None = None
@@ -201,7 +206,7 @@ class Callers:
 
     async def _watch(self, path: Path) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(self._interval)
             if (stamp := self._stamp()) == self._seen:
                 continue
             self._seen = stamp

@@ -248,9 +248,8 @@ async def test_a_changed_file_is_read_beside_the_event_loop(
         return read_file(path)
 
     monkeypatch.setattr(authenticate, "read_file", reading)
-    monkeypatch.setattr(authenticate, "LOOK_EVERY", 0.01)
     path = write(tmp_path / "credentials.toml", ANN)
-    callers = Callers(path)
+    callers = Callers(path, interval=0.01)
     callers.start()
     write(path, ANN, head="required = false")
 

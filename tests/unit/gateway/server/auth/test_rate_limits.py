@@ -4,7 +4,6 @@ import pytest
 
 from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import RateLimited
-from headrace_gateway.server.auth import access
 from headrace_gateway.server.auth.access import RateBucket, RateLimits
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
@@ -16,7 +15,7 @@ EVE = Caller("other", "ann")
 
 def limits(owner: int = -1, tenant: int = -1, bus: FakeBus | None = None) -> RateLimits:
     settings = GatewaySettings(owner_requests_per_minute=owner, tenant_requests_per_minute=tenant)
-    return RateLimits(bus or FakeBus(), settings)
+    return RateLimits(bus or FakeBus(), settings, interval=3600.0)
 
 
 def taken(rates: RateLimits, caller: Caller, most: int = 100) -> int:
@@ -67,8 +66,7 @@ def test_what_others_took_can_be_owed_for_a_minute_at_most() -> None:
     assert bucket.wait() == pytest.approx(61.0)
 
 
-async def test_gateways_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "PUBLISH_EVERY", 3600.0)
+async def test_gateways_count_together() -> None:
     bus = FakeBus()
     rates = limits(owner=5, bus=bus)
     await rates.start()

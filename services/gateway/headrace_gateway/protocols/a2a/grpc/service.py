@@ -29,6 +29,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
+from headrace_gateway.timing import GatewayTiming
 
 
 class CutOff(Exception):
@@ -84,12 +85,6 @@ async def serve_stream(
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 
 type _Requests = AsyncIterator[bytes]
-
-RECEIVE_SECONDS = 60.0
-"""Seconds within which an RPC's request message must arrive."""
-
-_SOON = 0.25
-"""Seconds within which a request message usually arrives."""
 
 _LARGE = 256 * 1024
 """Bytes above which a request is parsed in a thread."""
@@ -196,7 +191,9 @@ class Service:
         held = hold(self._services.body_limits.held.hold(caller))
         largest = self._services.settings.max_body_bytes
         await self._form.load()
-        params = await self._params(method, await _received(requests, held, largest))
+        params = await self._params(
+            method, await _received(requests, held, largest, self._services.timing)
+        )
         version = self._form.version
         operation = self._form.operations[method]
         call = call_of(
@@ -255,7 +252,9 @@ class _Opened:
     streaming: OpenedStream | None
 
 
-async def _received(requests: _Requests, held: HeldBody, largest: int) -> bytes:
+async def _received(
+    requests: _Requests, held: HeldBody, largest: int, timing: GatewayTiming
+) -> bytes:
     """Return the RPC's only request message.
 
     gRPC does not report how much of it has arrived. A message that is not complete soon counts as
@@ -276,9 +275,9 @@ async def _received(requests: _Requests, held: HeldBody, largest: int) -> bytes:
             limit.reschedule(loop.time())
 
     loop = asyncio.get_running_loop()
-    slow = loop.call_later(_SOON, count_as_largest)
+    slow = loop.call_later(timing.usual_rpc_message, count_as_largest)
     try:
-        async with asyncio.timeout(RECEIVE_SECONDS) as limit:
+        async with asyncio.timeout(timing.rpc_message) as limit:
             message = await anext(requests)
     except (TimeoutError, StopAsyncIteration):
         raise refused from None

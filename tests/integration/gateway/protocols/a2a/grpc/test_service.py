@@ -18,8 +18,8 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from headrace_gateway.protocols.a2a.grpc import service
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.integration.gateway.test_process import NOWHERE, WITHIN, bus_of, started
 from tests.support.clients.bindings import Rest, message
 from tests.support.clients.grpc_binding import Grpc
@@ -43,13 +43,13 @@ async def channel(gateway: str, settings: GatewaySettings) -> AsyncIterator[grpc
 
 @asynccontextmanager
 async def other(
-    settings: GatewaySettings, **changed: object
+    settings: GatewaySettings, timing: GatewayTiming = TIMING, /, **changed: object
 ) -> AsyncIterator[tuple[httpx.AsyncClient, grpc.aio.Channel]]:
     """Yield clients of another gateway of the fleet."""
     port = ports.pick()
     changed |= {"http_port": ports.pick(), "grpc_port": port}
     async with (
-        running(settings.model_copy(update=changed)) as url,
+        running(settings.model_copy(update=changed), timing=timing) as url,
         httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
@@ -403,12 +403,13 @@ async def test_who_is_unknown_is_refused_before_a_message_is_read(
 
 
 async def test_a_message_that_does_not_come_is_not_waited_for_for_ever(
-    channel: grpc.aio.Channel, monkeypatch: pytest.MonkeyPatch
+    settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
-    monkeypatch.setattr(service, "RECEIVE_SECONDS", 0.5)
-    call = half_asked(channel)
-    assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert await call.details() == "the request was not received within the time limit"
+    assert fleet.working
+    async with other(settings, GatewayTiming(rpc_message=0.5)) as (_, channel):
+        call = half_asked(channel)
+        assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert await call.details() == "the request was not received within the time limit"
 
 
 async def test_an_rpc_without_a_message_is_refused(channel: grpc.aio.Channel) -> None:
