@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.support.credentials import Person
 from tests.support.driven_browser import Page, driven_page
 from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
-from tests.support.plain_a2a import PlainAgent
+from tests.support.plain_a2a import PlainAgent, message
 from tests.support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.timeout(300)
@@ -148,6 +149,30 @@ async def test_the_token_that_a_gateway_asks_for_is_sent_in_a_header_only(
         await page.until("document.querySelectorAll('tbody tr').length > 3", "agents are listed")
         addresses = "performance.getEntries().map((one) => one.name).join() + location.href"
         assert ann.token not in await page.evaluate(addresses)
+
+
+async def test_tasks_come_into_a_list_and_change_there_by_its_stream(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    context = f"live-{secrets.token_hex(8)}"
+
+    async def send(text: str, **fields: str) -> str:
+        body = {"message": message(text, **fields)}
+        url = f"{fleet.gateways[0]}/v1/agents/interrupt/message:send"
+        task: str = (await http.post(url, json=body)).raise_for_status().json()["task"]["id"]
+        return task
+
+    await page.open(f"{fleet.gateways[1]}/console/#/tasks?agent=interrupt&contextId={context}")
+    await page.until("document.body.innerText.includes('No task matches')", "the list is empty")
+    await page.evaluate(
+        "{const real = fetch; globalThis.fetch = (url, init) => String(url).includes('/tasks?')"
+        " ? Promise.reject(new TypeError('no list is answered')) : real(url, init)}"
+    )
+    task = await send("a trip", contextId=context)
+    row = f"document.querySelector('tbody a[href$=\"{task}\"]')?.closest('tr').innerText"
+    await page.until(f"{row}?.includes('input required')", "the task is listed")
+    await send("yes", taskId=task, contextId=context)
+    await page.until(f"{row}?.includes('completed')", "its state changes")
 
 
 async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(

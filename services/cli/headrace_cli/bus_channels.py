@@ -18,6 +18,7 @@ from headrace.model.messages import (
     DeadLetter,
     Done,
     HolderReply,
+    ListChanges,
     Refusal,
     RequestsTaken,
     RunRequest,
@@ -197,6 +198,13 @@ CHANNELS: tuple[Channel, ...] = (
         "core NATS",
         "Asks readers of a log to check its tail.",
         (ChannelMessage("Nothing", NOTHING),),
+    ),
+    Channel(
+        "changes",
+        SUBJECTS.changes(0).replace(".0", ".{stream}"),
+        "core NATS",
+        "What a batch of an event stream changed in lists, for gateways with watchers.",
+        (_message(ListChanges),),
     ),
     Channel(
         "rates",

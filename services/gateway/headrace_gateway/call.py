@@ -98,14 +98,19 @@ def caller_of(services: Services, request: Request) -> Caller:
     return found
 
 
-def check_unchanged(services: Services, headers: Mapping[str, str], caller: Caller) -> None:
+def check_unchanged(
+    services: Services, headers: Mapping[str, str], caller: Caller, card: AgentCard | None = None
+) -> None:
     """Check that the request with these headers would still come from the same caller.
+
+    `card` is the agent's that it called, if it called one.
 
     Raises:
         CredentialsRefused: the credentials have been withdrawn, or belong to another owner.
         NotPermitted: their permissions have changed.
     """
-    now = _same_caller(caller, services.callers.of(headers, of_any_agent=True))
+    anyone = services.callers.of(headers, of_any_agent=True)
+    now = _same_caller(caller, anyone if card is None else _asking(services, headers, card, anyone))
     if now.grants != caller.grants:
         raise NotPermitted("your permissions have changed; connect again")
 
@@ -183,7 +188,9 @@ class SocketCalls:
         name_operation(operation)
         services, first = self._services, self._first
         anyone = services.callers.of(self._socket.headers, of_any_agent=True)
-        caller = _same_caller(first.caller, _asking(services, self._socket, first.card, anyone))
+        caller = _same_caller(
+            first.caller, _asking(services, self._socket.headers, first.card, anyone)
+        )
         call = replace(
             first,
             operation=operation,
@@ -224,7 +231,7 @@ def _call(
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
-    caller = _asking(services, request, card, caller)
+    caller = _asking(services, request.headers, card, caller)
     asked = asked_for(request)
     return Call(
         operation=operation,
@@ -242,11 +249,13 @@ def _call(
     )
 
 
-def _asking(services: Services, request: HTTPConnection, card: AgentCard, caller: Caller) -> Caller:
+def _asking(
+    services: Services, headers: Mapping[str, str], card: AgentCard, caller: Caller
+) -> Caller:
     """Return the agent's caller: `caller`, unless the agent has authentication schemes."""
     if not (card.security.schemes or card.security.require):
-        return services.callers.of(request.headers) if caller.has_agents_key else caller
-    return services.callers.of_agent(card, request.headers)
+        return services.callers.of(headers) if caller.has_agents_key else caller
+    return services.callers.of_agent(card, headers)
 
 
 def _trace(stated: str) -> str:

@@ -21,6 +21,8 @@ class Batch[Item]:
     items: list[Item]
     missed: bool
     """Whether changes before them are no longer kept, and the watcher has not read them."""
+    end: int
+    """The number of the last one."""
 
 
 class Changes[Item]:
@@ -58,7 +60,7 @@ class Changes[Item]:
         """Return the changes after number `after` that are kept."""
         number = min(self.head - after, len(self._kept))
         items = list(self._kept)[len(self._kept) - number :]
-        return Batch(items, missed=self.head - after > number)
+        return Batch(items, missed=self.head - after > number, end=self.head)
 
     @asynccontextmanager
     async def held(self, _: "Changes[Item] | None" = None, /) -> AsyncIterator[None]:

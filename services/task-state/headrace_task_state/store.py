@@ -188,6 +188,8 @@ class Departure:
     key: TaskKey
     at: int
     """When the tombstone was stored, milliseconds since 1970."""
+    owner: str = ""
+    """The owner as a subject token, if the tombstone has it."""
 
 
 @dataclass(frozen=True, slots=True)

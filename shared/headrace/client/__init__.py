@@ -11,6 +11,7 @@ try:
     from headrace.client.client import AgentInfo, Client
     from headrace.client.client_task import ClientTask
     from headrace.client.errors import ClientError, ConnectionLost, RequestRefused
+    from headrace.client.list_stream import ListEvent, ListStream
     from headrace.client.retries import RetryPolicy
     from headrace.client.run_stream import RunEvent, RunStream
     from headrace.client.task_stream import StreamEvent, TaskStream
@@ -24,6 +25,8 @@ __all__ = [
     "ClientError",
     "ClientTask",
     "ConnectionLost",
+    "ListEvent",
+    "ListStream",
     "RequestRefused",
     "RetryPolicy",
     "RunEvent",

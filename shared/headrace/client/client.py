@@ -13,6 +13,7 @@ from headrace.client.attachments import Attachment
 from headrace.client.client_task import ClientTask, message_as_task
 from headrace.client.errors import ErrorResponse, RequestRefused
 from headrace.client.gateways import Gateways, Request, Token
+from headrace.client.list_stream import ListStream
 from headrace.client.outgoing_message import OutgoingMessage
 from headrace.client.paths import agent_path, run_path, task_path
 from headrace.client.retries import RetryPolicy
@@ -168,6 +169,18 @@ class Client:
             if not page.get("nextPageToken"):
                 return
             query["pageToken"] = page["nextPageToken"]
+
+    def watch(
+        self, agent: str, *, context: str | None = None, state: str | None = None
+    ) -> ListStream:
+        """Return the changes in a list of tasks, without end; the filters are those of `tasks`.
+
+        It begins with an event that has `must_list`: ask for the list then. Another one follows
+        whenever changes may be missing.
+        """
+        query = {"contextId": context} if context else {}
+        query |= {"status": _STATE + state.upper().replace("-", "_")} if state else {}
+        return ListStream(self._gateways, agent, query)
 
     async def cancel(self, agent: str | None, task: str) -> ClientTask:
         """Cancel a task and return it as it ended."""

@@ -142,7 +142,14 @@ class Permissions:
             f"{INBOX}.{GATEWAY}.>",
         ]
         return Rights(
-            publish, [*self._hears(GATEWAY), f"{p}.live.>", self._subjects.rates()], self._never()
+            publish,
+            [
+                *self._hears(GATEWAY),
+                f"{p}.live.>",
+                self._subjects.rates(),
+                self._subjects.changes(),
+            ],
+            self._never(),
         )
 
     def _task_state(self) -> Rights:
@@ -152,6 +159,7 @@ class Permissions:
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "poke", "push")),
             f"{p}.dead.>",
+            self._subjects.changes(),
             *(f"$KV.{name}.>" for name in (streams.push, streams.keys)),
             *self._making(),
             *_api("STREAM.MSG.GET", every),

@@ -151,6 +151,37 @@ class ListTasks(BusMessage):
     include_artifacts: bool = False
 
 
+class ListedTask(BusMessage):
+    """A task whose place in lists has changed."""
+
+    tenant: str
+    agent: str
+    task: str
+    owner: str
+    """Owner, as a subject token; empty if it is not known any more."""
+    context: str = ""
+    """Empty for a task that is gone."""
+    state: str | None = None
+    """The task's state. None: lists don't contain it any more."""
+    before: str | None = None
+    """The state before; empty for a new task. None: unknown."""
+    time: int = 0
+    """Time of the status, microseconds since 1970."""
+
+
+class ListChanges(BusMessage):
+    """What a batch of an event stream changed in lists (subject ``changes``).
+
+    A reader whose last message of the stream did not end at `after` has missed some.
+    """
+
+    after: int
+    """Stream sequence at which the previous message ended."""
+    end: int
+    """Stream sequence up to which the stream is applied."""
+    tasks: list[ListedTask]
+
+
 class RequestsTaken(BusMessage):
     """The requests that a gateway has served, sent to the other gateways (subject ``rates``)."""
 

@@ -91,6 +91,10 @@ class Subjects:
         """Return the filter for webhooks of event stream `number`'s tasks, or of all tasks."""
         return f"{self.prefix}.push.{'*' if number is None else number}.>"
 
+    def changes(self, number: int | None = None) -> str:
+        """Return the subject of changes in lists by event stream `number`, or by all streams."""
+        return f"{self.prefix}.changes.{'*' if number is None else number}"
+
     def rates(self) -> str:
         """Return the subject on which gateways share their request counts."""
         return f"{self.prefix}.rates"

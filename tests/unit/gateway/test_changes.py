@@ -15,10 +15,10 @@ async def test_a_watcher_reads_each_change_once() -> None:
     assert await reader.read_now() == []
     changes.append("a")
     changes.append("b")
-    assert await reader.read_now() == [Batch(["a", "b"], missed=False)]
+    assert await reader.read_now() == [Batch(["a", "b"], missed=False, end=2)]
     assert await reader.read_now() == []
     changes.append("c")
-    assert await reader.read_now() == [Batch(["c"], missed=False)]
+    assert await reader.read_now() == [Batch(["c"], missed=False, end=3)]
 
 
 async def test_a_slow_watcher_learns_that_it_missed_changes() -> None:
@@ -26,7 +26,7 @@ async def test_a_slow_watcher_learns_that_it_missed_changes() -> None:
     reader = changes.reader(0)
     for number in range(10):
         changes.append(number)
-    assert await reader.read_now() == [Batch([7, 8, 9], missed=True)]
+    assert await reader.read_now() == [Batch([7, 8, 9], missed=True, end=10)]
     assert reader.after == 10
 
 
@@ -39,7 +39,7 @@ async def test_a_change_wakes_those_who_wait() -> None:
     changes.append(1)
     async with asyncio.timeout(60):
         await waiting
-    assert await reader.read_now() == [Batch([1], missed=False)]
+    assert await reader.read_now() == [Batch([1], missed=False, end=1)]
 
 
 async def test_changes_are_produced_only_while_somebody_watches() -> None:

@@ -1,13 +1,15 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 
 import { fetchJson, type Json } from "../gateway";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
+import { session } from "../session";
+import { useStore } from "../store";
 import { StateDot } from "../task/state_dot";
 import { stateName } from "../task/timeline";
+import { TaskList } from "../task_list";
 
 const STATES = ["SUBMITTED", "WORKING", "INPUT_REQUIRED", "COMPLETED", "FAILED", "CANCELED", "REJECTED"];
-const EVERY = 3_000;
 
 /** The tasks of an agent, the latest first; the address has the filters. */
 export function TasksPage({ query }: { query: URLSearchParams }) {
@@ -15,9 +17,13 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
   const agents: Json[] = listed?.["agents"] ?? [];
   const asked = Object.fromEntries(query);
   const agent = asked["agent"] ?? (agents.find((one) => one["default"]) ?? agents[0])?.["id"] ?? "";
-  const tick = useTicks(!asked["page"]);
-  const { value, error } = useLoaded(`${agent} ${query} ${tick}`, (signal) => listTasks(agent, asked, signal));
-  const tasks: Json[] = value?.["tasks"] ?? [];
+  const { token } = useStore(session);
+  const list = useMemo(() => new TaskList(agent, asked), [agent, String(query), token]);
+  useEffect(() => {
+    void list.open();
+    return () => list.close();
+  }, [list]);
+  const { tasks, total, next, error } = useStore(list);
   const set = (changes: Record<string, string>) => route.go(linkTo(["tasks"], { ...asked, agent, page: "", ...changes }));
   return (
     <section class="page">
@@ -50,8 +56,8 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
         </label>
       </div>
       {(error || unlisted) && <p class="error" role="alert">{error || unlisted}</p>}
-      {value && tasks.length === 0 && <p class="hint">No task matches.</p>}
-      {tasks.length > 0 && (
+      {tasks?.length === 0 && <p class="hint">No task matches.</p>}
+      {!!tasks?.length && (
         <table class="rows">
           <thead>
             <tr>
@@ -62,11 +68,11 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
             </tr>
           </thead>
           <tbody>
-            {tasks.map(({ id, status, contextId }) => (
+            {tasks.map(({ id, state, time, contextId }) => (
               <tr key={id}>
                 <td class="mono id"><a href={linkTo(["tasks", agent, id])}>{id}</a></td>
-                <td><StateDot state={status.state} />{stateName(status.state)}</td>
-                <td class="soft">{new Date(status.timestamp).toLocaleString()}</td>
+                <td><StateDot state={state} />{stateName(state)}</td>
+                <td class="soft">{new Date(time).toLocaleString()}</td>
                 <td class="wide mono id"><a href={linkTo(["chat", agent, contextId])}>{contextId}</a></td>
               </tr>
             ))}
@@ -74,38 +80,12 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
         </table>
       )}
       <div class="actions">
-        {value && <span class="hint grow">{value["totalSize"]} tasks</span>}
+        {tasks && <span class="hint grow">{total} tasks</span>}
         {asked["page"] && <a class="button plain" href={linkTo(["tasks"], { ...asked, page: "" })}>First page</a>}
-        {value?.["nextPageToken"] && (
-          <a class="button plain" href={linkTo(["tasks"], { ...asked, agent, page: value["nextPageToken"] })}>Next page</a>
+        {next && (
+          <a class="button plain" href={linkTo(["tasks"], { ...asked, agent, page: next })}>Next page</a>
         )}
       </div>
     </section>
   );
-}
-
-async function listTasks(agent: string, asked: Record<string, string>, signal: AbortSignal): Promise<Json | null> {
-  if (!agent) return null;
-  const { status = "", contextId = "", after = "", page = "" } = asked;
-  const given = {
-    status: status && `TASK_STATE_${status}`,
-    contextId,
-    statusTimestampAfter: after && new Date(after).toISOString(),
-    pageToken: page,
-    pageSize: "50",
-    historyLength: "0",
-  };
-  const set = Object.entries(given).filter(([, value]) => value !== "");
-  return fetchJson(`v1/agents/${encodeURIComponent(agent)}/tasks?${new URLSearchParams(set)}`, { signal });
-}
-
-/** Counts up every few seconds while the page is in view. */
-function useTicks(isOn: boolean): number {
-  const [tick, setTick] = useState(0);
-  useEffect(() => {
-    if (!isOn) return;
-    const timer = setInterval(() => document.hidden || setTick((count) => count + 1), EVERY);
-    return () => clearInterval(timer);
-  }, [isOn]);
-  return tick;
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from headrace.log_context import about_task
-from headrace.model.entry import parse_lines
+from headrace.model.entry import OWNER, parse_lines
 from headrace.model.errors import UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.fold import IllFormedEvent, read_artifact, read_change
@@ -104,7 +104,8 @@ class Batches:
         key = self._subjects.key_of_event(subject)
         if (delta := self._deltas.pop(subject, None)) is not None and delta in touched:
             touched.remove(delta)
-        return Departure(key, arrival.time // 1_000_000)
+        owner = (arrival.msg.headers or {}).get(OWNER, "")
+        return Departure(key, arrival.time // 1_000_000, owner)
 
     def _delta(self, subject: str) -> Delta:
         delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject), subject)

@@ -26,6 +26,7 @@ from headrace.model.task import TaskKey
 from headrace_task_state.projector.batches import Batches, StoreBatch
 from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Arrival, Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
+from headrace_task_state.projector.list_changes import ListChangePublisher
 from headrace_task_state.projector.summaries import Summaries, TooLittle
 from headrace_task_state.store import (
     Departure,
@@ -335,7 +336,9 @@ class RangeFollower:
 
         `shards` has for each shard the stream sequence up to which it is already applied.
         """
-        batches, writing = Batches(self._bus.subjects, self._timeout), BatchWrite(self._writer)
+        batches = Batches(self._bus.subjects, self._timeout)
+        changes = ListChangePublisher(self._bus, self._writer)
+        writing = BatchWrite(self._writer, changes=changes)
         consumer = Consumer(self._bus, self._stream, self._new_name())
         wanted = await self._bus.listen(
             wanted_by_list(self._bus, self._range), lambda _: consumer.press()
@@ -343,6 +346,7 @@ class RangeFollower:
         try:
             await consumer.open(progress.position)
             await self._writer.apply(progress, progress, [])
+            await changes.begin(progress.position)
             _log.info("range %s: following from sequence %d", self._range.name, progress.position)
             while True:
                 arrivals = await consumer.take(MOST, MOST_BYTES)
@@ -370,6 +374,7 @@ class RangeFollower:
                     await consumer.accumulate(started + self._output_linger - self._loop.time())
         finally:
             await writing.give_up()
+            changes.close()
             await self._bus.unsubscribe(wanted)
             await consumer.close()
 
@@ -396,9 +401,17 @@ class RangeFollower:
 class BatchWrite:
     """One batch being written to the store while the next one is built."""
 
-    def __init__(self, writer: Writer, summaries: Summaries | None = None) -> None:
-        """Write through `writer`; `summaries` is set while last entries are applied."""
-        self._writer, self._summaries = writer, summaries
+    def __init__(
+        self,
+        writer: Writer,
+        summaries: Summaries | None = None,
+        changes: ListChangePublisher | None = None,
+    ) -> None:
+        """Write through `writer`, then publish `changes` in lists.
+
+        `summaries` is set, and `changes` is not, while last entries are applied.
+        """
+        self._writer, self._summaries, self._changes = writer, summaries, changes
         self._position = metrics.POSITION.labels(writer.lease.range.name)
         self._batch: asyncio.Task[None] | None = None
 
@@ -424,6 +437,10 @@ class BatchWrite:
                 "ignored an entry with the id of another agent's task: %s", " ".join(foreign)
             )
         self._position.set(then.position)
+        if self._changes is not None:
+            ignored = set(foreign)
+            stored = [one for one in changes if _name(one) not in ignored] if ignored else changes
+            await self._changes.publish(then.position, stored)
 
     async def _replace(
         self,
@@ -436,7 +453,7 @@ class BatchWrite:
 
         Last entries are not in the order of first entries, which decide whose a task is.
         """
-        found = {f"{one.key.tenant}:{one.key.task}:{one.key.agent}": one for one in changes}
+        found = {_name(one): one for one in changes}
         ignored: list[str] = []
         for name in foreign:
             change, known = found[name], await self._writer.fields(name.rpartition(":")[0])
@@ -461,3 +478,8 @@ class BatchWrite:
         if self._batch is not None:
             self._batch.cancel()
             await asyncio.gather(self._batch, return_exceptions=True)
+
+
+def _name(change: TaskChange | Departure) -> str:
+    """Return the task's name as `Writer.apply` does."""
+    return f"{change.key.tenant}:{change.key.task}:{change.key.agent}"

@@ -6,17 +6,19 @@ import signal
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import orjson
 import pytest
+from nats.aio.msg import Msg
 
 import headrace.tasks.dead_letters
 from headrace.jetstream.streams import ensure_streams
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.events import Json
-from headrace.model.messages import DeadLetter
+from headrace.model.messages import DeadLetter, ListChanges
 from headrace.model.task import COMPLETED, WORKING
 from headrace_task_state.projector import dead_letters
 from headrace_task_state.store import Range
@@ -24,8 +26,8 @@ from tests.support.cluster import NatsCluster
 from tests.support.jetstream_api import leader_of
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.task_states import TaskStates, folded, new_key, open_task_states
-from tests.support.waiting import eventually
+from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
+from tests.support.waiting import TIMEOUT, eventually
 
 FIRST = Range(0)
 
@@ -78,6 +80,25 @@ async def test_what_is_appended_is_listed(fleet: TaskStates) -> None:
     for log in logs:
         await fleet.store(log)
     await lists_all(fleet, *logs)
+
+
+async def test_what_lists_show_is_published_when_it_is_listed(fleet: TaskStates) -> None:
+    arrived = asyncio.Queue[Msg]()
+    subject = fleet.bus.subjects.changes()
+    subscription = await fleet.bus.listen(subject, arrived.put_nowait)
+    await fleet.start()
+    await fleet.followed()
+    log, published = short_log(), list[ListChanges]()
+    await fleet.store(log)
+    async with asyncio.timeout(TIMEOUT):
+        while not published or not published[-1].tasks or published[-1].tasks[0].state != COMPLETED:
+            msg = await arrived.get()
+            published.append(ListChanges.decode(msg.subject, msg.data))
+    await fleet.bus.unsubscribe(subscription)
+    assert all(one.after == other.end for other, one in pairwise(published))
+    [task] = published[-1].tasks
+    [listed] = (await fleet.listed()).values()
+    assert (task.task, task.context, task.owner) == (listed["id"], listed["contextId"], OWNER)
 
 
 async def test_the_log_from_before_the_first_start_is_listed_too(fleet: TaskStates) -> None:

@@ -311,3 +311,20 @@ async def test_a_file_with_a_name_that_is_not_utf_8_is_attached(tmp_path: Path) 
             await read(client.stream(None, files=[path]))
     [part] = (gateway.asked[0].body or {})["message"]["parts"]
     assert part["filename"] == "a\ufffd.txt"
+
+
+async def test_a_list_is_watched_over_gateways_and_says_when_to_list() -> None:
+    change = {"task": "t1", "contextId": "c1", "state": "TASK_STATE_INPUT_REQUIRED"}
+    begun = ScriptedResponse(frames=(("g1:1", {}), ("g1:2", change)))
+    rest = ScriptedResponse(frames=(("g2:7", {}), ("g2:8", {"task": "t1", "state": None})))
+    path = "/v1/agents/a/tasks:watch?contextId=c1&status=TASK_STATE_INPUT_REQUIRED"
+    with answering(**{path: begun}) as here, answering(**{path: rest}) as there:
+        async with (
+            client_of(here, there) as client,
+            client.watch("a", context="c1", state="input-required") as changes,
+        ):
+            seen = [await anext(changes) for _ in range(4)]
+    assert [one.must_list for one in seen] == [True, False, True, False]
+    assert [(one.task, one.state) for one in seen[1::2]] == [("t1", "input-required"), ("t1", "")]
+    assert (seen[1].context, changes.cursor) == ("c1", "g2:8")
+    assert there.asked[0].cursor == "g1:2"

@@ -6,7 +6,7 @@ from starlette.routing import BaseRoute, Route
 
 from headrace_gateway.call import AGENT
 from headrace_gateway.json_errors import answering_errors
-from headrace_gateway.protocols.fleet import dead_letters, fail, fleet_state, task_log
+from headrace_gateway.protocols.fleet import dead_letters, fail, fleet_state, task_log, watch
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
@@ -14,9 +14,11 @@ from headrace_gateway.services import Services
 def routes(services: Services) -> Sequence[BaseRoute]:
     """Return the routes."""
     log, fleet = task_log.TaskLog(services), fleet_state.FleetState(services)
+    watching = watch.TaskWatch(services)
     letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
     pages: Sequence[tuple[str, str, Endpoint]] = (
         ("GET", f"{AGENT}{task_log.PATH}", log.read),
+        ("GET", f"{AGENT}{watch.PATH}", watching.watch),
         ("GET", fleet_state.PATH, fleet.read),
         ("POST", f"{AGENT}{fail.PATH}", failing.fail),
         ("GET", dead_letters.PATH, letters.list),

@@ -1,0 +1,133 @@
+"""Changes in lists of tasks, as task state publishes them, for clients that watch lists.
+
+Task state's messages can be lost with a connection, and a watcher can fall behind. Neither is
+repaired from here: an item says that the list must be asked for again.
+"""
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import orjson
+
+from headrace.jetstream.connection import TROUBLE, Bus
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import ListChanges, ListedTask
+from headrace.model.names import decode_token
+from headrace_gateway.changes import Changes
+
+_log = logging.getLogger(__name__)
+
+KEPT = 10_000
+"""Changes that a watcher may fall behind, or be disconnected for: about 5 MB for all together."""
+
+_INTEREST_SPREADS = 1.0
+"""Seconds after which all servers of a NATS cluster know a new subscription."""
+
+_BEGINNING = -1
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    """One task whose place in lists has changed."""
+
+    task: ListedTask
+    body: bytes
+    """As clients see it: JSON, made once for all."""
+
+
+class BusBody(Protocol):
+    """A message of task state."""
+
+    subject: str
+    data: bytes
+
+
+type Item = ListChange | None
+"""None: changes may have been missed, so the list must be asked for again."""
+
+
+class ListChangeReceiver:
+    """Receives the changes while somebody watches, and keeps the newest."""
+
+    def __init__(self, bus: Bus, interest_spreads: float = _INTEREST_SPREADS) -> None:
+        """Receive from `bus`."""
+        self._bus, self._interest_spreads = bus, interest_spreads
+        self.changes = Changes[Item]("lists of tasks", KEPT, self._receive)
+        self._name = secrets.token_hex(4)
+        self._is_receiving = False
+        self._ends: dict[str, int] = {}
+        """Where the last message of each event stream ended, by its subject."""
+
+    def cursor(self, number: int) -> str:
+        """Return the cursor after the change of that number; other gateways do not know it."""
+        return f"{self._name}:{number}"
+
+    def start(self, cursor: str) -> int:
+        """Return the number after which a watcher with this cursor begins.
+
+        Without a cursor of this gateway, the first item read says to ask for the list.
+        """
+        name, _, number = cursor.partition(":")
+        is_number = number.isascii() and number.isdecimal() and len(number) < len(str(2**63))
+        if name == self._name and is_number and int(number) <= self.changes.head:
+            return int(number)
+        # Until the subscription exists, a list asked for would be too old: wait for its item.
+        return _BEGINNING if self._is_receiving else self.changes.head
+
+    async def _receive(self) -> None:
+        subscription = await self._bus.listen(self._bus.subjects.changes(), self._on_message)
+        unregister = self._bus.on_disturbance(self._miss)
+        try:
+            await self._flush()
+            self._is_receiving = True
+            self._miss()
+            await asyncio.sleep(self._interest_spreads)
+            self._miss()
+            await asyncio.Event().wait()
+        finally:
+            self._is_receiving = False
+            unregister()
+            await self._bus.unsubscribe(subscription)
+
+    async def _flush(self) -> None:
+        try:
+            await self._bus.connection.flush()
+        except TROUBLE as trouble:
+            raise BusUnavailable("NATS does not answer") from trouble
+
+    def _miss(self) -> None:
+        self._ends.clear()
+        self.changes.append(None)
+
+    def _on_message(self, msg: BusBody) -> None:
+        try:
+            message = ListChanges.decode(msg.subject, msg.data)
+        except UndecodableMessage as error:
+            _log.warning("ignoring a malformed message about lists: %s", error)
+            return
+        if self._ends.get(msg.subject, message.after) != message.after:
+            self.changes.append(None)
+        self._ends[msg.subject] = message.end
+        for task in message.tasks:
+            self.changes.append(ListChange(task, _body(task)))
+
+
+def _body(task: ListedTask) -> bytes:
+    if task.state is None:
+        return orjson.dumps({"task": task.task, "state": None})
+    time = _EPOCH + timedelta(microseconds=task.time)
+    return orjson.dumps(
+        {
+            "task": task.task,
+            "contextId": task.context,
+            "owner": decode_token(task.owner),
+            "state": task.state,
+            "time": time.isoformat().replace("+00:00", "Z"),
+        }
+    )
