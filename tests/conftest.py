@@ -6,12 +6,14 @@ import signal
 from collections.abc import Generator, Iterator
 
 import pytest
+from xdist.remote import Producer
 
 from tests.support import containers, memory_folder
 from tests.support.cluster import NatsCluster
 from tests.support.draws import draw_by_seed
 from tests.support.resuming_sizes import SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.stack_scheduling import StackScheduling
 
 _SERVERS = pytest.StashKey[str]()
 
@@ -44,6 +46,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> StackScheduling | None:
+    """Let two processes run what needs the end-to-end tests' stack."""
+    return StackScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:
