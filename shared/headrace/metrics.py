@@ -74,19 +74,19 @@ RUNS_ENDED = Counter(
 )
 QUEUE_WAIT_SECONDS = Histogram(
     "headrace_queue_wait_seconds",
-    "Seconds from the request of a run to the begin of its first attempt.",
+    "Seconds from the request of a run to the start of its first attempt.",
     ["agent"],
     buckets=_LONG_SECONDS,
 )
 FIRST_EVENT_SECONDS = Histogram(
     "headrace_first_event_seconds",
-    "Seconds from the begin of a run's last attempt to its first stored event.",
+    "Seconds from the start of a run's last attempt to its first stored event.",
     ["agent"],
     buckets=_SECONDS,
 )
 RUN_SECONDS = Histogram(
     "headrace_run_seconds",
-    "Seconds from a run's input to its end, with the queue and all attempts.",
+    "Seconds from a run's input to its end, including the wait in the queue and all attempts.",
     ["agent"],
     buckets=_LONG_SECONDS,
 )

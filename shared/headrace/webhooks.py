@@ -33,7 +33,7 @@ _ATTEMPTS = 10
 
 
 class TooManyWebhooks(HeadraceError):
-    """The task has reached `MOST_PER_TASK` webhooks."""
+    """The task has the maximum number of webhooks."""
 
     code = "too_many_webhooks"
 

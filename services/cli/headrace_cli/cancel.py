@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway
+from headrace_cli.gateway import agent_of, at_gateway, with_agent_of_task, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.transcript import state_of
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @with_gateway
-@with_agent
+@with_agent_of_task
 @with_json
 @click.argument("task")
 def cancel(url: str, token: str | None, agent: str | None, task: str, printer: Printer) -> None:

@@ -16,7 +16,7 @@ from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 @click.command()
 @with_gateway
 @with_agent
-@click.option("--task", default="", help="Task to come back to; its agent is looked up.")
+@click.option("--task", default="", help="Task to resume; its agent is looked up.")
 @click.option("--context", default="", help="Conversation to continue with a new task.")
 @with_save
 @with_json
@@ -30,10 +30,11 @@ def chat(  # noqa: PLR0913 - one parameter per flag is how click calls
     save: Path | None,
     printer: Printer,
 ) -> None:
-    """Talk with an agent until Ctrl-D.
+    """Chat with an agent until Ctrl-D.
 
     Each line is a message. If the agent asks something, the next line is the answer. Ctrl-C during
-    an answer cancels the task, or leaves it at work and says how to come back to it.
+    an answer offers to cancel the task; otherwise the task continues, and the commands that resume
+    and cancel it are shown.
     """
     output = StreamOutput(as_json=printer.as_json, save=save, hints=False)
     session = ChatSession(AgentAddress(url, token, agent), output, task=task, context=context)

@@ -123,12 +123,12 @@ class ChatSession:
             self._output.show_how_to_answer(self.task)
 
     def leave(self) -> None:
-        """End the output because of Ctrl-C, and say how to come back."""
+        """End the output after Ctrl-C, and show the commands that resume and cancel the task."""
         self._output.end()
         if task := self.shown_task:
             ways = f"headrace chat --task {task}; follow it: headrace tail {task}"
-            end = f"end it: headrace cancel {task}"
-            click.echo(one_line(f"task {task} goes on; come back: {ways}; {end}"), err=True)
+            end = f"cancel it: headrace cancel {task}"
+            click.echo(one_line(f"task {task} continues; resume it: {ways}; {end}"), err=True)
 
     async def _follow(self, client: "Client", stream: "TaskStream") -> None:
         try:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway
+from headrace_cli.gateway import agent_of, at_gateway, with_agent_of_task, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @with_gateway
-@with_agent
+@with_agent_of_task
 @click.option(
     "--at",
     "generation",
@@ -37,7 +37,7 @@ def fork(  # noqa: PLR0913 - one parameter per flag is how click calls
 ) -> None:
     """Begin a new task with TASK's past.
 
-    It goes on with the message TEXT, or as TASK did. TASK stays as it is. In the middle of a run,
+    It continues with the message TEXT, or as TASK did. TASK is not changed. In the middle of a run,
     the past ends with the last input or checkpoint before GENERATION. Without --agent, the agent is
     looked up.
     """

@@ -104,3 +104,7 @@ def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
 with_agent = click.option(
     "--agent", metavar="NAME", help="Agent to use; default: the default agent."
 )
+
+with_agent_of_task = click.option(
+    "--agent", metavar="NAME", help="Agent of the task; by default it is looked up."
+)

@@ -44,11 +44,11 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "chat": (
         "headrace_cli.chat:chat",
-        "Talk with an agent until Ctrl-D.",
+        "Chat with an agent until Ctrl-D.",
     ),
     "tail": (
         "headrace_cli.tail:tail",
-        "Stream TASK's answer, also over disconnects.",
+        "Stream TASK's answer; dropped connections are resumed.",
     ),
     "tasks": (
         "headrace_cli.tasks:tasks",
@@ -76,7 +76,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "doctor": (
         "headrace_cli.doctor.command:doctor",
-        "Look at settings, NATS, Redis and services, and say what is wrong and what to do.",
+        "Check settings, NATS, Redis and services, and report problems and remedies.",
     ),
     "dead": (
         "headrace_cli.dead.command:dead",
@@ -149,4 +149,4 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headrace", prog_name="headrace")
 def main() -> None:
-    """Run A2A and AG-UI agents as a fleet: start it, talk to it, look into it."""
+    """Run A2A and AG-UI agents as a fleet, send messages to them, and inspect their tasks."""

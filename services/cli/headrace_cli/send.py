@@ -49,9 +49,10 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
 ) -> None:
     """Send TEXT to an agent and show its answer as it comes.
 
-    The answer goes to stdout; reasoning, tool calls and how the task fares go to stderr, unless
+    The answer goes to stdout; reasoning, tool calls and the task's state go to stderr, unless
     stdout is a terminal. There, a question is answered in place; Ctrl-D leaves it open. A dropped
-    connection is resumed. Ctrl-C leaves the task at work, and says how to come back to it.
+    connection is resumed. After Ctrl-C the task continues, and the commands
+    that resume and cancel it are shown.
 
     Exits with 0 if the task is COMPLETED, 3 if it FAILED, 4 REJECTED, 5 CANCELED, and with 6 if the
     agent asks something.

@@ -8,7 +8,7 @@ import click
 from headrace.model.cursor import Cursor
 from headrace.model.events import START
 from headrace_cli.chat_session import AgentAddress, ChatSession
-from headrace_cli.gateway import with_agent, with_gateway
+from headrace_cli.gateway import with_agent_of_task, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.send import with_save
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
@@ -23,7 +23,7 @@ def _checked(_: click.Context, __: click.Parameter, cursor: str) -> str:
 
 @click.command()
 @with_gateway
-@with_agent
+@with_agent_of_task
 @click.option(
     "--after",
     default="",
@@ -44,7 +44,9 @@ def tail(  # noqa: PLR0913 - one parameter per flag is how click calls
     printer: Printer,
     task: str,
 ) -> None:
-    """Stream TASK's answer, also over disconnects. Without --agent, the agent is looked up.
+    """Stream TASK's answer; dropped connections are resumed.
+
+    Without --agent, the agent is looked up.
 
     Exits as `headrace send` does.
     """

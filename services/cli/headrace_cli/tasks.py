@@ -16,7 +16,7 @@ from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import agent_of, at_gateway, with_agent, with_gateway
+from headrace_cli.gateway import agent_of, at_gateway, with_agent_of_task, with_gateway
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.progress import progress
@@ -76,7 +76,7 @@ def fail(nats_url: str | None, reason: str, task: str, printer: Printer) -> None
     """End TASK with FAILED, also while a worker is working on it.
 
     Try `headrace cancel` first: it lets the agent clean up. A worker that still holds the task is
-    fenced: it can say nothing more, and stops its agent. A task that is over stays as it is.
+    fenced: it can't append anything more, and stops its agent. A task that is over is not changed.
     """
 
     async def work(bus: Bus) -> None:
@@ -102,7 +102,7 @@ class _StateName(click.Choice[str]):
 
 @click.group(invoke_without_command=True)
 @with_gateway
-@with_agent
+@click.option("--agent", metavar="NAME", help="Only tasks of this agent.")
 @click.option("--context", help="Only tasks of this context.")
 @click.option(
     "--status",
@@ -152,7 +152,7 @@ def _cells(task: "ClientTask") -> tuple[str, ...]:
 
 @click.command()
 @with_gateway
-@with_agent
+@with_agent_of_task
 @click.option(
     "--max-file-bytes",
     type=click.IntRange(0),

@@ -60,7 +60,7 @@ OFFERED: tuple[Json, ...] = (
         "uri": FORKS,
         "description": (
             "ForkTask (in REST: POST /tasks/{id}:fork) begins a new task with the caller's task's "
-            "events up to a generation, and goes on with a message, or as the task did. The "
+            "events up to a generation, and continues with a message, or as the task did. The "
             "parameters are id, generation (without it the current one), message and metadata; the "
             "response is the new Task, whose metadata has headrace.forkOf. In the middle of a run, "
             "the past ends with the last input or checkpoint before the generation."

@@ -145,7 +145,7 @@ _NO_TASK = "task not found"
 
 
 class TaskUnknown(HeadraceError):
-    """The task does not exist or is not the caller's. The two must look the same (promise 6)."""
+    """The task does not exist, or it is not the caller's; the response does not tell which."""
 
     code = "task_unknown"
 

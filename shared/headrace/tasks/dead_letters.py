@@ -61,7 +61,7 @@ _MOST_READ = 10_000
 
 
 class LetterUnknown(HeadraceError):
-    """No letter has this number: it was dropped or has expired."""
+    """No dead letter has this id: it was deleted or has expired."""
 
     code = "letter_unknown"
 
@@ -295,7 +295,7 @@ waits, and not the work."""
 
 
 class NotRetryable(HeadraceError):
-    """The letter can't be retried. The message says why."""
+    """The dead letter can't be retried; the message gives the reason."""
 
     code = "not_retryable"
 

@@ -120,7 +120,7 @@ def test_ctrl_c_leaves_the_task_and_says_how_to_come_back_or_cancels_it() -> Non
             assert terminal.end() == 130
         finally:
             hold.set()
-    assert "task t1 goes on; come back: headrace chat --task t1; " in terminal.text
+    assert "task t1 continues; resume it: headrace chat --task t1; " in terminal.text
     assert [q.path for q in gateway.asked].count("/v1/agents/shop/tasks/t1:cancel") == 1
 
 

@@ -277,8 +277,8 @@ def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 130
     assert answer.stderr.splitlines()[1] == (
-        "task t1 goes on; come back: headrace chat --task t1; follow it: headrace tail t1; "
-        "end it: headrace cancel t1"
+        "task t1 continues; resume it: headrace chat --task t1; follow it: headrace tail t1; "
+        "cancel it: headrace cancel t1"
     )
 
 

@@ -18,8 +18,8 @@ _COLUMNS = ("ID", "KIND", "TENANT", "AGENT", "TASK", "AT", "REASON")
 def dead() -> None:
     """Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.
 
-    Each has an ID. `retry` has the work done again and drops the letter; `drop` only drops it. What
-    nobody looks at is dropped after 30 days.
+    Each has an ID. `retry` requests the work again and deletes the letter; `drop` only deletes it.
+    Letters are deleted after 30 days.
     """
 
 

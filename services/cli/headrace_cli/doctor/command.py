@@ -26,7 +26,7 @@ _COLORS: dict[Level, str] = {"ok": "green", "warning": "yellow", "problem": "red
 @with_nats
 @with_json
 def doctor(nats_url: str | None, printer: Printer) -> None:
-    """Look at settings, NATS, Redis and services, and say what is wrong and what to do.
+    """Check settings, NATS, Redis and services, and report problems and remedies.
 
     Changes nothing. Exit code 0: no problem; 1: at least one.
     """

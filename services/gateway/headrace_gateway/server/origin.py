@@ -37,7 +37,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{0,5}
 
 
 class PageRefused(HeadraceError):
-    """A page of a foreign origin calls, or starts work by a GET."""
+    """The origin of the page is not allowed, or the page started work with a GET."""
 
     code = "page_refused"
 
