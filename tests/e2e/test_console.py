@@ -215,3 +215,63 @@ async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
         "document.querySelector('.task-head').innerText.includes('input required')", "it waits"
     )
     assert await violations(page) == []
+
+
+@pytest.mark.usefixtures("extra_workers")
+async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    javascript.install(_SOURCE)
+    moody = PlainAgent(http, fleet.gateways[0], "moody")
+    failed = [(await moody.send(_HOSTILE)).json()["task"]["id"] for _ in range(2)]
+    await page.open(f"{fleet.gateways[0]}/console/")
+    await page.evaluate("globalThis.hacked = () => console.error('hacked')")
+    await page.click("a[href='#/operate']")
+    await page.until("document.querySelectorAll('.letters tbody tr').length >= 2", "both are there")
+    assert await violations(page) == []
+    await page.evaluate(f"location.hash = '#/operate?agent=moody&task={failed[0]}'")
+    await page.until("document.querySelectorAll('.letters tbody tr').length === 1", "one is left")
+    await page.click(".letters tbody button")
+    await page.until("document.querySelector('.card .json')", "it is shown in full")
+    await page.click(".letters tbody input")
+    await page.click(".part .actions button:last-of-type")
+    await page.until("document.querySelector('dialog[open]')", "it is confirmed")
+    assert await violations(page) == []
+    await page.press("Escape", 27)
+    await page.until("!document.querySelector('dialog[open]')", "it may be left")
+    await page.click(".part .actions button:last-of-type")
+    await page.click("dialog[open] [type=submit]")
+    await page.until("document.body.innerText.includes('retried as task')", "it is retried")
+    await page.until("document.body.innerText.includes('Nothing has been given up')", "it is gone")
+    await page.evaluate(f"location.hash = '#/operate?task={failed[1]}'")
+    await page.until("document.querySelectorAll('.letters tbody tr').length === 1", "the other")
+    await page.click(".letters thead input")
+    await page.click(".part .actions button.plain")
+    await page.click("dialog[open] [type=submit]")
+    await page.until("document.querySelector('[role=status]').innerText.includes('dropped')", "so")
+    counter = PlainAgent(http, fleet.gateways[0], "counter")
+    sent = (await counter.send("1000 100", returnImmediately=True)).json()["task"]["id"]
+    await page.evaluate(f"location.hash = '#/tasks/counter/{sent}'")
+    await page.until("document.querySelectorAll('.task-head button').length === 2", "it goes on")
+    await page.click(".task-head button:last-of-type")
+    await page.type("dialog[open] input", "It counts too far")
+    await page.click("dialog[open] [type=submit]")
+    await page.until("document.querySelector('.task-head').innerText.includes('failed')", "it ends")
+    status = (await counter.get(sent)).json()["status"]
+    assert status["message"]["parts"][0]["text"] == "It counts too far"
+    assert not await page.evaluate("document.querySelector('.task-head button')")
+
+
+async def test_who_is_no_operator_is_told_so(fleet: Fleet, page: Page, tmp_path: Path) -> None:
+    ann, credentials = Person("acme", "ann"), tmp_path / "credentials.toml"
+    credentials.write_text(f"required = true\n{ann.entry}")
+    settings = {"HEADRACE_CREDENTIALS": str(credentials)}
+    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    with gateway:
+        await page.open(f"{url}/console/#/operate")
+        await page.until("document.querySelector('dialog[open]')", "a token is asked for")
+        await page.type("dialog input", ann.token)
+        await page.press("Enter", 13, "\r")
+        await page.until("document.body.innerText.includes('is for operators')", "it is refused")
+        links = "[...document.querySelectorAll('nav a')].map((one) => one.innerText).join()"
+        assert await page.evaluate(links) == "Fleet,Chat,Tasks"

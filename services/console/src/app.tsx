@@ -2,8 +2,10 @@ import type { ComponentChildren } from "preact";
 
 import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
+import { OperatePage } from "./pages/operate";
 import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
+import { useIsOperator } from "./operator";
 import { route, type Place } from "./route";
 import { SignIn } from "./sign_in";
 import { useStore } from "./store";
@@ -14,10 +16,12 @@ const PAGES: [string, string, RegExp][] = [
   ["#/chat", "Chat", /^chat$/],
   ["#/tasks", "Tasks", /^tasks$/],
 ];
+const OPERATE: (typeof PAGES)[number] = ["#/operate", "Operate", /^operate$/];
 
 /** The console: navigation, and the page that the address names. */
 export function App() {
   const { place } = useStore(route);
+  const pages = useIsOperator() ? [...PAGES, OPERATE] : PAGES;
   const name = place.parts[0] ?? "";
   return (
     <>
@@ -26,7 +30,7 @@ export function App() {
           headrace
         </a>
         <nav aria-label="Pages">
-          {PAGES.map(([to, title, names]) => (
+          {pages.map(([to, title, names]) => (
             <a key={to} href={to} aria-current={names.test(name) ? "page" : undefined}>
               {title}
             </a>
@@ -45,5 +49,6 @@ function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): 
   if (name === "chat") return <ChatPage agent={first} thread={second} />;
   if (name === "tasks" && second) return <TaskPage key={`${first}/${second}`} agent={first} task={second} query={query} />;
   if (name === "tasks") return <TasksPage query={query} />;
+  if (name === "operate") return <OperatePage query={query} />;
   return <FleetPage />;
 }

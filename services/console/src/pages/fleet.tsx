@@ -1,4 +1,3 @@
-import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 
 import { FleetState } from "../fleet_state";
@@ -6,6 +5,7 @@ import type { Json } from "../gateway";
 import { linkTo } from "../route";
 import { session } from "../session";
 import { useStore } from "../store";
+import { Table } from "../table";
 
 /** The fleet as it is now: agents, and for operators what they run on. */
 export function FleetPage() {
@@ -96,36 +96,6 @@ function AgentRow({ agent, queues }: { agent: Json; queues: Json[] }) {
       <td>{sum("running")}</td>
       <td class="soft">{agent["description"]}</td>
     </tr>
-  );
-}
-
-interface Shown {
-  title: string;
-  /** The last one is left out where there is little room. */
-  heads: string[];
-  empty: string;
-  children: ComponentChildren[];
-}
-
-function Table({ title, heads, empty, children }: Shown) {
-  return (
-    <section class="part">
-      <h2>{title}</h2>
-      {children.length === 0 ? (
-        <p class="hint">{empty}</p>
-      ) : (
-        <table class="last-is-wide">
-          <thead>
-            <tr>
-              {heads.map((head) => (
-                <th key={head} scope="col">{head}</th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>{children}</tbody>
-        </table>
-      )}
-    </section>
   );
 }
 

@@ -4,6 +4,7 @@ import { JsonTree } from "../json_tree";
 import { linkTo, route } from "../route";
 import { session } from "../session";
 import { useStore } from "../store";
+import { TaskActions } from "../task/actions";
 import { Comparison } from "../task/comparison";
 import { TaskLog } from "../task/log";
 import { elapsed, LogTable } from "../task/log_table";
@@ -60,6 +61,7 @@ export function TaskPage({ agent, task, query }: Shown) {
           <input type="checkbox" checked={follows} onChange={({ currentTarget }) => setFollows(currentTarget.checked)} />
           Follow
         </label>
+        {all.length > 0 && <TaskActions agent={agent} task={task} state={all.at(-1)!.state} />}
         {context && (
           <a class="button plain" href={linkTo(["chat", agent, context])}>
             Open chat
