@@ -13,7 +13,7 @@ from nats.aio.client import PING_PROTO, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport, Transport
-from nats.errors import ConnectionDrainingError, ProtocolError
+from nats.errors import ConnectionDrainingError, ProtocolError, StaleConnectionError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.protocol.parser import PERMISSIONS_ERR, Parser
 
@@ -320,6 +320,19 @@ class NatsClient(Client):
         await self._send_command(command)
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
+
+    async def _flush_pending(
+        self,
+        force_flush: bool = False,  # noqa: FBT001, FBT002  # nats-py's own
+    ) -> Any:  # noqa: ANN401  # nats-py's own
+        """Report a transport that uvloop has closed as a lost connection.
+
+        uvloop raises RuntimeError for it until the reader has noticed.
+        """
+        try:
+            return await super()._flush_pending(force_flush)
+        except RuntimeError as error:
+            raise StaleConnectionError from error
 
     def _command(
         self, subject: str, reply: str, payload: bytes, headers: dict[str, Any]

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from nats.aio.transport import TcpTransport
+from nats.errors import StaleConnectionError
 
 from headrace.jetstream.client import NatsClient, _DirectInput
 from tests.support.waiting import TIMEOUT, soon
@@ -206,3 +207,18 @@ async def test_a_connection_that_breaks_right_after_the_handshake_is_replaced(
     assert client.stats["reconnects"] == 1
     await client.close()
     server.close()
+
+
+async def test_a_transport_that_uvloop_has_closed_is_a_lost_connection(
+    client: NatsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(_: list[bytes]) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>")
+
+    monkeypatch.setattr(client._transport, "writelines", write)
+    await client.publish("a", b"b")  # The task that writes it ends.
+    assert client._flusher_task is not None
+    await asyncio.wait([client._flusher_task])
+    with pytest.raises(StaleConnectionError):
+        await client.publish("a", b"b")
+    monkeypatch.undo()
