@@ -95,6 +95,11 @@ TOKENS = Counter(
     "Tokens that agents reported for runs that this worker completed, by kind: input, output.",
     ["agent", "kind"],
 )
+COST = Counter(
+    "headrace_cost",
+    "Cost that agents reported for runs that this worker completed, in their currency.",
+    ["agent"],
+)
 RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working on.", ["agent"])
 RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")
 

@@ -23,6 +23,7 @@ from headrace.model.messages import (
     Done,
     DropFile,
     GetTask,
+    GetUsage,
     ListTasks,
     OpenQueue,
     Refusal,
@@ -31,6 +32,7 @@ from headrace.model.messages import (
     TasksFound,
     TaskStarted,
     TellChild,
+    UsageFound,
 )
 from headrace.wait_for import ELECTION, RECONNECT
 
@@ -135,6 +137,14 @@ class StateClient:
     async def list(self, query: ListTasks) -> TasksFound:
         """Return one page of the owner's tasks, complete as of the time of the call."""
         return await self._ask("list", query, TasksFound)
+
+    async def usage(self, query: GetUsage) -> UsageFound:
+        """Return what a tenant's runs have used, complete as of the time of the call.
+
+        Raises:
+            InvalidName: the days are invalid.
+        """
+        return await self._ask("usage", query, UsageFound)
 
     async def start(self, query: StartTask) -> TaskStarted:
         """Start a delegated task. Repeated calls start it once.
@@ -264,6 +274,8 @@ def _error(query: BusMessage, refusal: Refusal) -> Exception:
         case "bad_request":
             if isinstance(query, StartTask):
                 return InvalidName("start", query.agent, refusal.message)
+            if isinstance(query, GetUsage):
+                return InvalidName("period", query.first, refusal.message)
             token = query.page_token if isinstance(query, ListTasks) else ""
             return InvalidName("pageToken", token, refusal.message)
         case "start_refused":

@@ -96,6 +96,17 @@ def test_a_task_is_forked_and_the_fork_goes_on(stack: Stack) -> None:
     assert headrace(stack.url, "tail", fork).stdout.endswith("1 2 \n")
 
 
+def test_a_run_is_counted_once_in_the_usage_of_its_agent(stack: Stack) -> None:
+    def runs() -> int:
+        shown = headrace(stack.gateways[1], "usage", "--days", "2", "--json").stdout.splitlines()
+        counts = {row["agent"]: int(row["runs"]) for row in map(json.loads, shown)}
+        return counts.get("counter", 0)
+
+    before = runs()
+    headrace(stack.url, "send", "--agent", "counter", "2")
+    assert runs() == before + 1
+
+
 def test_why_an_agent_refuses_is_shown(stack: Stack) -> None:
     done = headrace(stack.url, "send", "--agent", "counter", "many", code=4)
     assert done.stderr.splitlines()[-1].endswith(" REJECTED")

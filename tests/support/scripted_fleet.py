@@ -30,12 +30,14 @@ from headrace.model.fold import TaskFold
 from headrace.model.messages import (
     Control,
     GetTask,
+    GetUsage,
     HolderReply,
     ListTasks,
     Refusal,
     RunRequest,
     TaskFound,
     TasksFound,
+    UsageFound,
 )
 from headrace.model.task import CANCELED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 from tests.support.waiting import eventually
@@ -112,6 +114,9 @@ class ScriptedFleet:
         """What task state says of itself."""
         self.working = True
         """Whether new runs are taken."""
+        self.asked_usage: list[GetUsage] = []
+        self.usage = UsageFound(rows=[])
+        """What task state says of all usage."""
         self._agents = agents
         self._keys: dict[str, TaskKey] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -179,6 +184,7 @@ class ScriptedFleet:
             "get": self._get,
             "list": self._list,
             "ready": self._ready,
+            "usage": self._usage,
         }
         for operation, answer in answers.items():
             await self._listen(self.bus.subjects.state(operation), answer, self._state)
@@ -342,6 +348,10 @@ class ScriptedFleet:
             total_size=len(tasks),
         )
         await msg.respond(answer.encode())
+
+    async def _usage(self, msg: Msg) -> None:
+        self.asked_usage.append(GetUsage.decode(msg.subject, msg.data))
+        await msg.respond(self.usage.encode())
 
     async def _listed(self, query: ListTasks) -> AsyncIterator[Json]:
         for key in list(self._keys.values()):

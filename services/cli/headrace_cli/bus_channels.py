@@ -25,6 +25,7 @@ from headrace.model.messages import (
     TaskFound,
     TasksFound,
     TaskStarted,
+    UsageFound,
 )
 from headrace.model.subjects import UNUSUAL, Subjects
 from headrace.model.task import STATES, TaskKey
@@ -247,6 +248,7 @@ CHANNELS: tuple[Channel, ...] = (
 ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
     "stateGet": (_message(TaskFound), _REFUSAL),
     "stateList": (_message(TasksFound), _REFUSAL),
+    "stateUsage": (_message(UsageFound), _REFUSAL),
     "stateStart": (_message(TaskStarted), _REFUSAL),
     **dict.fromkeys(
         ("stateCancel", "stateTell", "stateQueue", "stateDrop"), (_message(Done), _REFUSAL)

@@ -54,6 +54,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.tasks:tasks",
         "List tasks, the latest first; without --agent those of every agent.",
     ),
+    "usage": (
+        "headrace_cli.usage:usage",
+        "Show what runs have used: tokens, cost, runs and their time.",
+    ),
     "cancel": (
         "headrace_cli.cancel:cancel",
         "Cancel TASK.",

@@ -30,6 +30,7 @@ from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
+from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import AnswerPieces, Answers
 from headrace_task_state.requests.broker import FleetBroker, telemetry
@@ -62,7 +63,7 @@ class TaskState:
         self._directory = Directory(self._bus)
         self._ranges = all_ranges(settings.event_streams)
         keys = Keys.of(settings.prefix, settings.stream_prefix)
-        self._store: Store = RedisStore(settings, keys, self._ranges)
+        self._store: Store = RedisStore(settings, keys, self._ranges, settings.usage_days)
         self._clock = Clock(self._bus, self._store)
         for one in self._ranges:
             metrics.FOLLOWING.labels(one.name).set(0)
@@ -168,9 +169,10 @@ class TaskState:
         return Answers(
             Tasks(self._bus, reader),
             Lists(self._bus, reader, frontier),
+            UsageReports(reader, frontier),
             ForWorkers(self._bus, starter, self._timing.cancel),
-            reader,
-            self._ranges,
+            reader=reader,
+            ranges=self._ranges,
         )
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:

@@ -8,6 +8,7 @@ from pydantic_settings import NoDecode
 
 from headrace.settings import BusSettings, split_commas
 from headrace_task_state.store_redis.settings import RedisSettings
+from headrace_task_state.usage import KEPT_DAYS
 
 
 class TaskStateSettings(RedisSettings, BusSettings):
@@ -28,6 +29,9 @@ class TaskStateSettings(RedisSettings, BusSettings):
     waiting_retention: float = Field(default=30 * 24 * 3600.0, gt=0)
     """Seconds for which a task may wait for its user's input. After that it is CANCELED, and kept
     for `HEADRACE_RETENTION` like any finished task."""
+
+    usage_days: int = Field(default=KEPT_DAYS, ge=1, le=3650)
+    """Days for which the usage of a day is kept in Redis."""
 
     push_allow: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """Comma-separated hosts and networks (``10.1.0.0/16``) that webhooks may use in addition to

@@ -4,7 +4,7 @@ The store is a projection: if it is lost, it is rebuilt from the logs. This modu
 on how it is stored.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -13,6 +13,7 @@ from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.fold import Item
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
+from headrace_task_state.usage import UsageRecord, UsageRow
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -179,6 +180,12 @@ class TaskChange:
     """New history items, after the existing ones (`headrace.model.fold`)."""
     artifacts: list[Item] = field(default_factory=list)
     """New artifact items, after the existing ones."""
+    usage: list[UsageRecord] = field(default_factory=list)
+    """What the log's events say about usage, in order."""
+    root: str = ""
+    """Agent of the task at the root of a child task, if the log begins here."""
+    copied: int = 0
+    """Generation up to which the log is a copy of another task's, if it begins here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +342,9 @@ class Reader(Protocol):
 
     async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""
+
+    async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
+        """Return what a tenant used on these days (``YYYY-MM-DD``, UTC), in any order."""
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return the stream sequence up to which each range has been applied."""

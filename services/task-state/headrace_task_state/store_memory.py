@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -33,6 +33,7 @@ from headrace_task_state.store import (
     StoredTask,
     TaskChange,
 )
+from headrace_task_state.usage import CountedUsage, UsageRow
 
 _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
@@ -70,6 +71,7 @@ class MemoryStore:
         """Create an empty store for `ranges`."""
         self.ranges = list(ranges)
         self.projection = _Projection()
+        self.usage = CountedUsage()
         self.era = self.epoch = 0
         self.held: dict[Range, tuple[str, float]] = {}
         """For each lease, its token and when it lapses."""
@@ -235,6 +237,16 @@ class _Writer:
         if kept is None or not (change.begins or kept.fields["log"] == change.log):
             # A log whose beginning is gone, or that is not the known one, makes no task.
             return
+        if change.begins or SUMMARY not in kept.fields:
+            # What a summary leaves out is counted with the whole log.
+            self._store.usage.count(
+                key,
+                change.owner if change.begins else kept.fields["owner"],
+                change.log,
+                change.usage,
+                root=change.root,
+                copied=change.copied,
+            )
         kept.fields |= change.fields
         kept.history += map(orjson.dumps, change.history)
         kept.artifacts += map(orjson.dumps, change.artifacts)
@@ -304,6 +316,9 @@ class _Reader:
             tasks = [replace(task, artifacts=[]) for task in tasks]
         size = query.page_size
         return StoredPage(tasks[:size], len(found), len(tasks) > size)
+
+    async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
+        return self._store.usage.rows(tenant, days)
 
     async def advance_completion(self, place: Range, name: str) -> None:
         urgent = self._store.projection.due[place, DueList.SUMMARIES]

@@ -20,7 +20,7 @@ from headrace_worker.appender import GivesWay, QueuedMessage
 from headrace_worker.claim import why_overdue
 from headrace_worker.endings import End, Fault
 from headrace_worker.execution import Execution
-from headrace_worker.run_metrics import count_tokens, observe_end
+from headrace_worker.run_metrics import count_usage, observe_end
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
         _log_fault(execution, end.fault)
         raise
     _log_fault(execution, end.fault)
-    count_tokens(execution)
+    count_usage(execution)
     return next_run
 
 

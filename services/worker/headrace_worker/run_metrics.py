@@ -22,6 +22,7 @@ def begin_at_zero(agents: Iterable[str]) -> None:
             metrics.RUNS_ENDED.labels(agent, state)
         for kind in _TOKEN_KINDS:
             metrics.TOKENS.labels(agent, kind)
+        metrics.COST.labels(agent)
 
 
 def observe_wait(assignment: Assignment) -> None:
@@ -42,11 +43,12 @@ def observe_end(execution: Execution, state: str) -> None:
         metrics.FIRST_EVENT_SECONDS.labels(agent).observe(waited)
 
 
-def count_tokens(execution: Execution) -> None:
-    """Count the tokens that the agent reported, without those of its child tasks."""
+def count_usage(execution: Execution) -> None:
+    """Count the tokens and cost that the agent reported, without those of its child tasks."""
     totals = execution.emitter.usage_totals
     for kind, tokens in zip(_TOKEN_KINDS, (totals.input_tokens, totals.output_tokens), strict=True):
         metrics.TOKENS.labels(execution.key.agent, kind).inc(max(tokens, 0))
+    metrics.COST.labels(execution.key.agent).inc(max(totals.cost, 0))
 
 
 _TOKEN_KINDS = ("input", "output")

@@ -18,6 +18,9 @@ _COUNTS = {
 }
 """AG-UI's names for the counts in `Usage`, by field."""
 
+_COST = "cost"
+"""Field of `Usage`, and our addition to AG-UI's TokenUsage in the log."""
+
 
 def usage_of(reported: Any) -> Usage:  # noqa: ANN401  # any JSON
     """Parse AG-UI's TokenUsage; missing or malformed fields are ignored."""
@@ -26,12 +29,15 @@ def usage_of(reported: Any) -> Usage:  # noqa: ANN401  # any JSON
     for key, name in _COUNTS.items():
         if isinstance(count := fields.get(name), int):
             usage[key] = count
+    if isinstance(cost := fields.get(_COST), int | float):
+        usage[_COST] = cost
     return Usage(**usage)
 
 
 def usage_json(usage: Usage) -> Json:
     """Return `usage` as AG-UI's TokenUsage."""
-    fields = {name: getattr(usage, key) for key, name in {**_LABELS, **_COUNTS}.items()}
+    named = {**_LABELS, **_COUNTS, _COST: _COST}
+    fields = {name: getattr(usage, key) for key, name in named.items()}
     return {name: value for name, value in fields.items() if value}
 
 
@@ -46,6 +52,8 @@ class UsageTotals:
         """Input tokens reported so far, without those of child tasks."""
         self.output_tokens = 0
         """Output tokens reported so far, without those of child tasks."""
+        self.cost = 0.0
+        """Cost reported so far, without that of child tasks."""
         self._model = ""
         self._reported = False
 
@@ -55,6 +63,7 @@ class UsageTotals:
         self._tokens += used.total_tokens or used.input_tokens + used.output_tokens
         self.input_tokens += used.input_tokens
         self.output_tokens += used.output_tokens
+        self.cost += used.cost
         self._model = used.model or self._model
 
     @property

@@ -235,6 +235,26 @@ class Client:
             for one in found.get("agents", [])
         ]
 
+    async def usage(
+        self, first: str, last: str, by: Sequence[str] = ("agent",), owner: str | None = None
+    ) -> list[Json]:
+        """Return what runs have used, a row per group.
+
+        Operators see the usage of their tenant, others their own.
+
+        Args:
+            first: The first day, YYYY-MM-DD in UTC.
+            last: The last day.
+            by: Of ``day``, ``owner``, ``agent`` and ``root``; empty for one row.
+            owner: Only this owner's, for operators.
+        """
+        query = {"from": first, "to": last, "by": ",".join(by) or "tenant"}
+        if owner is not None:
+            query["owner"] = owner
+        found = await self._gateways.json(Request("GET", "/v1/usage", query=query))
+        rows: list[Json] = found.get("rows", [])
+        return rows
+
     async def card(self, agent: str | None) -> Json:
         """Return an agent's A2A card."""
         path = f"{agent_path(agent)}/.well-known/agent-card.json"

@@ -201,6 +201,57 @@ class TasksFound(BusMessage):
     """Number of matching tasks on all pages."""
 
 
+type UsageGroup = Literal["day", "owner", "agent", "root"]
+
+USAGE_GROUPS: tuple[UsageGroup, ...] = ("day", "owner", "agent", "root")
+"""What usage can be grouped by. ``root`` is the agent of the task that delegated first."""
+
+MOST_USAGE_DAYS = 100
+"""Maximum days of one request for usage."""
+
+
+class GetUsage(BusMessage):
+    """Operation ``usage``: what a tenant's runs have used."""
+
+    tenant: str
+    owner: str | None = None
+    """Only this owner's. None: all owners'."""
+    first: str
+    """First day, YYYY-MM-DD in UTC."""
+    last: str
+    """Last day, YYYY-MM-DD in UTC; at most 99 days later."""
+    by: list[UsageGroup]
+    """What each row is of. Empty: one row."""
+
+
+class UsageCounts(BusMessage):
+    """A row of usage. Its groups are those that were requested."""
+
+    day: str | None = None
+    owner: str | None = None
+    """``*``: all owners for whom no counter was left."""
+    agent: str | None = None
+    """The agent whose runs these are."""
+    root: str | None = None
+    """The agent of the first task, if the task was delegated; otherwise the same as `agent`."""
+    input_tokens: int
+    output_tokens: int
+    tokens: int
+    """The totals that agents reported, or else input and output."""
+    cost: float
+    """What agents reported, in their currency."""
+    runs: int
+    """Runs that have ended."""
+    run_seconds: float
+    """Seconds from their first attempts to their ends."""
+
+
+class UsageFound(BusMessage):
+    """Usage, a row for each group that has any."""
+
+    rows: list[UsageCounts]
+
+
 class StartTask(BusMessage):
     """Operation ``start``: an agent delegates to another one. Repetitions start nothing new."""
 

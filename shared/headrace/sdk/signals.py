@@ -91,6 +91,8 @@ class Usage:
     reasoning_tokens: int = 0
     cached_input_tokens: int = 0
     cache_write_input_tokens: int = 0
+    cost: float = 0.0
+    """What the model call cost, in the one currency that all agents of the fleet report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.model.messages import BusMessage, GetTask, ListTasks
+from headrace.model.messages import BusMessage, GetTask, GetUsage, ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.commands.for_workers import QUESTIONS, ForWorkers
 from headrace_task_state.commands.start_child import ChildStarter
@@ -18,6 +18,7 @@ from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
+from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import Answers, refusal_of
 from headrace_task_state.settings import TaskStateSettings
@@ -39,12 +40,14 @@ class MemoryTaskState:
         ranges = all_ranges(bus.settings.event_streams)
         self._store = MemoryStore(ranges)
         reader = self._store.reader
+        frontier = Frontier(bus, reader, ranges)
         self._answers = Answers(
             Tasks(bus, reader),
-            Lists(bus, reader, Frontier(bus, reader, ranges)),
+            Lists(bus, reader, frontier),
+            UsageReports(reader, frontier),
             ForWorkers(bus, ChildStarter(bus, directory, settings)),
-            reader,
-            ranges,
+            reader=reader,
+            ranges=ranges,
         )
         self._replica = Replica(_NAME, self._store.leases(_NAME), ranges, self._duties)
         self._stack = AsyncExitStack()
@@ -54,6 +57,7 @@ class MemoryTaskState:
         """Start to serve requests and to apply the log to the view."""
         await self._serve("get", lambda msg: self._answers.get(_read(GetTask, msg)))
         await self._serve("list", lambda msg: self._answers.list(_read(ListTasks, msg)))
+        await self._serve("usage", lambda msg: self._answers.usage(_read(GetUsage, msg)))
         for operation in QUESTIONS:
             await self._serve(f"{operation}.*", self._for_worker)
         leasing = keep_running(self._replica.run, "leases")

@@ -12,16 +12,21 @@ from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
 from headrace.log.read import TOMBSTONE
+from headrace.model import parts
+from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import OWNER
 from headrace.model.errors import StateUnavailable
 from headrace.model.events import Json
+from headrace.model.fork import FORK_OF, ForkOf
 from headrace.model.messages import ListTasks
 from headrace.model.subjects import Subjects
-from headrace.model.task import COMPLETED, INPUT_REQUIRED, TERMINAL, WORKING, TaskKey
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING, TaskKey
 from headrace_task_state.projector.batches import Batches
 from headrace_task_state.projector.consumer import Arrival
+from headrace_task_state.projector.summaries import summary_of
 from headrace_task_state.queries.get import read_found
 from headrace_task_state.store import (
+    SUMMARY,
     After,
     DueList,
     LeaseLost,
@@ -29,6 +34,7 @@ from headrace_task_state.store import (
     Progress,
     Store,
     StoredPage,
+    TaskChange,
     Writer,
     all_ranges,
 )
@@ -311,6 +317,9 @@ async def test_without_redis_everything_is_unavailable() -> None:
     await store.close()
 
 
+DAY = "1970-01-01"
+"""The day of all arrivals here."""
+
 LATE = 10**15
 """Milliseconds by which everything is due."""
 
@@ -328,6 +337,7 @@ async def seen(stored_range: StoredRange, writer: Writer) -> dict[str, object]:
         {"agent": "agent1", "context": "context-1", "status": INPUT_REQUIRED},
         {"context": "another", "include_artifacts": False},
     ]
+    found["usage"] = sorted(map(repr, await stored_range.reader.usage("default", [DAY])))
     owners: list[Json] = [
         {"owner": "anonymous"},
         {"owner": "other"},
@@ -404,3 +414,158 @@ async def test_built_anew_in_either_store_everything_reads_the_same_to_the_byte(
     finally:
         for stored_range in stored_ranges:
             await stored_range.store.close()
+
+
+class UsingLog(LegalLog):
+    """A log whose agent reports usage."""
+
+    def report(self, read: int, written: int, cost: float = 0) -> None:
+        """Append a report of a model call."""
+        part = parts.usage_part({"inputTokens": read, "outputTokens": written, "cost": cost})
+        message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [part]}
+        self.append([self.status(WORKING, message)])
+
+    def end(self, state: str = COMPLETED) -> None:
+        """Append the end of the run."""
+        self.append([self.status(state)], state=state)
+
+
+def using_log(key: TaskKey | None = None, metadata: Json | None = None) -> UsingLog:
+    log = UsingLog(key or new_key())
+    log.submit("hello", metadata)
+    log.begin_attempt()
+    log.report(10, 2, 0.25)
+    log.begin_attempt()
+    log.report(100, 20)
+    log.end(INPUT_REQUIRED)
+    return log
+
+
+async def counted(stored_range: StoredRange, *days: str) -> list[tuple[str, ...]]:
+    """Return the rows of usage, counts as text."""
+    rows = await stored_range.reader.usage("default", days or (DAY,))
+    shown = [
+        (
+            row.day,
+            row.owner,
+            row.agent,
+            row.root,
+            *(f"{k}={n}" for k, n in sorted(row.counts.items())),
+        )
+        for row in rows
+    ]
+    return sorted(shown)
+
+
+ONCE = ("cost=250000", "input=110", "ms=4000", "output=22", "runs=1", "tokens=132")
+
+
+async def test_usage_of_all_attempts_is_counted_once_whoever_applies_it(
+    stored_range: StoredRange,
+) -> None:
+    log = using_log()
+    writer = await stored_range.writer()
+    for one in arrivals([log], random.Random(0)):
+        await stored_range.apply(writer, Batches(SUBJECTS, 5), [one])
+    assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
+
+
+async def test_usage_is_counted_once_although_the_view_is_built_anew(
+    stored_range: StoredRange,
+) -> None:
+    log = using_log()
+    history = arrivals([log], random.Random(0))
+    writer = await stored_range.writer()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5), history)
+    before = await counted(stored_range)
+    await writer.begin_era()
+    stored_range.progress = Progress()
+    await stored_range.apply(await stored_range.writer(), Batches(SUBJECTS, 5), history)
+    assert before == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
+    assert await counted(stored_range) == before
+
+
+async def test_usage_stays_when_the_task_is_erased_even_in_the_same_batch(
+    stored_range: StoredRange,
+) -> None:
+    log = using_log()
+    history = arrivals([log], random.Random(0))
+    writer = await stored_range.writer()
+    gone = [*history, tombstone(log, len(history) + 1)]
+    await stored_range.apply(writer, Batches(SUBJECTS, 5), gone)
+    assert await stored_range.reader.task(log.key.tenant, log.key.task) is None
+    assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
+
+
+async def test_a_run_that_nobody_began_is_not_counted(stored_range: StoredRange) -> None:
+    log = UsingLog(new_key())
+    log.submit("hello")
+    log.end(REJECTED)
+    writer = await stored_range.writer()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5), arrivals([log], random.Random(0)))
+    assert await counted(stored_range) == []
+
+
+async def test_delegated_usage_names_its_own_agent_and_the_one_at_the_root(
+    stored_range: StoredRange,
+) -> None:
+    lineage = Lineage(new_key().task, "middle", 1, "child", ("first", "middle"))
+    log = using_log(metadata={DELEGATION: lineage.to_json()})
+    writer = await stored_range.writer()
+    for one in arrivals([log], random.Random(0)):
+        await stored_range.apply(writer, Batches(SUBJECTS, 5), [one])
+    assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, "first", *ONCE)]
+
+
+async def test_what_a_fork_copies_is_not_counted_again(stored_range: StoredRange) -> None:
+    source = new_key().task
+    copied = ForkOf(source, "context", 3, "2026-01-01T00:00:00Z", 3, WORKING)
+    log = using_log(metadata={FORK_OF: copied.to_json()})
+    writer = await stored_range.writer()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5), arrivals([log], random.Random(0)))
+    [(*_, agent, _, read, time, written, runs, tokens)] = await counted(stored_range)
+    assert (agent, read, written, tokens) == (log.key.agent, "input=100", "output=20", "tokens=120")
+    assert (time, runs) == ("ms=2000", "runs=1")
+
+
+async def test_usage_before_and_after_a_summary_is_counted_with_the_whole_log(
+    stored_range: StoredRange,
+) -> None:
+    log = using_log()
+    history = arrivals([log], random.Random(0))
+    stamp, last = log.entries[-1][0], history[-1]
+    summary = summary_of(stamp, last, log.key)
+    assert summary is not None
+    writer = await stored_range.writer()
+    await writer.apply(stored_range.progress, stored_range.progress, [summary])
+    log.submit("more")
+    log.begin_attempt()
+    log.report(1000, 200)
+    log.end()
+    history = arrivals([log], random.Random(0))
+    stored_range.progress = Progress()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5), history[len(history) - 4 :])
+    assert await counted(stored_range) == []
+    [whole] = Batches(SUBJECTS, 5).build(history, Progress()).changes
+    assert isinstance(whole, TaskChange)
+    name = f"{log.key.tenant}:{log.key.task}"
+    assert await writer.complete(name, history[-1].sequence, whole)
+    [(*_, read, time, written, runs, tokens)] = await counted(stored_range)
+    assert (read, written, tokens) == ("input=1110", "output=222", "tokens=1332")
+    assert (time, runs) == ("ms=6000", "runs=2")
+    assert SUMMARY not in await writer.fields(name)
+
+
+async def test_days_and_tenants_are_counted_apart(stored_range: StoredRange) -> None:
+    log = using_log()
+    day = 24 * 3600 * 1_000_000_000
+    history = arrivals([log], random.Random(0))
+    late = [one._replace(time=one.time + (day if one.sequence > 3 else 0)) for one in history]
+    writer = await stored_range.writer()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5), late)
+    found = await counted(stored_range, DAY, "1970-01-02")
+    assert [row[4:] for row in found] == [
+        ("cost=250000", "input=10", "output=2", "tokens=12"),
+        ("input=100", "ms=86404000", "output=20", "runs=1", "tokens=120"),
+    ]
+    assert await stored_range.reader.usage("other", [DAY]) == []

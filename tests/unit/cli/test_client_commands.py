@@ -66,6 +66,32 @@ def test_agents_are_listed_with_their_state() -> None:
     ]
 
 
+def test_usage_is_a_table_and_json_for_the_days_and_groups() -> None:
+    counts = {"inputTokens": 7, "outputTokens": 2, "tokens": 9, "runs": 1, "runSeconds": 1.5}
+    row = {"agent": "echo", "owner": "ann", **counts, "cost": 0.25}
+    path = "/v1/usage?from=2026-02-27&to=2026-03-01&by=agent%2Cowner"
+    options = ("--to", "2026-03-01", "--days", "3", "--by", "agent", "--by", "owner")
+    with answering(**{path: ScriptedResponse(body={"rows": [row]})}) as gateway:
+        shown = headrace(gateway, "usage", *options)
+        as_json = headrace(gateway, "usage", "--json", *options)
+    assert shown.output.splitlines() == [
+        "AGENT  OWNER  INPUT  OUTPUT  TOKENS  COST  RUNS  SECONDS",
+        "echo   ann    7      2       9       0.25  1     1.5",
+    ]
+    assert json.loads(as_json.output) == {"from": "2026-02-27", "to": "2026-03-01", **row}
+
+
+def test_usage_of_a_tenant_is_one_row_and_days_are_checked() -> None:
+    path = "/v1/usage?from=2026-03-01&to=2026-03-01&by=tenant&owner=ann"
+    options = ("--to", "2026-03-01", "--by", "tenant", "--owner", "ann")
+    with answering(**{path: ScriptedResponse(body={"rows": [{"runs": 3}]})}) as gateway:
+        shown = headrace(gateway, "usage", *options)
+        wrong = headrace(gateway, "usage", "--from", "March")
+    assert shown.output.splitlines()[0] == "INPUT  OUTPUT  TOKENS  COST  RUNS  SECONDS"
+    assert wrong.exit_code == 2
+    assert "'March' is not a date, YYYY-MM-DD" in wrong.output
+
+
 def test_a_table_shows_what_a_terminal_would_obey() -> None:
     agents = {"agents": [{"id": "echo", "description": "\x1b[2Jgone\r\x9b"}]}
     with answering(**{"/v1/agents": ScriptedResponse(body=agents)}) as gateway:

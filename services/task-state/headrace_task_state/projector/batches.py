@@ -1,7 +1,7 @@
 """Combine messages of a range into one write."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -66,7 +66,7 @@ class Batches:
         for arrival in arrivals:
             try:
                 if arrival.is_tombstone:
-                    batch.changes.append(self._let_go(arrival, touched))
+                    batch.changes += self._let_go(arrival, touched)
                     batch.has_tombstones = True
                 else:
                     self._take(arrival, touched, batch.letters)
@@ -98,14 +98,16 @@ class Batches:
             letters.append(letter(arrival, "; ".join(wrong)))
         delta.learn(lines[-1], last, len(lines))
 
-    def _let_go(self, arrival: Arrival, touched: list[Delta]) -> Departure:
-        """Take a tombstone; the task's earlier changes in this batch need not be written."""
+    def _let_go(self, arrival: Arrival, touched: list[Delta]) -> Iterator[TaskChange | Departure]:
+        """Take a tombstone; the task's earlier changes in this batch matter only for its usage."""
         subject = arrival.msg.subject
         key = self._subjects.key_of_event(subject)
         if (delta := self._deltas.pop(subject, None)) is not None and delta in touched:
             touched.remove(delta)
+            if delta.has_usage:
+                yield delta.flush(self._timeout)
         owner = (arrival.msg.headers or {}).get(OWNER, "")
-        return Departure(key, arrival.time // 1_000_000, owner)
+        yield Departure(key, arrival.time // 1_000_000, owner)
 
     def _delta(self, subject: str) -> Delta:
         delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject), subject)

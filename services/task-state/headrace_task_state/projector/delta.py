@@ -26,6 +26,7 @@ from headrace.model.task import (
     TaskKey,
 )
 from headrace_task_state.store import TaskChange
+from headrace_task_state.usage import copied_up_to, records_of, root_of
 
 _TEXT = b'"text":'
 
@@ -195,6 +196,7 @@ class Delta:
         "_frame",
         "_framed",
         "_history",
+        "_is_working",
         "_log",
         "_start_by",
         "_status",
@@ -218,6 +220,7 @@ class Delta:
         self._unframed = 0
         """Events since a frame was learned, of entries that end with a chunk of another."""
         self._change = _NONE
+        self._is_working = False
         self._status: Json | None = None
         self._stored = self._start_by = 0
 
@@ -237,7 +240,7 @@ class Delta:
             owner = stamp.owner or ""
             change = self._change = TaskChange(self.key, log, begins=True, owner=owner)
             change.fields = {"log": log, "agent": self.key.agent, "owner": owner, "context": ""}
-            self._status, self._start_by = None, 0
+            self._status, self._start_by, self._is_working = None, 0, False
         elif not self.touched:
             change = self._change = TaskChange(self.key, log)
         self.touched = True
@@ -277,9 +280,12 @@ class Delta:
         fields = self._change.fields
         if change.opens:
             fields["context"] = self._change.context = change.context
+            self._change.root, self._change.copied = root_of(change), copied_up_to(change)
+        self._change.usage += records_of(change, self._stored, is_working=self._is_working)
         if change.status is not None:
             self._status = change.status
             self._change.state = change.status["state"]
+            self._is_working = self._change.state in _AT_WORK
             fields["status_generation"] = str(change.generation)
         if change.answer is not None:
             self._change.state = ANSWERED
@@ -302,6 +308,11 @@ class Delta:
             fields["parent"] = lineage.parent
             fields["parent_agent"] = lineage.agent
             fields["parent_run"] = str(lineage.run)
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether the batch has usage of the task to count."""
+        return bool(self._change.usage)
 
     def flush(self, timeout: int) -> TaskChange:
         """Return the changes of the batch; waiting inputs are due after `timeout` ms."""

@@ -18,12 +18,13 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.events import Json
-from headrace.model.messages import GetTask, ListTasks, Refusal
+from headrace.model.messages import GetTask, GetUsage, ListTasks, Refusal
 from headrace.state_client import MORE
 from headrace_task_state.commands.for_workers import ForWorkers, Question
 from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
+from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.store import Range, Reader
 
 _log = logging.getLogger(__name__)
@@ -39,13 +40,15 @@ class Answers:
         self,
         tasks: Tasks,
         lists: Lists,
+        usage: UsageReports,
         for_workers: ForWorkers,
+        *,
         reader: Reader,
         ranges: Iterable[Range],
     ) -> None:
         """Answer with these components."""
         self._for_workers = for_workers
-        self._tasks, self._lists = tasks, lists
+        self._tasks, self._lists, self._usage = tasks, lists, usage
         self._reader, self._ranges = reader, list(ranges)
 
     async def get(self, query: GetTask) -> bytes:
@@ -55,6 +58,10 @@ class Answers:
     async def list(self, query: ListTasks) -> bytes:
         """Return a `TasksFound`; see `Lists.list` for what is raised."""
         return await _in_time(self._lists.list(query))
+
+    async def usage(self, query: GetUsage) -> bytes:
+        """Return a `UsageFound`; see `UsageReports.get` for what is raised."""
+        return await _in_time(self._usage.get(query))
 
     async def for_worker(self, question: Question, agent: str) -> bytes:
         """Answer a worker of `agent`; see `ForWorkers.answer` for what is raised."""

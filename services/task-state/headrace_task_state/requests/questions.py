@@ -9,7 +9,7 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 
 from headrace.model.events import Json
-from headrace.model.messages import GetTask, ListTasks
+from headrace.model.messages import GetTask, GetUsage, ListTasks
 from headrace.model.subjects import Subjects
 from headrace_task_state.commands.for_workers import QUESTIONS, Question
 from headrace_task_state.requests.answers import AnswerPieces, Answers, Piece, refusal_of
@@ -29,28 +29,33 @@ class Questions:
     pieces: AnswerPieces
 
     def include_in(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
-        """Have the broker answer all requests except those for lists.
+        """Have the broker answer all requests except those for lists and usage.
 
         `middlewares` see requests about tasks, and exceptions before they become refusals.
         """
         broker.include_routers(self._about_tasks(middlewares), self._replica_questions())
 
     async def include_lists(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
-        """Have a started broker answer requests for lists too."""
+        """Have a started broker answer requests for lists and usage too."""
         router = self.lists(middlewares)
         broker.include_router(router)
         for subscriber in router.subscribers:
             await subscriber.start()
 
     def lists(self, middlewares: tuple[Any, ...] = ()) -> NatsRouter:
-        """Return the subscribers that answer requests for lists."""
+        """Return the subscribers that answer requests for lists and usage."""
 
         async def list_tasks(query: ListTasks) -> NatsResponse:
             """Ask for one page of an owner's tasks."""
             return _response(self.pieces.first(await self.answers.list(query)))
 
+        async def usage(query: GetUsage) -> NatsResponse:
+            """Ask what a tenant's runs have used."""
+            return _response(self.pieces.first(await self.answers.usage(query)))
+
         router = _router(middlewares)
         self._subscribe(router, "list", list_tasks)
+        self._subscribe(router, "usage", usage)
         return router
 
     def _about_tasks(self, middlewares: tuple[Any, ...]) -> NatsRouter:

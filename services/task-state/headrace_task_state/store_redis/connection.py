@@ -275,18 +275,21 @@ def trouble(error: Exception) -> StateUnavailable:
     return StateUnavailable(f"Redis: {error or type(error).__name__}")
 
 
-_NEED_LISTINGS = frozenset({"apply", "complete"})
+_SHARED = ("usage", "listings")
+"""Scripts with the functions that the scripts of `_APPLYING` need."""
+
+_APPLYING = frozenset({"apply", "complete"})
 
 
 class Script:
     """One script and the digest under which Redis has it."""
 
     def __init__(self, name: str) -> None:
-        """Read ``lua/<name>.lua``, with the parts of ``listings.lua`` that it needs before it."""
+        """Read ``lua/<name>.lua``, with the scripts that it needs before it."""
         folder = files(__package__) / "lua"
-        shared = (folder / "listings.lua").read_text() if name in _NEED_LISTINGS else ""
+        names = (*_SHARED, name) if name in _APPLYING else (name,)
         self.name = name
-        self.text = shared + (folder / f"{name}.lua").read_text()
+        self.text = "".join((folder / f"{one}.lua").read_text() for one in names)
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 

@@ -46,6 +46,15 @@ class Keys:
         """Number of the view in use; a view whose logs are lost is replaced by a new one."""
         return f"{self.root}era"
 
+    @property
+    def usage(self) -> str:
+        """Prefix of the keys with usage; they belong to no version, see ``lua/usage.lua``."""
+        return f"{self.fleet}usage:"
+
+    def usage_of(self, tenant: str, day: str) -> str:
+        """Hash: what a tenant used on a day, by owner, agent, root and kind."""
+        return f"{self.usage}d:{tenant}:{day}"
+
     def lease(self, place: Range) -> str:
         """String that expires: the token of the range's writer."""
         return f"{self.leases}{place.name}"

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import orjson
@@ -34,6 +35,9 @@ from headrace_task_state.store import (
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.settings import RedisSettings
+from headrace_task_state.usage import KEPT_DAYS, UsageRow
+
+_DAY = 24 * 3600
 
 LIFE_MS = round(LEASE_SECONDS * 1000)
 
@@ -125,6 +129,11 @@ class RedisReader:
         key = f"{self._keys.view(int(era or 0))}{DueList.SUMMARIES}:{place.name}"
         await self._redis.ask(["ZADD", key, "XX", "-inf", name])
 
+    async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
+        """Return what a tenant used on these days."""
+        found = await self._redis.ask(*(["HGETALL", self._keys.usage_of(tenant, d)] for d in days))
+        return [row for day, fields in zip(days, found, strict=True) for row in _rows(day, fields)]
+
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return the stream sequence up to which each range has been applied."""
         queries = [["HGET", self._keys.progress(place), "position"] for place in ranges]
@@ -159,6 +168,16 @@ def _stored_task(
     return StoredTask(task.decode(), time.decode(), fields, _items(history), _items(artifacts))
 
 
+def _rows(day: str, fields: Mapping[bytes, bytes]) -> Iterator[UsageRow]:
+    counts = defaultdict[str, Counter[str]](Counter)
+    for name, count in fields.items():
+        row, _, kind = name.decode().rpartition(":")
+        counts[row][kind] = int(count)
+    for row, found in counts.items():
+        owner, agent, root = row.split(":")
+        yield UsageRow(day, owner, agent, root, found)
+
+
 def _items(encoded: Iterable[bytes]) -> list[Item]:
     items: list[Item] = orjson.loads(b"[%b]" % b",".join(encoded))
     return items
@@ -171,12 +190,18 @@ class RedisWriter:
     """
 
     def __init__(
-        self, redis: Connection, keys: Keys, lease: Lease, ranges: Iterable[Range]
+        self,
+        redis: Connection,
+        keys: Keys,
+        lease: Lease,
+        ranges: Iterable[Range],
+        usage_days: int,
     ) -> None:
         """Write under `lease`; `ranges` are all ranges of the fleet."""
         self._redis, self._keys, self.lease = redis, keys, lease
         self._ranges = list(ranges)
         self._view = keys.view(lease.era)
+        self._usage = keys.usage, usage_days * _DAY
 
     async def progress(self) -> Progress:
         """Return how far the range has been applied."""
@@ -201,7 +226,7 @@ class RedisWriter:
         place = self.lease.range
         fields = [word for pair in asdict(then).items() for word in pair]
         at = [expected.position, expected.summaries]
-        head = [self._view, place.name, LOOK_AFTER_MS, *at, len(fields), *fields]
+        head = [self._view, place.name, LOOK_AFTER_MS, *self._usage, *at, len(fields), *fields]
         answer = await self._redis.run(
             "apply",
             [self._keys.lease(place), self._keys.progress(place)],
@@ -217,7 +242,10 @@ class RedisWriter:
         answer = await self._redis.run(
             "complete",
             [self._keys.lease(place)],
-            [self.lease.token, self._view, place.name, LOOK_AFTER_MS, name, sequence, encoded],
+            [
+                *(self.lease.token, self._view, place.name, LOOK_AFTER_MS, *self._usage),
+                *(name, sequence, encoded),
+            ],
         )
         self._check(answer)
         return bool(answer)
@@ -262,7 +290,7 @@ def _encoded(change: TaskChange | Departure) -> bytes:
     key = change.key
     if isinstance(change, Departure):
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
-        return orjson.dumps([key.tenant, key.task, "", "gone", "", when, *rest, "", ""])
+        return orjson.dumps([key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0])
     return orjson.dumps(
         [
             key.tenant,
@@ -282,6 +310,9 @@ def _encoded(change: TaskChange | Departure) -> bytes:
             [orjson.dumps(item).decode() for item in change.artifacts],
             change.replaces,
             "" if change.urgency is None else str(change.urgency),
+            [list(record) for record in change.usage],
+            change.root,
+            change.copied,
         ]
     )
 
@@ -333,10 +364,16 @@ class Shapes:
 class RedisStore:
     """A `Store` that outlives its processes and is shared by replicas."""
 
-    def __init__(self, settings: RedisSettings, keys: Keys, ranges: Iterable[Range]) -> None:
-        """Keep `ranges` under `keys`; connect on first use."""
+    def __init__(
+        self,
+        settings: RedisSettings,
+        keys: Keys,
+        ranges: Iterable[Range],
+        usage_days: int = KEPT_DAYS,
+    ) -> None:
+        """Keep `ranges` under `keys`; connect on first use. A day's usage expires after a while."""
         self.redis, self.keys, self._ranges = Connection(settings), keys, list(ranges)
-        self.name = self.redis.name
+        self.name, self._usage_days = self.redis.name, usage_days
         self.reader = RedisReader(self.redis, keys)
         self._shapes = Shapes(self.redis, keys, self._ranges)
 
@@ -346,7 +383,7 @@ class RedisStore:
 
     def writer(self, lease: Lease) -> RedisWriter:
         """Return the writer for `lease`."""
-        return RedisWriter(self.redis, self.keys, lease, self._ranges)
+        return RedisWriter(self.redis, self.keys, lease, self._ranges, self._usage_days)
 
     async def check(self) -> None:
         """Return if Redis answers.

@@ -6,7 +6,14 @@ from starlette.routing import BaseRoute, Route
 
 from headrace_gateway.call import AGENT
 from headrace_gateway.json_errors import answering_errors
-from headrace_gateway.protocols.fleet import dead_letters, fail, fleet_state, task_log, watch
+from headrace_gateway.protocols.fleet import (
+    dead_letters,
+    fail,
+    fleet_state,
+    task_log,
+    usage,
+    watch,
+)
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
@@ -20,6 +27,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("GET", f"{AGENT}{task_log.PATH}", log.read),
         ("GET", f"{AGENT}{watch.PATH}", watching.watch),
         ("GET", fleet_state.PATH, fleet.read),
+        ("GET", usage.PATH, usage.UsagePage(services).read),
         ("POST", f"{AGENT}{fail.PATH}", failing.fail),
         ("GET", dead_letters.PATH, letters.list),
         ("GET", f"{dead_letters.PATH}/{{number}}", letters.show),

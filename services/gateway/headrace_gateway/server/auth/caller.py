@@ -12,6 +12,7 @@ OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})
 FLEET = frozenset(
     {
         "GetFleet",
+        "GetUsage",
         "ListDeadLetters",
         "GetDeadLetter",
         "RetryDeadLetter",

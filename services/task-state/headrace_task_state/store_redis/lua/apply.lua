@@ -4,7 +4,7 @@
 --
 -- KEYS: lease, progress
 -- ARGV: token, lease duration (ms), view, range, ms after which the parent of a child task is
---       checked, expected position, expected number of batches of last entries, number of
+--       checked, prefix of the usage keys, seconds for which usage is kept, expected position, expected number of batches of last entries, number of
 --       progress fields, these fields and values; then for
 --       each task a JSON array:
 --         tenant, task, log, '1' if its log begins here or 'gone' if a tombstone replaced it,
@@ -14,22 +14,25 @@
 --         here;
 --         arrays of hash fields and values, of history items and of artifact items;
 --         the agent whose task of this id it replaces, and the urgency of completing a summary, each
---         '' if there is none.
+--         '' if there is none;
+--         the array of usage records, the agent at the root ('': none), and the last generation that
+--         is a copy of another log's (0: none).
 --       Of a task that is gone, only the time (ms) and the agent are set.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'
 end
 local at = redis.call('HMGET', KEYS[2], 'position', 'summaries')
-if (at[1] or '0') ~= ARGV[6] or (at[2] or '0') ~= ARGV[7] then
+if (at[1] or '0') ~= ARGV[8] or (at[2] or '0') ~= ARGV[9] then
   return 'moved'
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local foreign = {}
-local first = 9 + tonumber(ARGV[8])
-redis.call('HSET', KEYS[2], unpack(ARGV, 9, first - 1))
+local first = 11 + tonumber(ARGV[10])
+redis.call('HSET', KEYS[2], unpack(ARGV, 11, first - 1))
 for at = first, #ARGV do
-  foreign[#foreign + 1] = apply_change(ARGV[3], ARGV[4], ARGV[5], cjson.decode(ARGV[at]))
+  foreign[#foreign + 1] = apply_change(ARGV[3], ARGV[4], ARGV[5], ARGV[6], cjson.decode(ARGV[at]))
 end
 add_now()
+count_now(ARGV[7])
 return foreign

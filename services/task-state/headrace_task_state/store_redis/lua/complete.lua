@@ -3,20 +3,21 @@
 -- was replaced.
 --
 -- KEYS: lease
--- ARGV: token, view, range, ms after which the parent of a child task is checked, name
---       (<tenant>:<task>), stream sequence of the entry, the task as in apply.lua ('': there is none)
+-- ARGV: token, view, range, ms after which the parent of a child task is checked, prefix of
+--       the usage keys, seconds for which usage is kept, name (<tenant>:<task>), stream sequence of the entry, the task as in apply.lua ('': there is none)
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'
 end
-local view, range, name = ARGV[2], ARGV[3], ARGV[5]
+local view, range, name = ARGV[2], ARGV[3], ARGV[7]
 local was = redis.call('HMGET', view .. 't:' .. name, 'summary', 'sequence')
-if not was[1] or was[2] ~= ARGV[6] then
+if not was[1] or was[2] ~= ARGV[8] then
   return 0
 end
-forget(view, range, name, ARGV[7] ~= '')
-if ARGV[7] ~= '' then
-  apply_change(view, range, ARGV[4], cjson.decode(ARGV[7]))
+forget(view, range, name, ARGV[9] ~= '')
+if ARGV[9] ~= '' then
+  apply_change(view, range, ARGV[4], ARGV[5], cjson.decode(ARGV[9]))
   add_now()
+  count_now(ARGV[6])
 end
 return 1

@@ -150,13 +150,13 @@ end
 
 -- Applies `change`, the array that `store_redis/store.py` builds, to one task. If the log is under
 -- the id of another agent's task, changes nothing and returns its name: <tenant>:<task>:<agent>.
-local function apply_change(view, range, look_after, change)
+local function apply_change(view, range, look_after, usage, change)
   local tenant, task, log, kind, state, time, due, ended, owner, agent, context, asked, fields,
-    history, artifacts, replaces, urgency = unpack(change)
+    history, artifacts, replaces, urgency, records, root, copied = unpack(change)
   local begins = kind == '1'
   local name = tenant .. ':' .. task
   local key = view .. 't:' .. name
-  local was = redis.call('HMGET', key, 'log', 'owner', 'agent', 'context', 'state')
+  local was = redis.call('HMGET', key, 'log', 'owner', 'agent', 'context', 'state', 'summary')
   local known = was[1]
   if known or not begins then
     add_now()
@@ -166,6 +166,7 @@ local function apply_change(view, range, look_after, change)
     return name .. ':' .. agent
   elseif kind == 'gone' then
     forget(view, range, name)
+    forget_ledger(usage, tenant, task)
     redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
   elseif begins and known then
     -- The log is read again, or its subject was purged and a new log was started on it.
@@ -174,6 +175,10 @@ local function apply_change(view, range, look_after, change)
   -- A log without its beginning, or with another id than the known one, gives no task.
   if not (begins or known == log) then
     return nil
+  end
+  -- What a summary leaves out is counted with the whole log, and so is what follows it until then.
+  if begins or not was[6] then
+    count_usage(usage, tenant, task, begins and owner or was[2], agent, log, root, copied, records)
   end
   if begins then
     own(view, tenant, owner, agent)

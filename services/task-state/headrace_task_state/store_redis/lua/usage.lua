@@ -1,0 +1,87 @@
+-- Shared by the scripts that apply entries: counting what runs use (`usage.py`). These keys belong to
+-- no view, so that what has been counted outlives views and tasks.
+--
+--   <usage>t:<tenant>:<task>   hash: how far the task's log is counted: log, generation, root, and
+--                              when the present run started (ms; '': it has not)
+--   <usage>d:<tenant>:<day>    hash: <owner>:<agent>:<root>:<kind> -> count
+
+local MOST_FIELDS = 100000 -- counters of one tenant and day; beyond, owners are counted as '*'
+local LEDGER_SECONDS = 86400 -- for which the ledger of a deleted task is kept: replicas may be behind
+
+-- What a batch counts, by key and field; sent at its end, with one command per counter.
+local counted = {}
+
+local function count_later(key, field, number)
+  if number <= 0 then
+    return
+  end
+  local some = counted[key]
+  if not some then
+    some = {}
+    counted[key] = some
+  end
+  some[field] = (some[field] or 0) + number
+end
+
+local function count_now(seconds)
+  for key, some in pairs(counted) do
+    local fields = redis.call('HLEN', key)
+    for field, number in pairs(some) do
+      if fields >= MOST_FIELDS and redis.call('HEXISTS', key, field) == 0 then
+        field = string.gsub(field, '^[^:]*', '*', 1)
+      end
+      redis.call('HINCRBY', key, field, string.format('%.0f', number))
+    end
+    redis.call('EXPIRE', key, seconds)
+  end
+  counted = {}
+end
+
+-- Counts the records of a log that are not counted yet. `root` and `copied` are set where a log
+-- begins that another task asked for, or that begins with a copy of another log.
+local function count_usage(usage, tenant, task, owner, agent, log, root, copied, records)
+  if #records == 0 and root == '' and copied == 0 then
+    return
+  end
+  local key = usage .. 't:' .. tenant .. ':' .. task
+  local was = redis.call('HMGET', key, 'log', 'generation', 'root', 'started')
+  local base, started = copied, ''
+  if was[1] == log then
+    base, root, started = tonumber(was[2]), was[3], was[4]
+  else
+    redis.call('DEL', key)
+    if root == '' then
+      root = agent
+    end
+  end
+  local latest = base
+  local row = owner .. ':' .. agent .. ':' .. root .. ':'
+  for _, record in ipairs(records) do
+    local generation, kind, time, day, input, output, tokens, cost = unpack(record)
+    if generation > base then
+      latest = math.max(latest, generation)
+      local totals = usage .. 'd:' .. tenant .. ':' .. day
+      if kind == 'start' and started == '' then
+        started = time
+      elseif kind == 'end' and started ~= '' then
+        count_later(totals, row .. 'runs', 1)
+        count_later(totals, row .. 'ms', time - tonumber(started))
+        started = ''
+      elseif kind == 'report' then
+        count_later(totals, row .. 'input', input)
+        count_later(totals, row .. 'output', output)
+        count_later(totals, row .. 'tokens', tokens)
+        count_later(totals, row .. 'cost', cost)
+      end
+    end
+  end
+  if started ~= '' then
+    started = string.format('%.0f', started)
+  end
+  redis.call('HSET', key, 'log', log, 'generation', latest, 'root', root, 'started', started)
+end
+
+local function forget_ledger(usage, tenant, task)
+  redis.call('EXPIRE', usage .. 't:' .. tenant .. ':' .. task, LEDGER_SECONDS)
+end
+
