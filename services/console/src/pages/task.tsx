@@ -6,6 +6,8 @@ import { session } from "../session";
 import { useStore } from "../store";
 import { TaskActions } from "../task/actions";
 import { Comparison } from "../task/comparison";
+import { childrenOf, parentOf } from "../task/delegation";
+import { DelegationTree } from "../task/delegation_tree";
 import { TaskLog } from "../task/log";
 import { elapsed, LogTable } from "../task/log_table";
 import { StateDot } from "../task/state_dot";
@@ -31,6 +33,9 @@ export function TaskPage({ agent, task, query }: Shown) {
   const [at, setAt] = useState(Number(query.get("at")) || 0);
   const rows = asOf(all, at);
   const fork = forkOf(all);
+  const parent = parentOf(all);
+  // The log grows in place.
+  const children = useMemo(() => childrenOf(rows), [log, rows.length]);
   const beside = query.get("beside") ?? "";
   const [place, wanted] = [query.get("at") ?? "", at ? String(at) : ""];
   useEffect(() => {
@@ -69,6 +74,11 @@ export function TaskPage({ agent, task, query }: Shown) {
         )}
       </header>
       {error && <p class="error pad" role="alert">{error}</p>}
+      {parent && (
+        <p class="hint pad">
+          Delegated by {parent.agent} <a class="mono" href={linkTo(["tasks", parent.agent, parent.task])}>{parent.task}</a>
+        </p>
+      )}
       {fork && (
         <p class="hint pad">
           Forked from <a class="mono" href={linkTo(["tasks", agent, fork.task])}>{fork.task}</a> at event {fork.generation}
@@ -79,6 +89,7 @@ export function TaskPage({ agent, task, query }: Shown) {
       {all.length > 0 && <TimeTravel agent={agent} task={task} rows={all} at={at} onChange={setAt} />}
       {fork && beside === fork.task && <Comparison agent={agent} fork={fork} rows={rows} />}
       <Timeline rows={rows} />
+      <DelegationTree tasks={children} />
       <div class={row ? "task-body has-detail" : "task-body"}>
         <LogTable rows={rows} selected={selected} follows={follows} onSelect={setSelected} />
         {row && (
