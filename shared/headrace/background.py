@@ -7,19 +7,20 @@ from collections.abc import Awaitable, Callable
 _log = logging.getLogger(__name__)
 
 _PAUSE = 1.0
-"""Seconds to wait before restarting failed work."""
 
 
-def keep_running(run: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
-    """Start `run` in a task, and restart it whenever it fails, until it returns.
+def keep_running(
+    run: Callable[[], Awaitable[None]], name: str, pause: float = _PAUSE
+) -> asyncio.Task[None]:
+    """Start `run` in a task; restart it `pause` seconds after it fails, until it returns.
 
     `run` handles the errors that it expects. The task is not awaited, so any other error would end
     it silently. Such errors are logged under `name`.
     """
-    return asyncio.create_task(until_done(run, name), name=name)
+    return asyncio.create_task(until_done(run, name, pause), name=name)
 
 
-async def until_done(run: Callable[[], Awaitable[None]], name: str) -> None:
+async def until_done(run: Callable[[], Awaitable[None]], name: str, pause: float = _PAUSE) -> None:
     """Like `keep_running`, in the caller's own task."""
     while True:
         try:
@@ -28,4 +29,4 @@ async def until_done(run: Callable[[], Awaitable[None]], name: str) -> None:
             _log.exception("%s failed; restarting it", name)
         else:
             return
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(pause)

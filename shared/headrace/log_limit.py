@@ -40,10 +40,15 @@ class RepeatLimit(logging.Filter):
         per_minute: int,
         report: Callable[[logging.LogRecord], Any],
         clock: Callable[[], float] = time.monotonic,
+        window: float = WINDOW,
     ) -> None:
-        """Let through `per_minute` lines of each place; `report` writes the lines with counts."""
+        """Let through `per_minute` lines of each place; `report` writes the lines with counts.
+
+        Lines are counted for `window` seconds of `clock`.
+        """
         super().__init__()
-        self._per_minute, self._report, self._clock = per_minute, report, clock
+        self._per_minute, self._report = per_minute, report
+        self._clock, self._window = clock, window
         self._windows: dict[_Place, _Window] = {}
         self._lock = Lock()  # workers also log from their heartbeat thread
 
@@ -56,7 +61,7 @@ class RepeatLimit(logging.Filter):
             now = self._clock()
             window, ended = self._windows.get(place), None
             if window is None or now >= window.ends:
-                window, ended = _Window(now + WINDOW), window
+                window, ended = _Window(now + self._window), window
                 self._windows[place] = window
             window.lines += 1
             is_left_out = window.lines > self._per_minute

@@ -4,14 +4,11 @@ import asyncio
 
 from headrace.metrics import LOOP_LAG_SECONDS
 
-EVERY = 0.5
-"""Seconds between measurements."""
 
-
-async def measure() -> None:
-    """Record periodically, until cancelled, by how much a timer fires too late."""
+async def measure(interval: float = 0.5) -> None:
+    """Record every `interval` seconds, until cancelled, by how much a timer fires too late."""
     loop = asyncio.get_running_loop()
     while True:
-        due = loop.time() + EVERY
-        await asyncio.sleep(EVERY)
+        due = loop.time() + interval
+        await asyncio.sleep(interval)
         LOOP_LAG_SECONDS.observe(max(loop.time() - due, 0.0))

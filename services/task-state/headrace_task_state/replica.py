@@ -27,8 +27,19 @@ def share_of(replica: str, replicas: list[str], ranges: int) -> int:
 class Replica:
     """Holds leases, and does the duties of each range it holds."""
 
-    def __init__(self, name: str, leases: Leases, ranges: Iterable[Range], duties: Duties) -> None:
-        """Start without leases; `name` is the replica of `leases`."""
+    def __init__(
+        self,
+        name: str,
+        leases: Leases,
+        ranges: Iterable[Range],
+        duties: Duties,
+        interval: float = RENEW_EVERY,
+    ) -> None:
+        """Start without leases, which are renewed every `interval` seconds.
+
+        `name` is the replica of `leases`.
+        """
+        self._interval = interval
         self._name, self._leases, self._duties = name, leases, duties
         self._ranges = list(ranges)
         self._held: dict[Range, Lease] = {}
@@ -46,7 +57,7 @@ class Replica:
                 await self._renew()
             except StateUnavailable as trouble:
                 _log.warning("could not renew leases: %s", trouble)
-            await asyncio.sleep(RENEW_EVERY)
+            await asyncio.sleep(self._interval)
 
     async def stop(self) -> None:
         """Stop all work and release all leases, so that other replicas take over immediately."""

@@ -35,8 +35,12 @@ class TickTimers(Protocol):
 class AppendTicks:
     """Starts appends at the next tick, if enough runs append."""
 
-    def __init__(self, linger: float, clock: TickTimers) -> None:
-        """Tick every `linger` seconds of `clock`, an event loop, or every half of it; 0: never."""
+    def __init__(self, linger: float, clock: TickTimers, least: float = LEAST) -> None:
+        """Tick every `linger` seconds of `clock`, an event loop, or every half of it; 0: never.
+
+        From `least` appends per tick on, an append waits for the next one.
+        """
+        self._least = least
         self._linger, self._clock = linger, clock
         self._waiting: list[Start] = []
         self._rate = 0.0
@@ -53,7 +57,7 @@ class AppendTicks:
         if not self._linger:
             return False
         self._count(start)
-        if self._rate * self._linger < LEAST:
+        if self._rate * self._linger < self._least:
             return False
         if not self._waiting:
             # Multiples of the interval are the same moments for all workers of a machine.

@@ -220,6 +220,7 @@ class Appender:
         ticks: AppendTicks,
         max_events: int,
         max_bytes: int,
+        pause: float = _PAUSE,
     ) -> None:
         """Append with `writer`.
 
@@ -232,10 +233,11 @@ class Appender:
             ticks: The worker's ticks, for text that may wait.
             max_events: Pending events from which the agent must wait.
             max_bytes: Pending bytes from which the agent must wait.
+            pause: Seconds between tries to append while NATS is unavailable.
         """
         self._writer, self.authorship, self._lost = writer, authorship, lost
         self._overtaken, self._ticks = overtaken, ticks
-        self._max_events, self._max_bytes = max_events, max_bytes
+        self._max_events, self._max_bytes, self._pause = max_events, max_bytes, pause
         self._capacity = writer.capacity
         self._batches: deque[PendingMessage] = deque()
         self._last = PendingMessage()
@@ -635,7 +637,7 @@ class Appender:
                 _log.warning(
                     "%d events are waiting to be stored; retrying: %s", len(drafts), trouble
                 )
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(self._pause)
             except FencedBy as fence:
                 if not self._steps_behind(fence.entry):
                     raise

@@ -36,7 +36,6 @@ from headrace_worker.claim import (
 )
 from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
-from headrace_worker.delegation.children import CONFIRMATION
 from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
@@ -204,7 +203,8 @@ class Attempt:
             worker=self._resources.worker,
             run=by.run,
             attempt=by.attempt,
-            ends_within=self._resources.settings.cleanup_seconds + CONFIRMATION,
+            ends_within=self._resources.settings.cleanup_seconds
+            + self._resources.timing.child_confirmation,
         )
         inputs = execution.inputs
         return HolderAnswers(

@@ -160,6 +160,7 @@ class Execution:
                 belongs_to=FileOwner(request.owner, request.context),
                 inline=resources.settings.inline_bytes,
             ),
+            timing=resources.timing,
             interrupt=lambda: attempt.interrupted,
             most_children=resources.settings.delegation_children,
             deadline=taken.deadline,

@@ -21,5 +21,10 @@ class Timing:
     """Least and greatest pause before the next check of a run that waits its turn."""
     queue_interval: float = 3.0
     """Maximum between checks for new queues."""
+    child_lateness: float = 1.0
+    """After its deadline, within which a child task should have ended by itself."""
+    child_confirmation: float = 3.0
+    """Maximum that a run's end waits until its children's logs confirm that they are canceled.
+    Children that take longer end by themselves, or task state cancels them."""
     closing_timeout: float = 1.0
     """For the runs that a leaving worker hands back."""

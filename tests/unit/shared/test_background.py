@@ -5,13 +5,7 @@ import logging
 
 import pytest
 
-from headrace import background
 from headrace.background import keep_running
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_PAUSE", 0.0)
 
 
 async def test_what_breaks_begins_anew_and_is_told_in_the_log(
@@ -26,7 +20,7 @@ async def test_what_breaks_begins_anew_and_is_told_in_the_log(
             raise KeyError(begun)
 
     with caplog.at_level(logging.ERROR):
-        await asyncio.wait_for(keep_running(twice_in_vain, "the work"), 60)
+        await asyncio.wait_for(keep_running(twice_in_vain, "the work", pause=0.0), 60)
     assert begun == 3
     assert [record.getMessage() for record in caplog.records] == [
         "the work failed; restarting it"
@@ -43,7 +37,7 @@ async def test_what_is_cancelled_does_not_begin_anew() -> None:
         at_work.set()
         await asyncio.Event().wait()
 
-    task = keep_running(for_ever, "the work")
+    task = keep_running(for_ever, "the work", pause=0.0)
     await asyncio.wait_for(at_work.wait(), 60)
     task.cancel()
     await asyncio.wait([task], timeout=60)

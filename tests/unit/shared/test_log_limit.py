@@ -11,11 +11,11 @@ from headrace.log_limit import UNLIMITED, WINDOW, RepeatLimit
 class Lines:
     """What a limited logger writes, at a time that the test sets."""
 
-    def __init__(self, name: str, per_minute: int) -> None:
+    def __init__(self, name: str, per_minute: int, window: float = WINDOW) -> None:
         self.now = 0.0
         self.written: list[logging.LogRecord] = []
         self.reported = Event()
-        self.limit = RepeatLimit(per_minute, self._report, lambda: self.now)
+        self.limit = RepeatLimit(per_minute, self._report, lambda: self.now, window)
         self._name = name
 
     def log(
@@ -64,9 +64,8 @@ def test_the_next_minute_begins_with_the_count_of_the_last_one(lines: Lines) -> 
     assert lines.texts == ["full", "full", "left out 1 more lines like: full", "still full"]
 
 
-def test_the_count_is_written_without_a_further_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.log_limit.WINDOW", 0.05)
-    lines = Lines("headrace", 1)
+def test_the_count_is_written_without_a_further_line() -> None:
+    lines = Lines("headrace", 1, window=0.05)
     for _ in range(4):
         lines.log("full")
     assert lines.reported.wait(10)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.errors import StateUnavailable
-from headrace_task_state import replica as module
 from headrace_task_state.replica import Replica, share_of
 from headrace_task_state.store import Census, Lease, Range, all_ranges
 from tests.support.waiting import eventually
@@ -74,13 +73,8 @@ class Duty:
             self.working.discard(place)
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RENEW_EVERY", 0.01)
-
-
 async def running(leases: FakeLeases, duty: Duty) -> tuple[Replica, asyncio.Task[None]]:
-    replica = Replica("me", leases, all_ranges(4), duty)  # type: ignore[arg-type]
+    replica = Replica("me", leases, all_ranges(4), duty, interval=0.01)  # type: ignore[arg-type]
     task = asyncio.create_task(replica.run())
     return replica, task
 
@@ -92,7 +86,6 @@ async def until_working(duty: Duty, number: int) -> None:
     await eventually(so_many, f"{number} ranges are worked on")
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_it_takes_what_is_free_and_hands_over_what_is_too_much() -> None:
     leases, duty = FakeLeases(all_ranges(4)), Duty()
     replica, task = await running(leases, duty)
@@ -110,7 +103,6 @@ async def test_it_takes_what_is_free_and_hands_over_what_is_too_much() -> None:
     assert leases.gone
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_a_lost_range_is_dropped_without_giving_it_back() -> None:
     leases, duty = FakeLeases(all_ranges(4)), Duty()
     replica, task = await running(leases, duty)
@@ -123,7 +115,6 @@ async def test_a_lost_range_is_dropped_without_giving_it_back() -> None:
     await replica.stop()
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_a_range_whose_work_breaks_is_given_back_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -142,7 +133,6 @@ async def test_a_range_whose_work_breaks_is_given_back_and_tried_again(
     await replica.stop()
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_without_redis_it_goes_on_trying() -> None:
     leases, duty = FakeLeases(all_ranges(4)), Duty()
     leases.trouble = True

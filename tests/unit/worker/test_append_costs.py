@@ -22,7 +22,6 @@ from headrace.log import LogWriter
 from headrace.model.events import TextChunks
 from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
-from headrace_worker import append_ticks
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship
 
@@ -94,10 +93,9 @@ async def _tick(runs: list[Run], generation: int) -> None:
 
 
 async def test_a_token_costs_one_message_one_ack_and_few_calls(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
+    bus: Bus,
 ) -> None:
-    monkeypatch.setattr(append_ticks, "LEAST", 0.0)
-    ticks = AppendTicks(0.02, asyncio.get_running_loop())
+    ticks = AppendTicks(0.02, asyncio.get_running_loop(), least=0.0)
     runs, counter = [Run(bus, ticks) for _ in range(RUNS)], CallCounter()
     await _tick(runs, 1)  # It also subscribes to the answers.
     before = dict(bus.connection.stats)

@@ -12,7 +12,6 @@ from headrace.model.errors import BusUnavailable, Fenced
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
-from headrace_worker import appender as module
 from headrace_worker.append_ticks import AppendTicks, Start
 from headrace_worker.appender import BATCH, PRESSING, Appender, Authorship
 from tests.support.fake_log_writer import FakeLogWriter
@@ -89,6 +88,7 @@ def make(
         ticks=ticks or AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=max_events,
         max_bytes=max_bytes,
+        pause=0.0,
     )
 
 
@@ -232,8 +232,7 @@ async def test_who_waits_for_room_is_let_go_by_a_loss() -> None:
     await asyncio.wait_for(waiting, 60)
 
 
-async def test_output_is_kept_while_nats_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAUSE", 0)
+async def test_output_is_kept_while_nats_is_away() -> None:
     writer, lost = FakeWriter(), list[Exception]()
     appender = make(writer, lost)
     writer.failures = [BusUnavailable("away")] * 3

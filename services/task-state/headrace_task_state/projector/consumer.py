@@ -110,8 +110,6 @@ MOST = 1000
 MOST_BYTES = 1024 * 1024
 """Maximum bytes of messages in one batch: some 10 ms, during which nothing else here runs."""
 
-_SILENCE = 3 * HEARTBEAT
-
 _FORGET_AFTER = 10 * 1_000_000_000
 """Nanoseconds after which NATS drops the consumer of a replica that is gone."""
 
@@ -125,11 +123,21 @@ class ConsumerLost(HeadraceError):
 class Consumer:
     """Pulls messages ahead of their use, within bounds."""
 
-    def __init__(self, bus: Bus, stream: str, name: str, *, last_per_subject: bool = False) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        stream: str,
+        name: str,
+        *,
+        last_per_subject: bool = False,
+        heartbeat: float = HEARTBEAT,
+    ) -> None:
         """Prepare to read `stream` under the unique `name`.
 
-        `last_per_subject` decides which of the two methods opens it.
+        `last_per_subject` decides which of the two methods opens it. Three times `heartbeat`
+        seconds of silence are a loss.
         """
+        self._heartbeat = heartbeat
         self._bus, self._stream, self._name = bus, stream, name
         self._inbox = bus.connection.new_inbox()
         self._subscription: Subscription | None = None
@@ -242,10 +250,10 @@ class Consumer:
     async def _wait(self) -> None:
         self._wake.clear()
         try:
-            async with asyncio.timeout(HEARTBEAT):
+            async with asyncio.timeout(self._heartbeat):
                 await self._wake.wait()
         except TimeoutError:
-            if self._loop.time() - self._last_message_at > _SILENCE:
+            if self._loop.time() - self._last_message_at > 3 * self._heartbeat:
                 self._lost = "no heartbeats from the consumer"
 
     def _receive(self, msg: Msg) -> None:

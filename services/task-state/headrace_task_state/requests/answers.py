@@ -136,9 +136,12 @@ class Piece(NamedTuple):
 class AnswerPieces:
     """Splits answers, and keeps them until their pieces have been fetched."""
 
-    def __init__(self, subject: str, size: int) -> None:
-        """Serve pieces of `size` bytes on ``<subject>.<token>.<n>``, this replica's own."""
-        self._subject, self._size = subject, size
+    def __init__(self, subject: str, size: int, life: float = LIFE) -> None:
+        """Serve pieces of `size` bytes on ``<subject>.<token>.<n>``, this replica's own.
+
+        The rest of an answer is kept for `life` seconds.
+        """
+        self._subject, self._size, self._life = subject, size, life
         self._kept: dict[str, bytes] = {}
 
     @property
@@ -152,7 +155,7 @@ class AnswerPieces:
             return Piece(answer, {})
         token = secrets.token_hex(8)
         self._kept[token] = answer
-        asyncio.get_running_loop().call_later(LIFE, self._kept.pop, token, None)
+        asyncio.get_running_loop().call_later(self._life, self._kept.pop, token, None)
         return self._piece(token, 0)
 
     def fetch(self, subject: str) -> Piece:

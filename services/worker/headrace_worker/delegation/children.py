@@ -70,13 +70,6 @@ def fingerprint(message: Json) -> str:
 
 _log = logging.getLogger(__name__)
 
-CONFIRMATION = 3.0
-"""Maximum seconds that a run's end waits until its children's logs confirm that they are canceled.
-Children that take longer end by themselves, or task state cancels them."""
-
-_LATE = 1.0
-"""Seconds after its deadline within which a child should have ended by itself."""
-
 _LAST_WORDS = 0.3
 
 
@@ -139,9 +132,26 @@ class Children:
         self.leave(child)
         try:
             # Shielded: the child continues if the waiting task is cancelled.
-            return await in_time(child, asyncio.shield(child.over))
+            return await self.in_time(child, asyncio.shield(child.over))
         finally:
             await self.come_back(child)
+
+    async def in_time[T](self, child: Child, answer: Awaitable[T]) -> T:
+        """Return the answer if it arrives before the child's deadline, or little later.
+
+        Raises:
+            DelegationFailed: the deadline has passed.
+        """
+        deadline = child.request.deadline
+        seconds = None if deadline is None else (deadline - clock.now()).total_seconds()
+        lateness = self._parent.timing.child_lateness
+        try:
+            async with asyncio.timeout(None if seconds is None else max(seconds, 0.0) + lateness):
+                return await answer
+        except TimeoutError:
+            raise DelegationFailed(
+                child.key.agent, "the task did not end in time", child.key.task
+            ) from None
 
     def leave(self, child: Child) -> None:
         """Start a wait for the child, and release the parent's permit."""
@@ -185,7 +195,7 @@ class Children:
         await asyncio.gather(*(child.let_go() for child in self._claimed.values()))
 
     async def end(self, state: str) -> None:
-        """Cancel all running children as the run ends in `state`, within `CONFIRMATION` seconds.
+        """Cancel all running children as the run ends in `state`, within a time limit.
 
         If the run ends with a question to the user, children that also wait for input are kept.
         """
@@ -195,7 +205,9 @@ class Children:
         work = [*(self._end(child) for child in live), *(self._cancel(key) for key in left)]
         if work or self._canceling:
             ending = [asyncio.ensure_future(one) for one in work]
-            await asyncio.wait([*ending, *self._canceling], timeout=CONFIRMATION)
+            await asyncio.wait(
+                [*ending, *self._canceling], timeout=self._parent.timing.child_confirmation
+            )
             for one in ending:
                 one.cancel()
         await self.let_go()
@@ -220,7 +232,7 @@ class Children:
 
     async def _end(self, child: Child) -> None:
         """Cancel a child and wait briefly, so that its end is relayed to the parent's log."""
-        await asyncio.wait([child.started], timeout=CONFIRMATION)
+        await asyncio.wait([child.started], timeout=self._parent.timing.child_confirmation)
         await self._cancel(child.key)
         await asyncio.wait([child.over], timeout=_LAST_WORDS)
         await child.let_go()
@@ -240,23 +252,6 @@ class Children:
             _log.debug("task %s, which should be canceled, does not exist", key.task)
         except StateUnavailable as trouble:
             _log.warning("child task %s will be canceled by task state: %s", key.task, trouble)
-
-
-async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
-    """Return the answer if it arrives before the child's deadline.
-
-    Raises:
-        DelegationFailed: the deadline has passed.
-    """
-    deadline = child.request.deadline
-    seconds = None if deadline is None else (deadline - clock.now()).total_seconds()
-    try:
-        async with asyncio.timeout(None if seconds is None else max(seconds, 0.0) + _LATE):
-            return await answer
-    except TimeoutError:
-        raise DelegationFailed(
-            child.key.agent, "the task did not end in time", child.key.task
-        ) from None
 
 
 class ChildStream:
@@ -297,7 +292,7 @@ class ChildStream:
             self._waits = True
             self._children.leave(self._child)
         try:
-            event = await in_time(self._child, self._events.get())
+            event = await self._children.in_time(self._child, self._events.get())
         except BaseException:
             await self._stop()
             raise

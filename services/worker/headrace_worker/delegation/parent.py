@@ -14,6 +14,7 @@ from headrace_worker.appender import Appender
 from headrace_worker.concurrency import Permit
 from headrace_worker.inputs import Inputs
 from headrace_worker.offload import Offload
+from headrace_worker.timing import Timing
 from headrace_worker.usage import UsageTotals
 
 
@@ -32,6 +33,7 @@ class Parent:
     permit: Permit
     usage_totals: UsageTotals
     offload: Offload
+    timing: Timing
     interrupt: Callable[[], Interrupt]
     """Why its agent is being stopped."""
     deadline: datetime | None = None

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import pytest
-
 from headrace import (
     DelegationFailed,
     DelegationRefused,
@@ -17,7 +15,7 @@ from headrace import (
 from headrace.model.delegation import DELEGATION
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, FAILED
-from headrace_worker.delegation import children as delegation
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.support.family import answer, children, log_of, relayed, state_of, told
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -221,10 +219,7 @@ async def test_an_agent_that_nobody_knows_is_refused(
     assert answer(entries) == "agent_unknown agent_unknown "
 
 
-async def test_a_child_ends_by_its_deadline(
-    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delegation, "_LATE", 60.0)
+async def test_a_child_ends_by_its_deadline(submitter: TaskSubmitter, working: Working) -> None:
 
     @agent()
     async def slow(_: RunContext) -> None:
@@ -237,7 +232,7 @@ async def test_a_child_ends_by_its_deadline(
         except DelegationFailed as failure:
             await ctx.text(failure.reason)
 
-    async with working(hasty, slow):
+    async with working(hasty, slow, timing=Timing(child_lateness=60.0)):
         entries = await (await submitter.start("hasty")).ended()
         [key] = children(entries).values()
     assert answer(entries) == "the task failed: The run did not end before its deadline"

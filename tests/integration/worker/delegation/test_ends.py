@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import pytest
-
 from headrace import DelegationFailed, Emission, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
-from headrace_worker.delegation import children as delegation
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.family import answer, attempts, child_of, children, ends, log_of, state_of, told
@@ -53,11 +51,15 @@ async def grandchildren(submitter: TaskSubmitter, task: Task) -> list[TaskKey]:
 
 
 async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
-    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working
 ) -> None:
     # However long the others take, here they are waited for.
-    monkeypatch.setattr(delegation, "CONFIRMATION", 60.0)
-    async with working(top), working(middle), working(endless):
+    slow = Timing(child_confirmation=60.0)
+    async with (
+        working(top, timing=slow),
+        working(middle, timing=slow),
+        working(endless, timing=slow),
+    ):
         task = await submitter.start("top")
         below = [await child_of(task), *(await grandchildren(submitter, task))]
         assert await cancel(task) == CANCELED

@@ -10,11 +10,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from headrace.jetstream.client import ReceivedMessage
-from headrace.jetstream.consumers import WINDOW
+from headrace.jetstream.consumers import HEARTBEAT, WINDOW
 from headrace.model.entry import STATE
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import COMPLETED, WORKING
-from headrace_task_state.projector import consumer as module
 from headrace_task_state.projector.consumer import (
     MOST,
     MOST_BYTES,
@@ -99,8 +98,8 @@ def bus() -> FakeServer:
     return FakeServer()
 
 
-async def opened(bus: FakeServer) -> Consumer:
-    consumer = Consumer(bus, "EVENTS", "name")  # type: ignore[arg-type]
+async def opened(bus: FakeServer, heartbeat: float = HEARTBEAT) -> Consumer:
+    consumer = Consumer(bus, "EVENTS", "name", heartbeat=heartbeat)  # type: ignore[arg-type]
     await consumer.open(41)
     return consumer
 
@@ -188,10 +187,8 @@ async def test_a_pull_that_ends_is_followed_by_another(bus: FakeServer) -> None:
         assert bus.asked_for == before + 500
 
 
-async def test_silence_is_a_loss(bus: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HEARTBEAT", 0.01)
-    monkeypatch.setattr(module, "_SILENCE", 0.03)
-    consumer = await opened(bus)
+async def test_silence_is_a_loss(bus: FakeServer) -> None:
+    consumer = await opened(bus, heartbeat=0.01)
 
     async def take_for_ever() -> None:
         while True:

@@ -19,7 +19,6 @@ from headrace.model.messages import GetTask
 from headrace.state_client import MORE
 from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.list_tasks import decode_cursor, encode_cursor
-from headrace_task_state.requests import answers as module
 from headrace_task_state.requests.answers import AnswerPieces, refusal_of
 from headrace_task_state.store import After
 from tests.support.waiting import eventually
@@ -85,9 +84,8 @@ async def test_pieces_in_a_row_are_the_answer(size: int) -> None:
     assert all(0 < len(body) <= 10 for body in fetched)
 
 
-async def test_pieces_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LIFE", 0.01)
-    pieces = AnswerPieces("state.more.me", 10)
+async def test_pieces_are_not_kept_for_ever() -> None:
+    pieces = AnswerPieces("state.more.me", 10, life=0.01)
     more = pieces.first(b"x" * 25).headers[MORE]
 
     async def gone() -> bool:
