@@ -3,6 +3,8 @@
 import asyncio
 import json
 import secrets
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -233,6 +235,37 @@ async def test_a_tasks_delegations_are_a_tree_to_click_through(
     await page.click(".tree a[href*='/writer/']")
     await page.until("document.body.innerText.includes('Delegated by research')", "it is a child")
     assert await page.text(".pad a") == sent
+
+
+async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(
+    fleet: Fleet, page: Page
+) -> None:
+    javascript.install(_SOURCE)
+    await page.open(f"{fleet.gateways[0]}/console/#/inspect?agent=echo")
+    await page.evaluate("globalThis.hacked = () => console.error('hacked')")
+    await page.until("document.body.innerText.includes('has all that A2A 1.0')", "the card is well")
+    hostile = "it's <img src=x onerror=hacked()> $HOME"
+    await page.evaluate("document.querySelector('input[name=text]').select()")
+    await page.type("input[name=text]", hostile)
+    await page.click(".page > .actions button")
+    answers = "[...document.querySelectorAll('.answer-text')].map((one) => one.innerText)"
+    await page.until(
+        f"{answers}.filter((one) => one.includes({json.dumps(hostile)})).length === 5", "all answer"
+    )
+    await page.click(".exchange button:nth-of-type(2)")
+    python = await page.text(".exchange .code")
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", python], check=True, capture_output=True, timeout=60
+    )
+    assert hostile in done.stdout.decode()
+    assert await violations(page) == []
+    await page.resize(390, 760, dark=True)
+    assert await violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.evaluate("location.hash = '#/inspect?agent=echo&operation=SendStreamingMessage'")
+    await page.until("document.querySelector('[aria-label=AG-UI]')", "AG-UI has it, too")
+    await page.click("[aria-label=AG-UI] .actions button:last-of-type")
+    await page.until(f"{answers}.join().includes('RUN_FINISHED')", "its events are shown")
 
 
 @pytest.mark.usefixtures("extra_workers")

@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 
 import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
+import { InspectPage } from "./pages/inspect";
 import { OperatePage } from "./pages/operate";
 import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
@@ -15,6 +16,7 @@ const PAGES: [string, string, RegExp][] = [
   ["#/", "Fleet", /^$/],
   ["#/chat", "Chat", /^chat$/],
   ["#/tasks", "Tasks", /^tasks$/],
+  ["#/inspect", "Inspect", /^inspect$/],
 ];
 const OPERATE: (typeof PAGES)[number] = ["#/operate", "Operate", /^operate$/];
 
@@ -49,6 +51,7 @@ function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): 
   if (name === "chat") return <ChatPage agent={first} thread={second} />;
   if (name === "tasks" && second) return <TaskPage key={`${first}/${second}`} agent={first} task={second} query={query} />;
   if (name === "tasks") return <TasksPage query={query} />;
+  if (name === "inspect") return <InspectPage query={query} />;
   if (name === "operate") return <OperatePage query={query} />;
   return <FleetPage />;
 }

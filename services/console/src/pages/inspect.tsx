@@ -1,0 +1,100 @@
+import { useState } from "preact/hooks";
+
+import { fetchJson, urlOf, type Json } from "../gateway";
+import { problemsOf } from "../inspect/card_problems";
+import { Exchange } from "../inspect/exchange";
+import { OPERATIONS, requestsOf, type Operation } from "../inspect/requests";
+import { JsonTree } from "../json_tree";
+import { useLoaded } from "../loaded";
+import { linkTo, route } from "../route";
+
+/** An agent's card with what is wrong in it, and the same request in every binding. */
+export function InspectPage({ query }: { query: URLSearchParams }) {
+  const { value: listed, error } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
+  const agents: Json[] = listed?.["agents"] ?? [];
+  const asked = Object.fromEntries(query);
+  const agent = asked["agent"] ?? (agents.find((one) => one["default"]) ?? agents[0])?.["id"] ?? "";
+  const operation = OPERATIONS.find((one) => one === asked["operation"]) ?? "SendMessage";
+  const set = (changes: Record<string, string>) => route.go(linkTo(["inspect"], { ...asked, agent, ...changes }), true);
+  return (
+    <section class="page">
+      <h1>Inspect</h1>
+      {error && <p class="error" role="alert">{error}</p>}
+      <div class="filters">
+        <label>
+          Agent
+          <select value={agent} onChange={({ currentTarget }) => set({ agent: currentTarget.value })}>
+            {agents.map((one) => (
+              <option key={one["id"]}>{one["id"]}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Operation
+          <select value={operation} onChange={({ currentTarget }) => set({ operation: currentTarget.value })}>
+            {OPERATIONS.map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+        {operation === "GetTask" && (
+          <label>
+            Task
+            <input name="task" value={asked["task"] ?? ""} onChange={({ currentTarget }) => set({ task: currentTarget.value.trim() })} />
+          </label>
+        )}
+      </div>
+      {agent && <Card key={agent} agent={agent} />}
+      {agent && <Requests key={`${agent} ${operation}`} agent={agent} operation={operation} task={asked["task"] ?? ""} />}
+    </section>
+  );
+}
+
+function Card({ agent }: { agent: string }) {
+  const path = `v1/agents/${encodeURIComponent(agent)}/.well-known/agent-card.json`;
+  const { value, error } = useLoaded(path, (signal) => fetchJson(path, { signal }));
+  if (!value) return error ? <p class="error" role="alert">{error}</p> : null;
+  const problems = problemsOf(value, urlOf(path));
+  return (
+    <section class="part" aria-label="Card">
+      <h2>Card</h2>
+      {!problems.some(({ isError }) => isError) && <p class="hint">The card has all that A2A 1.0 asks for.</p>}
+      <ul class="problems">
+        {problems.map(({ where, what, isError }) => (
+          <li key={where + what}>
+            <span class={`dot ${isError ? "bad" : "warn"}`} aria-hidden="true" />
+            <span class="soft">{isError ? "error" : "warning"}</span> <span class="mono">{where}</span> {what}
+          </li>
+        ))}
+      </ul>
+      <JsonTree value={value} />
+    </section>
+  );
+}
+
+/** The operation in each binding. Ids are new for each visit, so that messages differ. */
+function Requests({ agent, operation, task }: { agent: string; operation: Operation; task: string }) {
+  const [ids] = useState(() => ({ message: crypto.randomUUID(), thread: crypto.randomUUID() }));
+  const [text, setText] = useState("Hello");
+  const [round, setRound] = useState(0);
+  const isMessage = operation.startsWith("Send");
+  return (
+    <>
+      <div class="actions">
+        {isMessage && (
+          <label class="grow">
+            Message
+            <input name="text" value={text} onInput={({ currentTarget }) => setText(currentTarget.value)} />
+          </label>
+        )}
+        <button type="button" onClick={() => setRound(round + 1)}>
+          Send in every binding
+        </button>
+      </div>
+      {requestsOf(operation, { agent, text, task, ...ids }).map((request) => (
+        <Exchange key={request.binding} request={request} round={round} />
+      ))}
+      <p class="hint">gRPC and WebSocket can't be asked from a page as it is; the card names their addresses.</p>
+    </>
+  );
+}
