@@ -397,9 +397,21 @@ def known(messages: list[Json]) -> list[Json]:
     return [one for one in messages if one["role"] in ROLES]
 
 
+@pytest.fixture(scope="module")
+def recordings() -> list[Recorded]:
+    """What was recorded for an earlier test of this module."""
+    return []
+
+
 @pytest.fixture
-async def recorded(url: str) -> Recorded:
+async def recorded(url: str, recordings: list[Recorded]) -> Recorded:
     """Runs that say everything, and one that is joined when it is over."""
+    if not recordings:
+        recordings.append(await record(url))
+    return recordings[0]
+
+
+async def record(url: str) -> Recorded:
     tool = {"name": "paint", "description": "Paints.", "parameters": TOOL_PARAMETERS}
     history = [
         {"id": "1", "role": "system", "content": "Be kind.", "name": "house"},
