@@ -27,10 +27,9 @@ ACK_OF_EVENTS = re.compile(rb'\r\n\{"stream":\s*"EVENTS",(?!.*"error")')
 async def api(
     nats_url: str, operation: str, body: object = None, stream: str = "EVENTS"
 ) -> dict[str, Any]:
-    client = await nats.connect(nats_url)
     payload = b"" if body is None else json.dumps(body).encode()
-    answer = await client.request(f"$JS.API.STREAM.{operation}.{stream}", payload, timeout=60)
-    await client.close()
+    async with await nats.connect(nats_url) as client:
+        answer = await client.request(f"$JS.API.STREAM.{operation}.{stream}", payload, timeout=60)
     content: dict[str, Any] = json.loads(answer.data)
     return content
 
@@ -139,6 +138,5 @@ async def test_what_does_not_parse_is_stepped_over_and_kept_with_the_reason(
 
 
 async def publish(nats_url: str, subject: str, payload: bytes) -> None:
-    client = await nats.connect(nats_url)
-    await client.jetstream().publish(subject, payload)
-    await client.close()
+    async with await nats.connect(nats_url) as client:
+        await client.jetstream(timeout=60).publish(subject, payload)

@@ -78,7 +78,7 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
         async with running(settings) as url:
             before = await scraped(f"{url}/metrics")
             async with httpx.AsyncClient(
-                base_url=url, headers={"A2A-Version": "1.0"}, verify=NO_TLS
+                base_url=url, headers={"A2A-Version": "1.0"}, timeout=60, verify=NO_TLS
             ) as http:
                 talk = Rest(http, "patient")
                 await Rest(http).call("SendMessage", message("hello"))

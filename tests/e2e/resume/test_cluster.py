@@ -187,9 +187,11 @@ async def test_whoever_asks_while_buckets_and_queues_have_no_leader_waits_it_out
 @asynccontextmanager
 async def connected(clustered: ClusteredStack) -> AsyncIterator[Bus]:
     bus = Bus(BusSettings(nats_url=clustered.cluster.url, startup_timeout=_TIMEOUT))
-    await bus.dial("test")
-    yield bus
-    await bus.close()
+    try:
+        await bus.dial("test")
+        yield bus
+    finally:
+        await bus.close()
 
 
 async def written_once(bus: Bus) -> None:

@@ -52,12 +52,9 @@ async def trim(fleet: Fleet, task: str) -> None:
     async with answered(fleet.gateways[0], ask) as answer:
         assert answer.status == _OK, "a list is answered when the view has all there is"
     shard = task.partition("-")[0]
-    client = await nats.connect(fleet.nats_url)
-    try:
-        subject = f"headrace.event.{shard}.default.counter.{task}"
-        await client.jetstream().purge_stream("EVENTS", subject=subject, keep=1)
-    finally:
-        await client.close()
+    subject = f"headrace.event.{shard}.default.counter.{task}"
+    async with await nats.connect(fleet.nats_url) as client:
+        await client.jetstream(timeout=60).purge_stream("EVENTS", subject=subject, keep=1)
 
 
 def assert_told(recovered: bool, first: Received, snapshot: Received) -> None:  # noqa: FBT001

@@ -235,13 +235,13 @@ def test_every_worker_announces_its_agents(deployment: Deployment) -> None:
 
 
 async def test_task_state_follows(deployment: Deployment) -> None:
-    client = await nats.connect(deployment.nats.url("operator"), inbox_prefix="_INBOX.operator")
+    url = deployment.nats.url("operator")
+    async with await nats.connect(url, inbox_prefix="_INBOX.operator") as client:
 
-    async def follows() -> bool:
-        return bool((await ask(client, "headrace.state.ready"))["following"])
+        async def follows() -> bool:
+            return bool((await ask(client, "headrace.state.ready")).get("following"))
 
-    await eventually(follows, "task state follows")
-    await client.close()
+        await eventually(follows, "task state follows")
 
 
 async def test_a_message_to_one_gateway_is_read_from_the_other(

@@ -139,7 +139,9 @@ async def guarded(
     }
     async with (
         running(settings.model_copy(update=update)) as url,
-        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}, verify=NO_TLS) as http,
+        httpx.AsyncClient(
+            base_url=url, headers={"A2A-Version": "1.0"}, timeout=60, verify=NO_TLS
+        ) as http,
     ):
         yield http
 

@@ -62,7 +62,7 @@ async def test_first_uses_at_the_same_time_take_one_thread() -> None:
         uses = [asyncio.create_task(lazy.ready()) for _ in range(3)]
         await asyncio.sleep(0)  # each of them has begun
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await asyncio.to_thread(threading.current_thread) in threads._threads
         finally:
             maker.may_end.set()

@@ -15,7 +15,7 @@ from tests.support.jetstream_api import until_settled
 from tests.support.pids import freeze, is_still
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.starting import start_process
-from tests.support.waiting import eventually, until
+from tests.support.waiting import TIMEOUT, eventually, until
 
 
 async def test_only_jetstream_publishes_on_the_live_subjects(nats_server: NatsProcess) -> None:
@@ -24,38 +24,37 @@ async def test_only_jetstream_publishes_on_the_live_subjects(nats_server: NatsPr
     async def note(error: Exception) -> None:
         refused.append(error)
 
-    client = await nats.connect(nats_server.url, error_cb=note)
-    jetstream = client.jetstream()
-    republish = RePublish(src="live-test.event.>", dest="live-test.live.>")
-    await jetstream.add_stream(
-        StreamConfig(name="LIVE-TEST", subjects=["live-test.event.>"], republish=republish)
-    )
-    live = await client.subscribe("live-test.live.>")
-    await jetstream.publish("live-test.event.1", b"stored")
-    assert (await live.next_msg(timeout=60)).data == b"stored"
-    await client.publish("live-test.live.1", b"forged")
-    with pytest.raises(NatsTimeoutError):
-        await live.next_msg(timeout=0.5)
+    async with await nats.connect(nats_server.url, error_cb=note) as client:
+        jetstream = client.jetstream(timeout=TIMEOUT)
+        republish = RePublish(src="live-test.event.>", dest="live-test.live.>")
+        await jetstream.add_stream(
+            StreamConfig(name="LIVE-TEST", subjects=["live-test.event.>"], republish=republish)
+        )
+        live = await client.subscribe("live-test.live.>")
+        await jetstream.publish("live-test.event.1", b"stored")
+        assert (await live.next_msg(timeout=60)).data == b"stored"
+        await client.publish("live-test.live.1", b"forged")
+        with pytest.raises(NatsTimeoutError):
+            await live.next_msg(timeout=0.5)
 
-    async def is_told() -> bool:
-        return bool(refused)
+        async def is_told() -> bool:
+            return bool(refused)
 
-    await eventually(is_told, "it is refused")
-    assert "permissions violation" in str(refused[0]).lower()
-    await jetstream.delete_stream("LIVE-TEST")
-    await client.close()
+        await eventually(is_told, "it is refused")
+        assert "permissions violation" in str(refused[0]).lower()
+        await jetstream.delete_stream("LIVE-TEST")
 
 
 async def test_a_killed_server_comes_back_with_its_streams(tmp_path: Path) -> None:
     with NatsProcess(tmp_path) as server:
-        client = await nats.connect(server.url)
-        await client.jetstream().add_stream(StreamConfig(name="KEPT", subjects=["kept"]))
-        await client.jetstream().publish("kept", b"1")
-        await client.close()
+        async with await nats.connect(server.url) as client:
+            jetstream = client.jetstream(timeout=TIMEOUT)
+            await jetstream.add_stream(StreamConfig(name="KEPT", subjects=["kept"]))
+            await jetstream.publish("kept", b"1")
         await asyncio.to_thread(server.restart)
-        client = await nats.connect(server.url)
-        assert (await client.jetstream().stream_info("KEPT")).state.messages == 1
-        await client.close()
+        async with await nats.connect(server.url) as client:
+            jetstream = client.jetstream(timeout=TIMEOUT)
+            assert (await jetstream.stream_info("KEPT")).state.messages == 1
 
 
 def test_a_frozen_server_does_not_answer_until_it_is_thawed(tmp_path: Path) -> None:
@@ -99,13 +98,11 @@ def test_valkey_answers_and_listens_on_loopback_only(valkey: ValkeyProcess) -> N
 
 
 async def test_a_cluster_survives_the_loss_of_its_leader(nats_cluster: NatsCluster) -> None:
-    client = await nats.connect(nats_cluster.urls)
-    await client.jetstream().add_stream(
-        StreamConfig(name="THREE", subjects=["three"], num_replicas=3)
-    )
-    await until_settled(client, "THREE")
-    await client.jetstream().publish("three", b"1")
-    await client.close()
+    async with await nats.connect(nats_cluster.urls) as client:
+        jetstream = client.jetstream(timeout=TIMEOUT)
+        await jetstream.add_stream(StreamConfig(name="THREE", subjects=["three"], num_replicas=3))
+        await until_settled(client, "THREE")
+        await jetstream.publish("three", b"1")
     leader = nats_cluster.meta_leader()
     assert leader is not None
     leader.kill()
@@ -113,8 +110,8 @@ async def test_a_cluster_survives_the_loss_of_its_leader(nats_cluster: NatsClust
         until, lambda: nats_cluster.meta_leader() not in (None, leader), "a leader"
     )
     await asyncio.to_thread(nats_cluster.heal)
-    client = await nats.connect(nats_cluster.urls)
-    await until_settled(client, "THREE")
-    assert (await client.jetstream().stream_info("THREE")).state.messages == 1
-    await client.jetstream().delete_stream("THREE")
-    await client.close()
+    async with await nats.connect(nats_cluster.urls) as client:
+        jetstream = client.jetstream(timeout=TIMEOUT)
+        await until_settled(client, "THREE")
+        assert (await jetstream.stream_info("THREE")).state.messages == 1
+        await jetstream.delete_stream("THREE")

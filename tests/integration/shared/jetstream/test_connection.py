@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,31 @@ async def server(tmp_path: Path) -> AsyncIterator[NatsProcess]:
     await asyncio.to_thread(server.kill)
 
 
+type Buses = Callable[..., Bus]
+
+
+@pytest.fixture
+async def bus_to(server: NatsProcess) -> AsyncIterator[Buses]:
+    """Makes buses to the server, which are closed whatever a test finds."""
+    async with AsyncExitStack() as opened:
+
+        def made(timing: BusTiming | None = None, **settings: float) -> Bus:
+            wanted = BusSettings.model_validate({"nats_url": server.url, **settings})
+            bus = Bus(wanted, timing=timing or BusTiming())
+            opened.push_async_callback(bus.close)
+            return bus
+
+        yield made
+
+
 def messages(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= level]
 
 
 async def test_a_server_that_is_not_there_yet_is_waited_for_aloud(
-    server: NatsProcess, caplog: pytest.LogCaptureFixture
+    server: NatsProcess, bus_to: Buses, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bus = Bus(BusSettings(nats_url=server.url), timing=HASTY)
+    bus = bus_to(HASTY)
     connecting = asyncio.create_task(bus.connect("early"))
     await soon(lambda: messages(caplog) != [], "it says what it waits for")
     (said,) = messages(caplog)
@@ -55,22 +73,21 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_aloud(
 
 @pytest.mark.parametrize("frozen", [False, True])
 async def test_a_server_that_does_not_come_is_given_up(
-    server: NatsProcess, *, frozen: bool
+    server: NatsProcess, bus_to: Buses, *, frozen: bool
 ) -> None:
     if frozen:
         await asyncio.to_thread(server.start)
         server.freeze()
-    bus = Bus(BusSettings(nats_url=server.url, startup_timeout=1.0), timing=HASTY)
+    bus = bus_to(HASTY, startup_timeout=1.0)
     with pytest.raises(BusUnavailable, match=f"NATS at {server.url} did not answer within 1 s"):
         await asyncio.wait_for(bus.connect("in vain"), 60)
-    await bus.close()
 
 
 async def test_requests_while_the_server_is_away_fail_and_then_go_on(
-    server: NatsProcess, caplog: pytest.LogCaptureFixture
+    server: NatsProcess, bus_to: Buses, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(server.start)
-    bus = Bus(BusSettings(nats_url=server.url))
+    bus = bus_to()
     await bus.connect("patient")
     disturbed = asyncio.Event()
     bus.on_disturbance(disturbed.set)
@@ -92,10 +109,10 @@ async def test_nobody_there_is_told_at_once(bus: Bus) -> None:
 
 
 async def test_hanging_up_takes_bounded_time_from_a_frozen_server_too(
-    server: NatsProcess,
+    server: NatsProcess, bus_to: Buses
 ) -> None:
     await asyncio.to_thread(server.start)
-    bus = Bus(BusSettings(nats_url=server.url), timing=HASTY)
+    bus = bus_to(HASTY)
     await bus.connect("leaving")
     await bus.subscribe("something", LiveCopies().take)
     server.freeze()
@@ -107,10 +124,10 @@ async def test_hanging_up_takes_bounded_time_from_a_frozen_server_too(
 
 
 async def test_an_answer_to_a_flush_that_was_given_up_does_no_harm(
-    server: NatsProcess,
+    server: NatsProcess, bus_to: Buses
 ) -> None:
     await asyncio.to_thread(server.start)
-    bus = Bus(BusSettings(nats_url=server.url))
+    bus = bus_to()
     await bus.connect("hasty")
     server.freeze()
     await asyncio.to_thread(until, lambda: not server.answers(), "the server is frozen")
@@ -119,7 +136,6 @@ async def test_an_answer_to_a_flush_that_was_given_up_does_no_harm(
     server.thaw()
     await TaskLog(bus).begin()
     assert bus.connection.stats["reconnects"] == 0
-    await bus.close()
 
 
 async def test_what_was_published_before_hanging_up_arrives(connect: Connect, bus: Bus) -> None:

@@ -46,10 +46,12 @@ async def test_a_loop_that_was_blocked_until_the_server_hung_up_catches_up(
 async def write(log: TaskLog) -> None:
     """Append from a connection of its own, in another thread's loop."""
     bus = Bus(log.bus.settings)
-    await bus.connect("elsewhere")
-    last = await last_entry(bus, log.key)
-    assert last is not None
-    elsewhere = log.behind(last, bus=bus, writer="elsewhere")
-    for _ in range(MESSAGES):
-        await elsewhere.append("x" * 1_000_000)
-    await bus.close()
+    try:
+        await bus.connect("elsewhere")
+        last = await last_entry(bus, log.key)
+        assert last is not None
+        elsewhere = log.behind(last, bus=bus, writer="elsewhere")
+        for _ in range(MESSAGES):
+            await elsewhere.append("x" * 1_000_000)
+    finally:
+        await bus.close()

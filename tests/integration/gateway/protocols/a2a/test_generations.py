@@ -93,7 +93,7 @@ async def test_a_poll_ends_after_its_time_and_when_the_gateway_stops(
         assert generation(await Rpc(other, "patient").call("GetTask", asked)) == 3
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{changed.http_port}", verify=NO_TLS
+        base_url=f"http://127.0.0.1:{changed.http_port}", timeout=60, verify=NO_TLS
     ) as other:
         async with running(changed):
             polling = asyncio.create_task(Rest(other, "patient").call("GetTask", asked))
