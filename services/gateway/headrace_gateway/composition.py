@@ -80,7 +80,11 @@ async def _start(
     """Start the parts that run in the background; `stack` stops them in reverse order."""
     bus = Bus(settings)
     directory = Directory(bus)
-    callers = Callers(settings.credentials, lambda: key_headers(directory.cards()))
+    callers = Callers(
+        settings.credentials,
+        lambda: key_headers(directory.cards()),
+        timing.credentials_interval,
+    )
     callers.start()
     stack.push_async_callback(callers.stop)
     await bus.connect("gateway")

@@ -21,6 +21,8 @@ class GatewayTiming:
     """For a read of the work queue, which admission counts on."""
     queue_interval: float = 1.0
     """Minimum between two such reads without a request for one."""
+    credentials_interval: float = 1.0
+    """Between checks of the credentials file; a removed token is refused after that."""
     drain: float = 5.0
     """In which detached work must end when the gateway stops."""
 

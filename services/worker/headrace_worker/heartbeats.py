@@ -33,6 +33,7 @@ from headrace.model.messages import Control, HolderReply
 from headrace.settings import BusSettings
 from headrace_worker.blocked_loop import what_blocks
 from headrace_worker.inputs import InputRefusal
+from headrace_worker.timing import Timing
 
 _JOIN = 2.0
 
@@ -121,10 +122,6 @@ HEARTBEAT = 1.2
 BLOCKED = 2.0
 """Seconds after which an unresponsive worker loop is logged."""
 
-TAKE_IN = 1.0
-"""Timeout in seconds for the worker's loop to queue a message. The requester then learns that the
-loop is blocked, well before its own timeout, and queues the message itself."""
-
 _TICK = 0.05
 
 _IDLE = 1.0
@@ -171,8 +168,14 @@ class WorkerLeases:
     belongs to one of them.
     """
 
-    def __init__(self, heartbeat_thread: HeartbeatThread) -> None:
-        """Keep holds on `heartbeat_thread`; call this on the worker's loop."""
+    def __init__(
+        self, heartbeat_thread: HeartbeatThread, timing: Timing, tick: float = _TICK
+    ) -> None:
+        """Keep holds on `heartbeat_thread`; call this on the worker's loop.
+
+        The thread looks after them every `tick` seconds.
+        """
+        self._timeout, self._tick = timing.take_in, tick
         self._heartbeat_thread = heartbeat_thread
         self._workers_loop = asyncio.get_running_loop()
         self._workers_thread = threading.get_ident()
@@ -235,7 +238,7 @@ class WorkerLeases:
         if self._taken or self._beating or self._claiming or self._released:
             self._held_at = now
         if now - self._held_at < _IDLE:
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(self._tick)
             return
         self._held.clear()
         self._is_idle = True
@@ -299,12 +302,12 @@ class WorkerLeases:
         taken: int | InputRefusal = InputRefusal("blocked")
         if answers.refuses():
             taken = InputRefusal("policy")
-        elif self._silence < TAKE_IN:
+        elif self._silence < self._timeout:
             work = asyncio.run_coroutine_threadsafe(answers.take_in(asked), self._workers_loop)
             # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))
             with suppress(TimeoutError):
-                taken = await asyncio.wait_for(waiting, TAKE_IN)
+                taken = await asyncio.wait_for(waiting, self._timeout)
         more: dict[str, object] = {"generation": taken}
         if isinstance(taken, InputRefusal):
             refused = {"refused": taken.reason, "generation": taken.generation}

@@ -21,6 +21,9 @@ class Timing:
     """Least and greatest pause before the next check of a run that waits its turn."""
     queue_interval: float = 3.0
     """Maximum between checks for new queues."""
+    take_in: float = 1.0
+    """For the worker's loop to queue a message. The requester then learns that the loop is blocked,
+    well before its own timeout, and queues the message itself."""
     child_lateness: float = 1.0
     """After its deadline, within which a child task should have ended by itself."""
     child_confirmation: float = 3.0

@@ -126,10 +126,10 @@ class Worker:
         self._settings, self._agents = settings, agents
         self._bus = Bus(settings, new_transport)
         self._heartbeat_thread = HeartbeatThread(settings, f"{self.id} heartbeats", new_transport)
-        self._leases = WorkerLeases(self._heartbeat_thread)
+        timing = timing or Timing()
+        self._leases = WorkerLeases(self._heartbeat_thread, timing)
         self._rule = TailRule(self._bus)
         self._watch = Watch(self._bus, self._rule)
-        timing = timing or Timing()
         self._resources = WorkerResources(
             self.id,
             self._bus,

@@ -10,6 +10,7 @@ from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks import inputs as handing_in
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import (
     answers,
@@ -80,11 +81,11 @@ async def test_a_blocked_holder_that_is_killed_loses_no_message(
 
 
 async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
-    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+    submitter: TaskSubmitter, working: Working
 ) -> None:
-    monkeypatch.setattr("headrace_worker.heartbeats.TAKE_IN", -1.0)
     may_end = asyncio.Event()
-    async with working(repeater(may_end, follow_ups="reject")):
+    blocked = Timing(take_in=-1.0)
+    async with working(repeater(may_end, follow_ups="reject"), timing=blocked):
         task = await submitter.start("repeater", "one")
         await task.held()
         with pytest.raises(TaskBusy):

@@ -12,6 +12,7 @@ import pytest
 
 from headrace_worker import heartbeats
 from headrace_worker.heartbeats import HEARTBEAT, Hold, HolderAnswers, WorkerLeases
+from headrace_worker.timing import Timing
 
 MANY = 1000
 
@@ -60,7 +61,7 @@ def _leases(wire: Wire) -> WorkerLeases:
     thread = SimpleNamespace(
         bus=SimpleNamespace(connection=wire), call_soon=asyncio.get_running_loop().call_soon
     )
-    return WorkerLeases(cast("Any", thread))
+    return WorkerLeases(cast("Any", thread), Timing())
 
 
 async def _calls_of_a_tick(leases: WorkerLeases) -> int:
@@ -162,13 +163,12 @@ class CountingLeases(WorkerLeases):
 
 
 @asynccontextmanager
-async def _kept(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CountingLeases]:
+async def _kept(wire: Wire) -> AsyncIterator[CountingLeases]:
     """Leases that are kept inside the block, with a tick in each turn of the loop."""
-    monkeypatch.setattr(heartbeats, "_TICK", 0)
     thread = SimpleNamespace(
         bus=SimpleNamespace(connection=wire), call_soon=asyncio.get_running_loop().call_soon
     )
-    leases = CountingLeases(cast("Any", thread))
+    leases = CountingLeases(cast("Any", thread), Timing(), tick=0.0)
     keeping = asyncio.create_task(leases._keep())
     try:
         yield leases
@@ -184,10 +184,8 @@ async def _turns(number: int, until: Callable[[], object] = lambda: False) -> No
         await asyncio.sleep(0)
 
 
-async def test_a_worker_without_holds_has_no_ticks(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with _kept(Wire(), monkeypatch) as leases:
+async def test_a_worker_without_holds_has_no_ticks(clock: Clock) -> None:
+    async with _kept(Wire()) as leases:
         await _turns(50)
         ticking = leases.looks
         clock.now += 2.0
@@ -198,10 +196,10 @@ async def test_a_worker_without_holds_has_no_ticks(
 
 
 async def test_a_hold_of_an_idle_worker_has_its_heartbeat_and_answers_at_once(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock,
 ) -> None:
     wire = Wire()
-    async with _kept(wire, monkeypatch) as leases:
+    async with _kept(wire) as leases:
         clock.now += 2.0
         await _turns(50)
         leases.take("ack").answers = _answers("control")
@@ -215,7 +213,7 @@ async def test_a_hold_that_comes_while_the_thread_falls_idle_is_seen(
 ) -> None:
     """The worker's thread adds it between the last look and the wait."""
     wire = Wire()
-    async with _kept(wire, monkeypatch) as leases:
+    async with _kept(wire) as leases:
         cleared = leases._held.clear
 
         def come() -> None:

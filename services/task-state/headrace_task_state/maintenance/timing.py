@@ -29,5 +29,7 @@ class MaintenanceTiming:
     """Between searches for views of other versions that no replica keeps any more."""
     output_linger: float = OUTPUT_LINGER
     """As `RangeFollower` takes it."""
+    webhook_without_task: float = 60.0
+    """After which a webhook whose task was never stored is deleted: its gateway died."""
     cancel: CancelTiming = field(default_factory=CancelTiming)
     """Of cancels of child tasks."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_TASK_YET = 0.3
-_NEVER_A_TASK = 60.0
-"""Seconds after which a webhook whose task was never stored is deleted: its gateway died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,8 @@ class SenderResources:
     permits: Permits
     letters: UndeliveredLetters
     snapshots: Snapshots
+    without_task: float
+    """Seconds that a webhook waits for its task."""
 
 
 class WebhookSender:
@@ -104,7 +104,7 @@ class WebhookSender:
         return self._resources.permits.permit(Target.of(self._key.tenant, webhook))
 
     async def _without_task(self, webhook: Webhook) -> float | None:
-        if time.time() - webhook.created < _NEVER_A_TASK:
+        if time.time() - webhook.created < self._resources.without_task:
             return _NO_TASK_YET
         await self._resources.webhooks.delete(self._key, self._token)
         return None
@@ -201,8 +201,12 @@ class WebhookSender:
 
 
 @asynccontextmanager
-async def sender_resources(bus: Bus, settings: TaskStateSettings) -> AsyncIterator[SenderResources]:
+async def sender_resources(
+    bus: Bus, settings: TaskStateSettings, without_task: float
+) -> AsyncIterator[SenderResources]:
     """Yield the dependencies of sending, on a connected bus.
+
+    A webhook whose task is not stored within `without_task` seconds is deleted.
 
     Raises:
         InvalidName: HEADRACE_PUSH_ALLOW names what is neither a host nor a network.
@@ -230,6 +234,7 @@ async def sender_resources(bus: Bus, settings: TaskStateSettings) -> AsyncIterat
             Permits(settings.push_per_owner, settings.push_per_host),
             UndeliveredLetters(bus),
             Snapshots(bus),
+            without_task,
         )
     finally:
         await keys.stop()

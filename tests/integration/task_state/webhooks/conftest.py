@@ -7,6 +7,7 @@ import pytest
 
 from headrace.model.names import encode_token
 from headrace.webhooks import CURRENT, Address, Webhook, WebhookProgress, Webhooks
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.support.legal_logs import LegalLog
 from tests.support.receiver import Receiver, receiving
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -24,12 +25,21 @@ type Opening = Callable[..., Awaitable[TaskStates]]
 
 
 @pytest.fixture
-async def open_fleet(nats_server: NatsProcess, valkey: ValkeyProcess) -> AsyncIterator[Opening]:
+def timing() -> MaintenanceTiming:
+    """Durations of task state that are not settings."""
+    return MaintenanceTiming()
+
+
+@pytest.fixture
+async def open_fleet(
+    nats_server: NatsProcess, valkey: ValkeyProcess, timing: MaintenanceTiming
+) -> AsyncIterator[Opening]:
     """Opens a fleet with other settings than those of this folder's tests."""
     async with AsyncExitStack() as stack:
 
         async def opening(**settings: object) -> TaskStates:
-            opened = open_task_states(nats_server.url, valkey.url, **{**SETTINGS, **settings})
+            given = {**SETTINGS, **settings}
+            opened = open_task_states(nats_server.url, valkey.url, timing, **given)
             return await stack.enter_async_context(opened)
 
         yield opening

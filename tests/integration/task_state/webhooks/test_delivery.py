@@ -12,6 +12,7 @@ from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED, WORKING
 from headrace.signing import SigningKeys
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.integration.task_state.webhooks.test_forged_requests import stand_in_for
 from tests.support.receiver import HANG_UP, STALL, Receiver, receiving
@@ -258,10 +259,10 @@ async def test_webhooks_go_with_their_task(open_fleet: Opening, receiver: Receiv
     await eventually(is_deleted, "the webhook is deleted with its task")
 
 
+@pytest.mark.parametrize("timing", [MaintenanceTiming(webhook_without_task=0.5)], ids=["hasty"])
 async def test_a_webhook_whose_task_never_came_is_forgotten(
-    fleet: TaskStates, hooked: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
-    monkeypatch.setattr("headrace_task_state.webhooks.sender._NEVER_A_TASK", 0.5)
     await fleet.start()
     await hooked.hook(receiver.url())
 

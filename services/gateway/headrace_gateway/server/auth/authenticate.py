@@ -25,14 +25,12 @@ from headrace_gateway.server.auth.credentials_file import (
     read_file,
 )
 from headrace_gateway.server.auth.schemes import BEARER, KEY, Schemes, schemes_of
+from headrace_gateway.timing import TIMING
 
 if TYPE_CHECKING:
     from headrace_gateway.server.auth.web_tokens import WebTokens
 
 _log = logging.getLogger(__name__)
-
-INTERVAL = 1.0
-"""Seconds between checks of the file; a removed token is refused after that."""
 
 
 class _KnownCallers(NamedTuple):
@@ -63,7 +61,7 @@ class Callers:
         self,
         path: Path | None,
         key_headers: Callable[[], Iterable[str]] = tuple,
-        interval: float = INTERVAL,
+        interval: float = TIMING.credentials_interval,
     ) -> None:
         """Read the credentials file at `path`, and every `interval` seconds if it has changed.
 

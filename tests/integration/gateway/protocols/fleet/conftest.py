@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import GatewayTiming
 from tests.support.credentials import ANN, Person, write
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
@@ -31,6 +32,8 @@ name = "operator"
 operator = true
 operations = ["operate"]
 """
+
+_TIMING = GatewayTiming(credentials_interval=0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def open_role_gateway(settings: GatewaySettings, tmp_path: Path) -> OpenRoleGate
         changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
         write(file, ANN, *people, head=_ROLES)
         async with (
-            running(settings.model_copy(update=changed)) as url,
+            running(settings.model_copy(update=changed), timing=_TIMING) as url,
             httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
         ):
             yield RoleGateway(http, file)
