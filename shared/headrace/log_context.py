@@ -6,7 +6,7 @@ It is set once per request and attempt, and read only when a line is written.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headrace.model.task import TaskKey
 
@@ -52,7 +52,8 @@ def begin(context: LogContext = _NOTHING) -> None:
 
 def note_task(task: str) -> None:
     """Add the task, once it is known."""
-    _current.set(replace(_current.get(), task=task))
+    known = _current.get()
+    _current.set(LogContext(task, known.run, known.attempt, known.agent, known.traceparent))
 
 
 @contextmanager

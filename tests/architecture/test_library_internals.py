@@ -56,21 +56,19 @@ INTERNALS: dict[type, dict[str, str]] = {
         "_send_ping": "self, future=None",
         "_send_publish": "self, subject, reply, payload, payload_size, headers",
         "_server_info": ATTRIBUTE,
+        "_sid": ATTRIBUTE,
         "_subs": ATTRIBUTE,
         "_transport": ATTRIBUTE,
         "is_closed": ATTRIBUTE,
         "is_connected": ATTRIBUTE,
         "is_connecting": ATTRIBUTE,
+        "is_draining": ATTRIBUTE,
         "is_draining_pubs": ATTRIBUTE,
         "is_reconnecting": ATTRIBUTE,
         "new_inbox": "self",
         "publish": "self, subject, payload=b'', reply='', headers=None",
         "ssl_context": ATTRIBUTE,
         "stats": ATTRIBUTE,
-        "subscribe": (
-            "self, subject, queue='', cb=None, future=None, "
-            "max_msgs=0, pending_msgs_limit=524288, pending_bytes_limit=134217728"
-        ),
     },
     HttpProtocol: {
         "config": ATTRIBUTE,
@@ -120,8 +118,19 @@ INTERNALS: dict[type, dict[str, str]] = {
 """What each class overrides or uses of its base, and the parameters of the base's methods."""
 
 USED = [
+    (Subscription, "_closed"),
+    (Subscription, "_conn"),
+    (Subscription, "_drain"),
     (Subscription, "_id"),
+    (Subscription, "_max_msgs"),
+    (Subscription, "_message_iterator"),
+    (Subscription, "_pending_next_msgs_calls"),
     (Subscription, "_pending_queue"),
+    (Subscription, "_queue"),
+    (Subscription, "_received"),
+    (Subscription, "_stop_processing"),
+    (Subscription, "_subject"),
+    (Subscription, "_wait_for_msgs_task"),
     (TcpTransport, "_io_writer"),
     (JetStreamContext, "_api_request"),
 ]

@@ -517,7 +517,7 @@ async def _followed(w: World, forge: Callable[[], Awaitable[None]]) -> list[Entr
         await w.bus.connection.flush()
         await asyncio.sleep(_TURN)
     finally:
-        await follower.stop()
+        follower.stop()
         await rule.stop()
     return entries
 

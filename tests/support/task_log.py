@@ -161,7 +161,7 @@ async def following(
     try:
         yield reading
     finally:
-        await reading.follower.stop()
+        reading.follower.stop()
 
 
 async def told_lasts(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:

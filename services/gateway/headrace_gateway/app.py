@@ -26,6 +26,7 @@ from headrace_gateway.file_download import FileDownload
 from headrace_gateway.fleet_metrics import FleetMetrics
 from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.refusals import GatewayStarting
+from headrace_gateway.server.direct_routes import DirectRoutes
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.open_requests import ProtocolApp
 from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
@@ -87,14 +88,18 @@ _EXPOSED = [
 
 def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
     """Return the application that serves `protocols` over `services`."""
+    routes = [
+        *(ConsolePages().routes() if services.settings.console else ()),
+        *(route for one in protocols for route in _named(one.name, one.routes(services))),
+        *_routes(services),
+        *(route for one in protocols for route in _named(one.name, one.other_routes(services))),
+    ]
     return Starlette(
-        routes=[
-            *(ConsolePages().routes() if services.settings.console else ()),
-            *(route for one in protocols for route in _named(one.name, one.routes(services))),
-            *_routes(services),
-            *(route for one in protocols for route in _named(one.name, one.other_routes(services))),
+        routes=routes,
+        middleware=[
+            *_middleware(services.settings),
+            Middleware(DirectRoutes, routes=routes, agents=AGENT),
         ],
-        middleware=_middleware(services.settings),
         exception_handlers={HTTPException: ERRORS.no_such_route},
     )
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from headrace.directory import Directory
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import Bus, NewTransport
 from headrace.jetstream.health_probe import HealthProbe
 from headrace.links import Links
 from headrace.log import TailRule
@@ -44,18 +44,22 @@ from headrace_gateway.timing import TIMING, GatewayTiming
 
 @asynccontextmanager
 async def composed(
-    settings: GatewaySettings, requests: OpenRequests, timing: GatewayTiming = TIMING
+    settings: GatewaySettings,
+    requests: OpenRequests,
+    timing: GatewayTiming = TIMING,
+    new_transport: NewTransport | None = None,
 ) -> AsyncIterator[Services]:
     """Build and start a gateway's parts for the length of a block.
 
-    `requests` counts the gateway's requests.
+    `requests` counts the gateway's requests. `new_transport` connects it to NATS as in `Bus`.
 
     Raises:
         BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
         CredentialsUnreadable: the credentials file is missing or invalid.
     """
     async with AsyncExitStack() as stack:
-        yield _services(settings, requests, await _start(settings, stack, timing), timing)
+        running = await _start(settings, Bus(settings, new_transport), stack, timing)
+        yield _services(settings, requests, running, timing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,9 @@ class _Running:
 
 
 async def _start(
-    settings: GatewaySettings, stack: AsyncExitStack, timing: GatewayTiming
+    settings: GatewaySettings, bus: Bus, stack: AsyncExitStack, timing: GatewayTiming
 ) -> _Running:
     """Start the parts that run in the background; `stack` stops them in reverse order."""
-    bus = Bus(settings)
     directory = Directory(bus)
     callers = Callers(
         settings.credentials,

@@ -285,9 +285,9 @@ class Feed:
         self._take(last)
         self._follower.begin(last.sequence)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Unsubscribe."""
-        await self._follower.stop()
+        self._follower.stop()
 
     def reader(self, after: int) -> FeedReader:
         """Return a reader of the events after generation `after`."""
@@ -382,7 +382,7 @@ class Feeds:
         try:
             await feed.open_fresh()
         except BaseException:
-            await self.release(feed)
+            self.release(feed)
             raise
         return feed
 
@@ -408,7 +408,7 @@ class Feeds:
             try:
                 await asyncio.shield(opening)
             except BaseException:
-                await self.release(feed)
+                self.release(feed)
                 raise
         return feed
 
@@ -422,19 +422,19 @@ class Feeds:
             raise
         finally:
             self._opening.pop(feed, None)
-            await self.release(feed)
+            self.release(feed)
 
     def _new(self, key: TaskKey) -> Feed:
         feed = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading, links=self.links)
         self._feeds[key] = feed
         return feed
 
-    async def release(self, feed: Feed) -> None:
+    def release(self, feed: Feed) -> None:
         """Release one use of `feed`; the last release closes it."""
         feed.users -= 1
         if feed.users == 0:
             self._forget(feed)
-            await self._background.run(feed.close())
+            feed.close()
 
     def held(self, feed: Feed) -> "FeedUse":
         """Return a context manager that releases `feed` at the end of its block."""
@@ -474,4 +474,4 @@ class FeedUse:
         at: TracebackType | None,
     ) -> None:
         if raised is not None or not self._only_if_raised:
-            await self._feeds.release(self._feed)
+            self._feeds.release(self._feed)

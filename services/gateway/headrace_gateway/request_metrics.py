@@ -7,9 +7,11 @@ that they become.
 
 import time
 from asyncio import CancelledError
+from collections.abc import Mapping
 from itertools import product
 
 import grpc.aio
+from prometheus_client import Counter, Histogram
 from starlette.requests import ClientDisconnect
 
 from headrace.metrics import REQUEST_SECONDS, REQUESTS
@@ -30,12 +32,18 @@ _SERVER_ERROR, _UNAVAILABLE = 500, 503
 _DISCONNECTS = (CancelledError, ClientDisconnect, grpc.aio.BaseError)
 
 
+type _Key = tuple[str, str, str]
+"""Protocol, binding and operation."""
+
+
 class RequestMetrics:
     """Counts and times the requests of one gateway."""
 
     def __init__(self) -> None:
         """Begin with A2A's operations at zero, so that their first failure is an increase."""
-        self._seen = set[tuple[str, str, str]]()
+        # Kept, because each look-up by labels takes longer than the count itself.
+        self._counters: dict[_Key, Mapping[str, Counter]] = {}
+        self._seconds: dict[_Key, Histogram] = {}
         groups = [names for group, names in OPERATIONS.items() if group != "operate"]
         for binding, names in product(_BINDINGS, groups):
             for name in names:
@@ -44,15 +52,16 @@ class RequestMetrics:
     def ended(self, request: OpenRequest, error: BaseException | None) -> None:
         """Count a request, which ended with `error`."""
         key = (request.protocol, request.binding, request.operation or _UNKNOWN)
-        if key not in self._seen:
-            self._begin(key)
-        REQUESTS.labels(*key, outcome_of(error)).inc()
-        REQUEST_SECONDS.labels(*key).observe(time.perf_counter() - request.began)
+        counters = self._counters.get(key) or self._begin(key)
+        counters[outcome_of(error)].inc()
+        seconds = self._seconds.get(key)
+        if seconds is None:
+            seconds = self._seconds[key] = REQUEST_SECONDS.labels(*key)
+        seconds.observe(time.perf_counter() - request.began)
 
-    def _begin(self, key: tuple[str, str, str]) -> None:
-        self._seen.add(key)
-        for outcome in OUTCOMES:
-            REQUESTS.labels(*key, outcome)
+    def _begin(self, key: _Key) -> Mapping[str, Counter]:
+        begun = self._counters[key] = {name: REQUESTS.labels(*key, name) for name in OUTCOMES}
+        return begun
 
 
 def outcome_of(error: BaseException | None) -> str:

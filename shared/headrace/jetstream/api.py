@@ -66,6 +66,14 @@ async def store(
     return _sequence(subject, await bus.request(subject, data, timeout, headers))
 
 
+def store_soon(bus: Bus, subject: str, data: bytes) -> asyncio.Future[Msg]:
+    """Send a message to the stream on `subject`, and return its answer to come: see `sequence_of`.
+
+    It is sent before this returns, if possible.
+    """
+    return bus.ask(subject, data, _STORE_TIMEOUT, {})
+
+
 def sequence_of(bus: Bus, subject: str, answer: asyncio.Future[Msg]) -> int:
     """Return the sequence of a message that was stored by `Bus.ask`; `answer` is done.
 

@@ -13,7 +13,12 @@ from nats.aio.client import PING_PROTO, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport, Transport
-from nats.errors import ConnectionDrainingError, ProtocolError, StaleConnectionError
+from nats.errors import (
+    ConnectionClosedError,
+    ConnectionDrainingError,
+    ProtocolError,
+    StaleConnectionError,
+)
 from nats.errors import TimeoutError as NatsTimeout
 from nats.protocol.parser import PERMISSIONS_ERR, Parser
 
@@ -202,6 +207,34 @@ class _Deadlines:
         self._timer = self._loop.call_at(waiting[0][0], self._look) if waiting else None
 
 
+class Listening(Subscription):
+    """A subscription whose messages are passed on as they are read from the socket.
+
+    It has none of the parts with which nats-py keeps messages until they are processed: these take
+    3 KB and half of the time to subscribe, and each stream of a task's events subscribes.
+    """
+
+    def __init__(self, client: "NatsClient", sid: int, subject: str, queue: str) -> None:
+        """Remember what to repeat after a reconnect."""
+        # What nats-py's client uses of its subscriptions when it reconnects, drains and closes.
+        self._conn, self._id, self._subject, self._queue = client, sid, subject, queue
+        self._max_msgs = self._received = 0
+        self._closed = False
+        self._wait_for_msgs_task = self._message_iterator = None
+        self._pending_queue: Any = None
+        self._pending_next_msgs_calls: Any = None
+
+    async def unsubscribe(self, limit: int = 0) -> None:  # noqa: ARG002 - nats-py's
+        """End the subscription."""
+        self.end()
+
+    def end(self) -> None:
+        """End the subscription. Nothing happens if it ended before."""
+        if not self._closed:
+            self._closed = True
+            self._conn.stop_listening(self._id)
+
+
 class NatsClient(Client):
     """nats-py's client with changes to reconnects, dispatch, flushing and credentials.
 
@@ -241,18 +274,48 @@ class NatsClient(Client):
 
     async def listen(
         self, subject: str, receive: Callable[[Msg], None], queue: str = ""
-    ) -> Subscription:
+    ) -> "Listening":
         """Call `receive` for every message on `subject`, in the loop that reads the socket.
 
         Each message goes to one of the listeners in the same `queue`.
+
+        Args:
+            subject: A valid subject or pattern: it is not checked.
+            receive: The listener.
+            queue: Name of the group of listeners; empty for none.
         """
-        subscription = await self.subscribe(subject, queue)
-        self._listeners[subscription._id] = receive  # noqa: SLF001 - as nats-py's client itself
-        arrived = subscription._pending_queue  # noqa: SLF001 - likewise
-        while not arrived.empty():
-            receive(arrived.get_nowait())
-            arrived.task_done()  # otherwise draining would wait for it
-        return subscription
+        if self.is_closed:
+            raise ConnectionClosedError
+        if self.is_draining:
+            raise ConnectionDrainingError
+        self._sid = sid = self._sid + 1
+        listening = self._subs[sid] = Listening(self, sid, subject, queue)
+        self._listeners[sid] = receive
+        command = b"SUB %b %b %d\r\n" % (subject.encode(), queue.encode(), sid)
+        if not self.send_now(command):
+            await self._send_command(command)
+            await self._flush_pending()
+        return listening
+
+    def stop_listening(self, sid: int) -> None:
+        """End a subscription of `listen`."""
+        self._remove_sub(sid)
+        if self.is_connected:  # Otherwise a reconnect does not repeat it.
+            self.send_now(b"UNSUB %d\r\n" % sid)
+
+    def send_now(self, command: bytes) -> bool:
+        """Send a protocol line or message without a coroutine; return whether that is possible."""
+        queue = self._flush_queue
+        if queue is None or not self.is_connected:
+            return False
+        size = self._pending_data_size + len(command)
+        if 0 < self._max_pending_size < size:
+            return False
+        self._pending.append(command)
+        self._pending_data_size = size
+        if queue.empty():
+            queue.put_nowait(asyncio.get_running_loop().create_future())
+        return True
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
@@ -337,7 +400,14 @@ class NatsClient(Client):
     def _command(
         self, subject: str, reply: str, payload: bytes, headers: dict[str, Any]
     ) -> bytes | None:
-        """Return the bytes of a message with headers; None: nats-py must check these."""
+        """Return the bytes of a message; None: nats-py must check its headers."""
+        if not headers:
+            return b"PUB %b %b %d\r\n%b\r\n" % (
+                subject.encode(),
+                reply.encode(),
+                len(payload),
+                payload,
+            )
         if not self._header_names.issuperset(headers):
             return None
         block = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
@@ -365,24 +435,18 @@ class NatsClient(Client):
         Returns:
             None: `request` has to send it, which may have to wait, to check it or to refuse it.
         """
-        queue, inbox = self._flush_queue, self._answers_inbox
-        if queue is None or not inbox or not self.is_connected or self.is_draining_pubs:
+        inbox = self._answers_inbox
+        if not inbox or self.is_draining_pubs:
             return None
         serial = self._serial()
         command = self._command(subject, f"{inbox}.{serial}", payload, headers)
         if command is None or len(payload) > self._max_payload:
             return None
-        size = self._pending_data_size + len(command)
-        if 0 < self._max_pending_size < size:
+        if not self.send_now(command):
             return None
-        self._pending.append(command)
-        self._pending_data_size = size
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(payload)
-        loop = asyncio.get_running_loop()
-        if queue.empty():
-            queue.put_nowait(loop.create_future())
-        answer: asyncio.Future[Msg] = loop.create_future()
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._answers[serial] = answer
         deadlines = self._deadlines.get(timeout)
         if deadlines is None:

@@ -16,7 +16,7 @@ from nats.aio.transport import Transport
 from nats.js import JetStreamContext
 
 from headrace import metrics
-from headrace.jetstream.client import NatsClient
+from headrace.jetstream.client import Listening, NatsClient
 from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.headers import STATUS
 from headrace.jetstream.streams import Streams, ensure_streams
@@ -251,7 +251,7 @@ class Bus:
         except TROUBLE as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
-    async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Subscription:
+    async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Listening:
         """Call `receive` for every message on `subject` as it is read from the socket.
 
         This has the lowest latency and cost. No other message is read meanwhile, and none is
@@ -314,7 +314,11 @@ class Bus:
         answer = self.connection.ask(subject, payload, headers, timeout)
         if answer is not None:
             return answer
-        return asyncio.ensure_future(self.request(subject, payload, timeout, headers))
+        return asyncio.Task(
+            self.request(subject, payload, timeout, headers),
+            loop=asyncio.get_running_loop(),
+            eager_start=True,
+        )
 
     @staticmethod
     def answered(subject: str, answer: asyncio.Future[Msg]) -> Msg:

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
@@ -67,8 +66,7 @@ HEADER_ROOM = 16 * 1024
 _PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """A stored append."""
 
     sequence: int

@@ -23,6 +23,7 @@ from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
 from headrace.jetstream.api import stream_state
+from headrace.jetstream.client import Listening
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import SEQUENCE, SUBJECT
@@ -377,7 +378,7 @@ class Follower:
         self._doubted = False
         self._over = False
         self._repair: asyncio.Task[None] | None = None
-        self._subscription: Subscription | None = None
+        self._subscription: Listening | None = None
         self._loop = asyncio.get_running_loop()
 
     async def subscribe(self) -> None:
@@ -399,14 +400,14 @@ class Follower:
         self._rule.watch(self, first_check)
         self._repair_if_needed()
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Stop delivering and release all resources."""
         self._over = True
         self._rule.forget(self)
         if self._repair is not None:
             self._repair.cancel()
         if self._subscription is not None:
-            await self._bus.unsubscribe(self._subscription)
+            self._subscription.end()
 
     def tail_is(self, sequence: int) -> None:
         """Receive the leader's last sequence of this log; 0: the log is empty."""

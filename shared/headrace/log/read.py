@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nats.aio.msg import Msg
 
@@ -43,8 +43,7 @@ def tombstone_of(headers: Mapping[str, str] | None) -> Tombstone | None:
     return Tombstone(why, headers.get(OWNER, "")) if headers and why else None
 
 
-@dataclass(frozen=True, slots=True)
-class LogMessage:
+class LogMessage(NamedTuple):
     """A message on a log's subject, entry or not."""
 
     sequence: int
@@ -94,10 +93,12 @@ def _from_live(msg: ReceivedMessage, live: StreamPosition, event: str) -> LogMes
     """Read a republished message as `from_message` does, without parsing all headers."""
     if event and live.subject != event:
         raise UndecodableMessage(msg.subject, f"the header names {live.subject}, not {event}")
-    entry = None
-    with suppress(UndecodableMessage):
+    entry: Entry | None
+    try:
         stamp = read_stamp(msg.subject, msg.block, lambda: msg.headers)
         entry = parse_body(msg.subject, stamp, msg.data, live.sequence, live.time)
+    except UndecodableMessage:
+        entry = None
     return LogMessage(
         live.sequence, live.previous, entry, None if msg.data else tombstone_of(msg.headers)
     )

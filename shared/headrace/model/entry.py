@@ -7,7 +7,7 @@ that they don't parse events for it.
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import orjson
@@ -98,9 +98,12 @@ class Stamp(NamedTuple):
         return headers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Entry:
-    """A parsed stored message: its stamp, its events and its position in the stream."""
+    """A parsed stored message: its stamp, its events and its position in the stream.
+
+    Not frozen, because each field of a frozen object is set by a call. Nothing changes an entry.
+    """
 
     stamp: Stamp
     lines: list[bytes]
@@ -109,6 +112,17 @@ class Entry:
     """The message's sequence in its stream."""
     time: str
     """When NATS stored it, RFC 3339."""
+    generation: int = field(init=False, repr=False, compare=False)
+    """Generation of the first event."""
+    last_generation: int = field(init=False, repr=False, compare=False)
+    """Generation of the last event."""
+
+    def __init__(self, stamp: Stamp, lines: list[bytes], sequence: int, time: str) -> None:
+        """Hold the message's parts."""
+        self.stamp, self.lines, self.sequence, self.time = stamp, lines, sequence, time
+        # Every reader of every entry needs these, several times.
+        self.generation = first = stamp.generation
+        self.last_generation = first + len(lines) - 1
 
     def parsed(self) -> Iterator[Json]:
         """Parse the events one by one, at about 1 µs each.
@@ -122,16 +136,6 @@ class Entry:
     def events(self) -> list[Json]:
         """The events, parsed on each access. `parsed` costs less for many events."""
         return list(self.parsed())
-
-    @property
-    def generation(self) -> int:
-        """Generation of the first event."""
-        return self.stamp.generation
-
-    @property
-    def last_generation(self) -> int:
-        """Generation of the last event."""
-        return self.stamp.generation + len(self.lines) - 1
 
     @property
     def ends_run(self) -> bool:

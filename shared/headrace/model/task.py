@@ -6,7 +6,7 @@ A task's shard is part of its id, so the log's subject follows from the key with
 import os
 import re
 import uuid
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headrace.model.errors import InvalidName
 
@@ -39,8 +39,7 @@ RUN_ENDED = TERMINAL | {INPUT_REQUIRED}
 STATES = frozenset({SUBMITTED, WORKING}) | TERMINAL | INTERRUPTED
 
 
-@dataclass(frozen=True, slots=True)
-class TaskKey:
+class TaskKey(NamedTuple):
     """The key of a task and its log. Every field is a subject token."""
 
     tenant: str
@@ -55,7 +54,7 @@ class TaskKey:
 
 def mint_task_id(shard: int) -> str:
     """Return a new, unguessable task id in `shard`."""
-    return f"{shard}-{uuid.uuid4().hex}"
+    return f"{shard}-{os.urandom(16).hex()}"
 
 
 def derive_task_id(shard: int, namespace: str, key: str) -> str:

@@ -2,8 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import override
+
+from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
@@ -17,6 +20,10 @@ from headrace.tasks.runs import RunRequests
 _log = logging.getLogger(__name__)
 
 
+type Then = Callable[[], None]
+"""Called when a run request is in the queue, or will not be."""
+
+
 class BackgroundRuns(RunRequests):
     """Publishes run requests in the background."""
 
@@ -26,23 +33,48 @@ class BackgroundRuns(RunRequests):
         self._publishing: set[asyncio.Task[None]] = set()
 
     def publish_soon(
-        self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
-    ) -> asyncio.Task[None]:
-        """Like `publish`, but in the background; return its task.
+        self,
+        key: TaskKey,
+        generation: int,
+        request: RunRequest,
+        priority: str = NORMAL,
+        then: Then = lambda: None,
+    ) -> None:
+        """Like `publish`, but in the background; call `then` afterwards.
 
         If it fails, task state's sweep publishes the run request again. If the queue is full, a
         first input is rejected, so that its client gets an error.
+
+        It is sent before this returns, because under load the loop's next iteration may be
+        milliseconds away. Usually no asyncio task is needed: only what is not acknowledged is
+        published again in one, and a copy is harmless.
         """
-        # At once, because under load the loop's next iteration may be milliseconds away.
+        answer = self.send(key, generation, request, priority)
+        if answer is None:
+            self._start(key, generation, request, priority, then)
+            return
+
+        def answered(answer: asyncio.Future[Msg]) -> None:
+            if answer.cancelled():
+                return  # The process ends.
+            if self.is_stored(answer):
+                then()
+            else:
+                self._start(key, generation, request, priority, then)
+
+        answer.add_done_callback(answered)
+
+    def _start(
+        self, key: TaskKey, generation: int, request: RunRequest, priority: str, then: Then
+    ) -> None:
         task = asyncio.Task(
             self._publish(key, generation, request, priority),
             loop=asyncio.get_running_loop(),
             eager_start=True,
         )
-        if not task.done():
-            self._publishing.add(task)
-            task.add_done_callback(self._publishing.discard)
-        return task
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
+        task.add_done_callback(lambda _: then())
 
     async def _publish(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str

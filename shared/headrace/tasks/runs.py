@@ -10,11 +10,14 @@ have task state create queues.
 import asyncio
 from contextlib import suppress
 
+from nats.aio.msg import Msg
 from opentelemetry.trace import SpanKind
 
 from headrace import tracing
 from headrace.jetstream.api import (
     Json,
+    sequence_of,
+    store_soon,
     store_with_retries,
     stream_info,
     until_answered,
@@ -100,15 +103,20 @@ class RunQueues:
         self._bus = bus
         self._known: dict[RunQueue, float] = {}
 
+    def is_known(self, queue: RunQueue) -> bool:
+        """Return whether the queue was opened recently."""
+        now = asyncio.get_running_loop().time()
+        return now - self._known.get(queue, -REMEMBERED) < REMEMBERED
+
     async def open(self, queue: RunQueue) -> None:
         """Return once the queue exists. A queue that was opened recently is not checked.
 
         Raises:
             BusUnavailable: JetStream does not answer or refuses.
         """
-        now = asyncio.get_running_loop().time()
-        if now - self._known.get(queue, -REMEMBERED) < REMEMBERED:
+        if self.is_known(queue):
             return
+        now = asyncio.get_running_loop().time()
         try:
             await until_answered(self._bus, lambda: ensure_queue(self._bus, queue))
         except StreamsDiffer as trouble:
@@ -159,6 +167,29 @@ class RunRequests:
             raise
         finally:
             span.end()
+
+    def send(
+        self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
+    ) -> asyncio.Future[Msg] | None:
+        """Send the run request now, without a coroutine, and return its answer to come.
+
+        None: only `publish` can, because the queue may not exist or traces are exported.
+        """
+        if tracing.is_enabled() or not self._queues.is_known(RunQueue.of(key, priority)):
+            return None
+        subject = self._bus.subjects.run(key, generation, priority)
+        return store_soon(self._bus, subject, request.encode())
+
+    def is_stored(self, answer: asyncio.Future[Msg]) -> bool:
+        """Return whether the answer to `send`, which is done, is that the request is stored.
+
+        Otherwise `publish` must follow: a copy is harmless.
+        """
+        try:
+            sequence_of(self._bus, self._bus.streams.runs, answer)
+        except BusUnavailable:
+            return False
+        return True
 
     async def _publish_request(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str

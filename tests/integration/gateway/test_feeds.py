@@ -103,7 +103,7 @@ async def test_a_fresh_feed_sees_the_log_from_its_first_event(bus: Bus, feeds: F
     await log.begin()
     blocks = await asyncio.wait_for(reading, 60)
     assert [block.entry.generation for block in blocks] == [1]
-    await feeds.release(feed)
+    feeds.release(feed)
     assert len(feeds) == 0
 
 
@@ -339,7 +339,7 @@ async def test_whoever_opens_a_feed_and_leaves_takes_nothing_from_those_who_wait
     with pytest.raises(asyncio.CancelledError):
         await opening
     for one in (feed, *others):
-        await feeds.release(one)
+        feeds.release(one)
     assert len(feeds) == 0
     assert not feed.users
 

@@ -6,7 +6,6 @@ Processor time varies on a shared machine; the numbers of messages, bytes and ca
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from types import FrameType
 
 import nats
 import prometheus_client
@@ -14,7 +13,6 @@ import pytest
 
 import headrace
 import headrace_worker
-from headrace.jetstream import memory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.memory.server import MemoryServer
 from headrace.jetstream.memory.transport import MemoryTransport
@@ -24,6 +22,7 @@ from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship
+from tests.support.call_counter import CallCounter
 
 RUNS, TICKS = 20, 10
 
@@ -67,23 +66,6 @@ class Run:
         )
 
 
-_MEASURED = (headrace, headrace_worker, nats, prometheus_client)
-_FOLDERS = tuple(folder for module in _MEASURED for folder in module.__path__)
-_MEMORY = tuple(memory.__path__)
-
-
-class CallCounter:
-    """Counts calls of Python functions, but not those of the server in memory or the loop."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        """Count a call, as a profile function."""
-        name = frame.f_code.co_filename
-        self.calls += event == "call" and name.startswith(_FOLDERS) and not name.startswith(_MEMORY)
-
-
 async def _tick(runs: list[Run], generation: int) -> None:
     """Have each run emit a token, and wait until all are stored."""
     for run in runs:
@@ -96,7 +78,8 @@ async def test_a_token_costs_one_message_one_ack_and_few_calls(
     bus: Bus,
 ) -> None:
     ticks = AppendTicks(0.02, asyncio.get_running_loop(), least=0.0)
-    runs, counter = [Run(bus, ticks) for _ in range(RUNS)], CallCounter()
+    runs = [Run(bus, ticks) for _ in range(RUNS)]
+    counter = CallCounter((headrace, headrace_worker, nats, prometheus_client))
     await _tick(runs, 1)  # It also subscribes to the answers.
     before = dict(bus.connection.stats)
     sys.setprofile(counter)

@@ -22,11 +22,11 @@ from headrace_gateway.server.open_requests import open_request
 class HeldBody:
     """The held bytes of one body."""
 
-    __slots__ = ("_bodies", "_caller", "_size")
+    __slots__ = ("_bodies", "_owner", "_size")
 
-    def __init__(self, bodies: "HeldBodies", caller: Caller) -> None:
-        """Begin with no bytes."""
-        self._bodies, self._caller, self._size = bodies, caller, 0
+    def __init__(self, bodies: "HeldBodies", owner: tuple[str, str]) -> None:
+        """Begin with no bytes of `owner`."""
+        self._bodies, self._owner, self._size = bodies, owner, 0
 
     def resize(self, size: int) -> None:
         """Set the held size to `size` bytes.
@@ -34,8 +34,9 @@ class HeldBody:
         Raises:
             TooManyBytes, TooManyBytesOfOwner: a limit is exceeded; the held size stays unchanged.
         """
-        self._bodies.add(self._caller, size - self._size)
-        self._size = size
+        if size != self._size:
+            self._bodies.add(self._owner, size - self._size)
+            self._size = size
 
     def release(self) -> None:
         """Release all bytes; a second call does nothing."""
@@ -53,7 +54,8 @@ class HeldBodies:
         """
         self._most = _at_least(most, largest)
         self._most_per_owner = _at_least(most_per_owner, largest)
-        self._sizes = Counter[Caller]()
+        self._sizes = Counter[tuple[str, str]]()
+        """By tenant and owner."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -66,31 +68,29 @@ class HeldBodies:
         Raises:
             TooManyBytes, TooManyBytesOfOwner: as `HeldBody.resize`.
         """
-        body = HeldBody(self, caller)
+        body = HeldBody(self, caller.names)
         body.resize(size)
         return body
 
-    def add(self, caller: Caller, size: int) -> None:
-        """Add `size` bytes, which may be negative, to the caller's held bytes.
+    def add(self, owner: tuple[str, str], size: int) -> None:
+        """Add `size` bytes, which may be negative, to those held of the tenant and owner.
 
         Raises:
             TooManyBytes: the gateway's limit would be exceeded.
             TooManyBytesOfOwner: the owner's limit would be exceeded.
         """
-        if not size:
-            return
         if size > 0 and 0 <= self._most < self._size + size:
             raise TooManyBytes(
                 f"this gateway holds {self._size} bytes of requests, its limit; try another gateway"
             )
-        if size > 0 and 0 <= self._most_per_owner < self._sizes[caller] + size:
+        if size > 0 and 0 <= self._most_per_owner < self._sizes[owner] + size:
             raise TooManyBytesOfOwner(
-                f"your requests in progress have {self._sizes[caller]} bytes, the limit"
+                f"your requests in progress have {self._sizes[owner]} bytes, the limit"
             )
         self._size += size
-        self._sizes[caller] += size
-        if not self._sizes[caller]:
-            del self._sizes[caller]
+        self._sizes[owner] += size
+        if not self._sizes[owner]:
+            del self._sizes[owner]
 
 
 def _at_least(most: int, largest: int) -> int:

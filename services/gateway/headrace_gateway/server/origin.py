@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.model.errors import HeadraceError
 from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.request import headers_of
 from headrace_gateway.settings import GatewaySettings
 
 LOOPBACK = "loopback"
@@ -62,7 +63,7 @@ class OriginGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on."""
         if scope["type"] in ("http", "websocket"):
-            refusal = self._origins.refusal(Headers(scope=scope))
+            refusal = self._origins.refusal(headers_of(scope))
             if refusal:
                 await self._refuse(refusal, scope, receive, send)
                 return
@@ -88,14 +89,13 @@ class Origins:
             public = urlsplit(settings.public_url)
             self._hosts.add(public.hostname or "")
             self._origins.add(f"{public.scheme}://{public.netloc}")
+        self._refusal_of_host = lru_cache(maxsize=256)(self._check_host)
 
     def refusal(self, headers: Headers) -> str:
         """Return why a request with these headers is refused; empty if it is not."""
         host = headers.get("host", "")
-        if host and _HOST.fullmatch(host) is None:
-            return f"the header Host is not a host name or address with an optional port: {host!r}"
-        if not self._any_host and not self._goes_by(host):
-            return f"{host!r} is not a host of this gateway; add it to HEADRACE_ALLOWED_HOSTS"
+        if refusal := self._refusal_of_host(host):
+            return refusal
         origin = headers.get("origin")
         if origin is None:
             return _refusal_by_site(headers)
@@ -123,6 +123,13 @@ class Origins:
             "only pages of this gateway or of HEADRACE_CORS_ORIGINS may send a message "
             "by GET; send it by POST"
         )
+
+    def _check_host(self, host: str) -> str:
+        if host and _HOST.fullmatch(host) is None:
+            return f"the header Host is not a host name or address with an optional port: {host!r}"
+        if not self._any_host and not self._goes_by(host):
+            return f"{host!r} is not a host of this gateway; add it to HEADRACE_ALLOWED_HOSTS"
+        return ""
 
     def _may_call(self, origin: str, host: str) -> bool:
         same = _split(origin).netloc == host != ""

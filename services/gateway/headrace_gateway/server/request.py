@@ -1,12 +1,12 @@
 """Requests whose headers are looked up often, and endpoints for them without Starlette's wrappers.
 
-A submission looks up about 30 headers, half of which it does not have. Starlette searches its list
-for each, and raises and catches an exception for each missing one.
+A submission looks up about 30 headers and query parameters, most of which it does not have.
+Starlette searches its list for each, and raises and catches an exception for each missing one.
 """
 
-from typing import overload, override
+from typing import Any, overload, override
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -44,18 +44,54 @@ class IndexedHeaders(Headers):
         return super().getlist(key) if key in self else []
 
 
+_INDEXED = "headrace.headers"
+"""Key in a request's scope: its headers, once indexed."""
+
+
+def headers_of(scope: Scope) -> IndexedHeaders:
+    """Return the headers of a request or WebSocket, which are indexed once."""
+    found: IndexedHeaders | None = scope.get(_INDEXED)
+    if found is None:
+        found = scope[_INDEXED] = IndexedHeaders(scope["headers"])
+    return found
+
+
+class _NoParameters(QueryParams):
+    """The parameters of an empty query."""
+
+    @overload
+    def get(self, key: str, /) -> str | None: ...
+    @overload
+    def get[Default](self, key: str, default: Default, /) -> str | Default: ...
+    @override
+    def get(self, key: str, default: object = None, /) -> object:
+        return default
+
+    @override
+    def getlist(self, key: Any) -> list[str]:
+        return []
+
+    @override
+    def __contains__(self, key: object) -> bool:
+        return False
+
+
+_NONE = _NoParameters()
+
+
 class IndexedRequest(Request):
     """A request with indexed headers."""
 
-    _indexed: IndexedHeaders | None = None
+    # Slots, because in place of Starlette's properties they are read without a call.
+    __slots__ = ("headers", "query_params")
+    headers: Headers
+    query_params: QueryParams
 
-    @property
-    @override
-    def headers(self) -> Headers:
-        """The request's headers."""
-        if self._indexed is None:
-            self._indexed = IndexedHeaders(self.scope["headers"])
-        return self._indexed
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the request of `scope`."""
+        super().__init__(scope, receive, send)
+        self.headers = headers_of(scope)
+        self.query_params = QueryParams(query) if (query := scope.get("query_string")) else _NONE
 
 
 class EndpointApp:

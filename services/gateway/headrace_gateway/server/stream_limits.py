@@ -13,18 +13,18 @@ from headrace_gateway.server.deferred_response import deferred_of
 class StreamPermit:
     """The permit of one open stream."""
 
-    __slots__ = ("_caller", "_held", "_limits")
+    __slots__ = ("_held", "_limits", "_owner")
 
-    def __init__(self, limits: "StreamLimits", caller: Caller) -> None:
-        """Hold a permit that `limits` has counted."""
-        self._limits, self._caller = limits, caller
+    def __init__(self, limits: "StreamLimits", owner: tuple[str, str]) -> None:
+        """Hold a permit that `limits` has counted for `owner`."""
+        self._limits, self._owner = limits, owner
         self._held = True
 
     def release(self) -> None:
         """Release the permit; a second call does nothing."""
         if self._held:
             self._held = False
-            self._limits.release(self._caller)
+            self._limits.release(self._owner)
 
 
 class StreamLimits:
@@ -33,7 +33,8 @@ class StreamLimits:
     def __init__(self, most: int, most_per_owner: int) -> None:
         """Allow `most` streams in total, and `most_per_owner` per owner; -1 is unlimited."""
         self._most, self._most_per_owner = most, most_per_owner
-        self._taken = Counter[Caller]()
+        self._taken = Counter[tuple[str, str]]()
+        """By tenant and owner."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -51,20 +52,21 @@ class StreamLimits:
             raise TooManyStreams(
                 f"this gateway has {self._most} open streams, its limit; try another gateway"
             )
-        if 0 <= self._most_per_owner <= self._taken[caller]:
+        owner = caller.names
+        if 0 <= self._most_per_owner <= self._taken[owner]:
             raise TooManyStreamsOfOwner(
                 f"you have {self._most_per_owner} open streams on this gateway, the limit"
             )
-        self._taken[caller] += 1
+        self._taken[owner] += 1
         self._count += 1
-        return StreamPermit(self, caller)
+        return StreamPermit(self, owner)
 
-    def release(self, caller: Caller) -> None:
-        """Count one stream less for the caller."""
+    def release(self, owner: tuple[str, str]) -> None:
+        """Count one stream less for the tenant and owner."""
         self._count -= 1
-        self._taken[caller] -= 1
-        if not self._taken[caller]:
-            del self._taken[caller]
+        self._taken[owner] -= 1
+        if not self._taken[owner]:
+            del self._taken[owner]
 
     async def with_permit(
         self, caller: Caller, opening: Callable[[], Awaitable[ASGIApp]]

@@ -164,8 +164,10 @@ class HttpStream:
         await self._body_of(last, more=False)
 
     async def _body_of(self, data: bytes, *, more: bool) -> None:
-        with suppress(OSError):  # as in `begin`
+        try:
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except OSError:
+            return  # as in `begin`
         self.slow.wrote(len(data))
 
 

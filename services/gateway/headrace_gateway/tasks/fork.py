@@ -223,7 +223,7 @@ class _Beginning:
         sender = FileOwner(self.fork.owner, self.fork.context)
         content = message, asked.metadata
         accepted = await self.inputs.begin_run(self.fork.key, sender, content, build, open_feed)
-        await self.feeds.release(accepted.feed)
+        self.feeds.release(accepted.feed)
 
     def _request(self, asked: ForkRequest, copied: Forked) -> RunRequest:
         return RunRequest(

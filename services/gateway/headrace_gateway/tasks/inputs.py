@@ -301,8 +301,7 @@ class InputWriter:
     def _publish(
         self, key: TaskKey, run: int, request: RunRequest, priority: str, admitted: AdmittedRun
     ) -> None:
-        task = self._requests.publish_soon(key, run, request, priority)
-        task.add_done_callback(lambda _: admitted.settle())
+        self._requests.publish_soon(key, run, request, priority, admitted.settle)
 
     async def continue_run(
         self,

@@ -133,7 +133,7 @@ class Submissions:
 
     async def give_back(self, accepted: AcceptedInput) -> None:
         """Release the feed of an input whose client has disconnected."""
-        await self._feeds.release(accepted.feed)
+        self._feeds.release(accepted.feed)
 
     async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> AcceptedInput:
         """Append the message to a task, and request a run if the task waits for input.

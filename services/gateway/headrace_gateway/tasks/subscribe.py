@@ -119,7 +119,7 @@ class TaskStreams:
             stream = await self._resumed(feed, after, first)
         if stream is not None:
             return stream
-        await self._feeds.release(feed)
+        self._feeds.release(feed)
         return await self._lost(view)
 
     async def _resumed(

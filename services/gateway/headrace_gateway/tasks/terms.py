@@ -80,18 +80,23 @@ def check_parts(message: Json, card: AgentCard) -> None:
             and the accepted types.
     """
     modes = _modes(card)
+    if not modes:
+        return
     for index, part in enumerate(message["parts"]):
         kind = next(kind for kind in _UNSTATED if kind in part)
-        is_answer = parts.event_type(part) == parts.TOOL_CALL or parts.interrupt_id(part)
-        if kind == "data" and is_answer:
+        if kind == "data" and _is_answer(part):
             continue
         media_type = _essence(part.get("mediaType") or _UNSTATED[kind])
         is_accepted = media_type in modes or any(fnmatchcase(media_type, mode) for mode in modes)
-        if modes and not is_accepted:
+        if not is_accepted:
             raise ContentTypeNotSupportedError(
                 f"agent {card.name} takes {', '.join(sorted(modes))}; "
                 f"message.parts[{index}] is {media_type}"
             )
+
+
+def _is_answer(part: Json) -> bool:
+    return parts.event_type(part) == parts.TOOL_CALL or bool(parts.interrupt_id(part))
 
 
 def _modes(card: AgentCard) -> set[str]:

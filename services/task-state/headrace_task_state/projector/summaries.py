@@ -150,7 +150,7 @@ class Summaries:
             BusUnavailable: a log can't be read.
         """
         mine, theirs = await asyncio.gather(
-            self._read_log(key, head), self._read_log(replace(key, agent=agent), other_head)
+            self._read_log(key, head), self._read_log(key._replace(agent=agent), other_head)
         )
         if mine.task is None or (
             theirs.task is not None and theirs.first_sequence < mine.first_sequence

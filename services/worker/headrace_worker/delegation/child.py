@@ -296,7 +296,7 @@ class Child:
             while not self._is_over:
                 await self._take(await arrived.get())
         finally:
-            await follower.stop()
+            follower.stop()
         return self._result()
 
     async def _meet(self, follower: Follower, started: TaskStarted) -> None:

@@ -29,7 +29,7 @@ def some_log(log: LegalLog) -> LegalLog:
 
 def begun_anew(victim: LegalLog) -> LegalLog:
     """Return a whole log of the other agent's, in the name of the task's owner."""
-    forged = LegalLog(dataclasses.replace(victim.key, agent="hostile"), log="forged00")
+    forged = LegalLog(victim.key._replace(agent="hostile"), log="forged00")
     forged.submit("hello")
     forged.begin_attempt()
     forged.append([forged.status(COMPLETED)], state=COMPLETED)
@@ -38,7 +38,7 @@ def begun_anew(victim: LegalLog) -> LegalLog:
 
 def going_on(victim: LegalLog) -> LegalLog:
     """Return entries that go on with the task's own log."""
-    forged = LegalLog(dataclasses.replace(victim.key, agent="hostile"), log=victim.log)
+    forged = LegalLog(victim.key._replace(agent="hostile"), log=victim.log)
     forged.generation, forged.run, forged.attempt = victim.generation, 1, 1
     forged.append([forged.chunk("a", "a lie")])
     forged.append([forged.status(COMPLETED)], state=COMPLETED)
@@ -91,7 +91,7 @@ async def test_a_log_of_no_possible_tenant_becomes_a_dead_letter_and_stops_nothi
     fleet: TaskStates, tenant: str
 ) -> None:
     later = some_log(LegalLog(new_key()))
-    impossible = some_log(LegalLog(dataclasses.replace(later.key, tenant=tenant)))
+    impossible = some_log(LegalLog(later.key._replace(tenant=tenant)))
     await fleet.start()
     await fleet.store(impossible)
     await fleet.store(later)

@@ -1,7 +1,6 @@
 """A lost view is built from the last entry of each log, and completed from the logs afterwards."""
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -197,7 +196,7 @@ async def test_the_log_that_began_first_is_the_tasks_wherever_last_entries_lie(
     fleet: TaskStates, gate: asyncio.Event, *, comes_first: bool
 ) -> None:
     victim = ended()
-    forged = ended(dataclasses.replace(victim.key, agent="hostile"), log="forged00")
+    forged = ended(victim.key._replace(agent="hostile"), log="forged00")
     first, *rest = victim.entries
     await fleet.bus.js.publish(
         fleet.bus.subjects.event(victim.key), first[1], timeout=TIMEOUT, headers=first[0].headers()

@@ -1,7 +1,9 @@
 """Run requests in the background are sent at once, and awaited later."""
 
 import asyncio
+from typing import Any
 
+from headrace.model.errors import BusUnavailable
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
@@ -10,6 +12,7 @@ from headrace.tasks.background_runs import BackgroundRuns
 from tests.support.fake_bus import FakeBus
 
 KEY = TaskKey("default", "echo", "0-" + "0" * 32)
+RUN = RunRequest(log="abcdefgh", context="c", owner="o")
 
 
 async def test_a_run_request_is_sent_before_the_loops_next_iteration() -> None:
@@ -17,5 +20,31 @@ async def test_a_run_request_is_sent_before_the_loops_next_iteration() -> None:
     runs = BackgroundRuns(bus)
     # Its queue was opened a moment ago.
     runs._queues._known[RunQueue.of(KEY, NORMAL)] = asyncio.get_running_loop().time()
-    runs.publish_soon(KEY, 1, RunRequest(log="abcdefgh", context="c", owner="o"))
+    runs.publish_soon(KEY, 1, RUN)
     assert bus.asked == [bus.subjects.run(KEY, 1)]
+
+
+def requests_answered(*answers: dict[str, Any] | BusUnavailable) -> tuple[FakeBus, BackgroundRuns]:
+    """Return a bus that gives these answers in turn, and runs whose queue is known."""
+    coming = iter(answers)
+    bus = FakeBus(lambda *_: next(coming))
+    runs = BackgroundRuns(bus)
+    runs._queues._known[RunQueue.of(KEY, NORMAL)] = asyncio.get_running_loop().time()
+    return bus, runs
+
+
+async def test_a_stored_run_request_is_sent_once_and_reported() -> None:
+    bus, runs = requests_answered({"stream": "RUNS", "seq": 1})
+    stored = asyncio.Event()
+    runs.publish_soon(KEY, 1, RUN, then=stored.set)
+    await asyncio.wait_for(stored.wait(), 10)
+    assert bus.asked == [bus.subjects.run(KEY, 1)]
+
+
+async def test_an_unanswered_run_request_is_sent_again_before_it_is_reported() -> None:
+    bus, runs = requests_answered(BusUnavailable("no answer"), {"stream": "RUNS", "seq": 1})
+    stored = asyncio.Event()
+    runs.publish_soon(KEY, 1, RUN, then=stored.set)
+    assert bus.asked == [bus.subjects.run(KEY, 1)]
+    await asyncio.wait_for(stored.wait(), 10)
+    assert bus.asked == [bus.subjects.run(KEY, 1)] * 2

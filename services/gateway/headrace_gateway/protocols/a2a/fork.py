@@ -28,7 +28,7 @@ async def fork_task(services: Services, call: Call, params: object) -> Json:
         message, metadata = asked.sending.message, input_metadata(call, asked.sending)
         check_parts(message, call.card)
     request = ForkRequest(source, asked.generation, message, metadata, call.traceparent or None)
-    keyed = keyed_request(call, asked.fingerprint())
+    keyed = keyed_request(call, asked.fingerprint)
     if keyed is None:
         key, _ = await services.forker.fork(call.caller, request)
     else:

@@ -1,7 +1,7 @@
 """SendMessage and SendStreamingMessage: append the message to a log and return the outcome."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -42,7 +42,7 @@ async def accept(services: Services, call: Call, asked: SendMessageParams) -> Ac
         HeadraceError: as `Submissions` and, with a key, `Idempotency`.
     """
     check_parts(asked.message, call.card)
-    keyed = keyed_request(call, asked.fingerprint())
+    keyed = keyed_request(call, asked.fingerprint)
     webhook = _webhook(services, call, asked, keyed)
     if asked.task is None:
         return await _start(services, call, asked, keyed, webhook)
@@ -116,7 +116,7 @@ def _webhook(
     return webhook_of(services, call, config)
 
 
-def keyed_request(call: Call, fingerprint: str) -> KeyedRequest | None:
+def keyed_request(call: Call, fingerprint: Callable[[], str]) -> KeyedRequest | None:
     """Return the request under its idempotency key, or None if it has no key.
 
     Raises:
@@ -127,7 +127,7 @@ def keyed_request(call: Call, fingerprint: str) -> KeyedRequest | None:
         return None
     if not _KEY.fullmatch(key):
         raise Malformed([Violation(IDEMPOTENCY_KEY, "must be 1 to 255 printable ASCII characters")])
-    return KeyedRequest(call.caller, call.agent, key, fingerprint)
+    return KeyedRequest(call.caller, call.agent, key, fingerprint())
 
 
 def input_metadata(call: Call, asked: SendMessageParams) -> Json:
@@ -223,7 +223,7 @@ async def _continued_task(
 ) -> Json:
     """Request the task from task state, because its earlier log has not been read here."""
     if asked.return_immediately:
-        await services.feeds.release(accepted.feed)
+        services.feeds.release(accepted.feed)
     else:
         rest = _Rest(accepted.feed)
         await _wait(services, call, accepted, rest, accepted.generation - 1)
@@ -297,7 +297,7 @@ async def _streamed(
 async def _resumed(services: Services, call: Call, accepted: AcceptedInput) -> OpenedStream:
     """Return the stream of a message sent before, after the client's cursor."""
     streaming = await services.task_streams.open(call.caller, accepted.key, call.cursor)
-    await services.feeds.release(accepted.feed)
+    services.feeds.release(accepted.feed)
     return streaming
 
 

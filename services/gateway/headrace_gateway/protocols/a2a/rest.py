@@ -40,6 +40,7 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse_object, read_body
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
+from headrace_gateway.server.request import EndpointApp
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
 from headrace_gateway.tasks.subscribe import NothingFollows
@@ -137,7 +138,11 @@ class RestBinding:
         answering = self._errors.answering
         return [
             *(
-                Route(prefix + path, answering(self.endpoint(operation)), methods=[method])
+                Route(
+                    prefix + path,
+                    EndpointApp(answering(self.endpoint(operation))),
+                    methods=[method],
+                )
                 for method, path, operation in _ROUTES
             ),
             Route(prefix + _FROM_QUERY, answering(self._asked_by_get), methods=["GET"]),

@@ -136,7 +136,7 @@ class RunEndpoint:
                 # An EventSource reconnects after every stream that ends, until it receives 204.
                 if not await is_at_end(opened, cursor):
                     return run_stream(self._services.subscriptions, opened, encoding)
-            await self._services.feeds.release(opened.feed)
+            self._services.feeds.release(opened.feed)
             return Response(status_code=204)
 
         return await self._services.stream_limits.with_permit(call.caller, opening)

@@ -69,7 +69,7 @@ class TaskLog:
                     renderer = _Follower(ROW_FRAMES)
                     shared = services.subscriptions
                     return HttpStream(shared, opened.feed, opened.after, renderer)
-            await services.feeds.release(opened.feed)
+            services.feeds.release(opened.feed)
             return Response(status_code=204)
 
         return await services.stream_limits.with_permit(call.caller, opening)

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+_UNGUARDED = Caller(unguarded=True)
+"""Every caller of a gateway without a credentials file."""
+
+
 class _KnownCallers(NamedTuple):
     """One version of the file."""
 
@@ -108,7 +112,7 @@ class Callers:
             CredentialsRefused: the credentials are unknown or invalid.
         """
         if self._known is None:
-            return Caller(unguarded=True)
+            return _UNGUARDED
         for scheme in (BEARER, KEY):
             if (credential := _credential(headers, scheme)) is not None:
                 return self._by(scheme, credential)
@@ -133,7 +137,7 @@ class Callers:
         """
         schemes = self._schemes_of(card)
         if self._known is None and not schemes.are_required:
-            return Caller(unguarded=True)
+            return _UNGUARDED
         for name in schemes.accepted:
             scheme = schemes.declared.get(name)
             credential = None if scheme is None else _credential(headers, scheme)

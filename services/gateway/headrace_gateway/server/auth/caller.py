@@ -64,6 +64,11 @@ class Caller:
     unguarded: bool = field(default=False, compare=False)
     """Whether the gateway has no credentials file, so that every caller is an operator."""
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Tenant and owner: a cheaper key than the caller itself."""
+        return self.tenant, self.owner
+
     def may(self, agent: str, operation: str) -> bool:
         """Return whether the caller may carry out A2A's `operation` with the agent."""
         if self.grants is None:

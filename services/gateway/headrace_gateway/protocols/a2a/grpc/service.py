@@ -240,7 +240,7 @@ class Service:
             raise
 
     async def _unwanted(self, streaming: OpenedStream) -> None:
-        await self._services.feeds.release(streaming.feed)
+        self._services.feeds.release(streaming.feed)
 
 
 @dataclass(frozen=True, slots=True)
