@@ -325,4 +325,4 @@ async def test_who_is_no_operator_is_told_so(fleet: Fleet, page: Page, tmp_path:
         await page.press("Enter", 13, "\r")
         await page.until("document.body.innerText.includes('is for operators')", "it is refused")
         links = "[...document.querySelectorAll('nav a')].map((one) => one.innerText).join()"
-        assert await page.evaluate(links) == "Fleet,Chat,Tasks"
+        assert await page.evaluate(links) == "Fleet,Chat,Tasks,Inspect"

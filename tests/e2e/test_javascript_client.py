@@ -60,7 +60,7 @@ async def test_every_example_of_the_page_prints_what_it_says(
     client_package.run(client_app, node, compiler, *_CHECK, *names)
     said = [client_package.run(client_app, node, name) for name in names]
     assert said == [output for _, output in shown]
-    assert len(said) == 2
+    assert len(said) == 3
 
 
 def test_connections_that_end_in_other_ways(client_app: Path) -> None:

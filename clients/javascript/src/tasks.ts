@@ -91,7 +91,7 @@ class TaskStream extends ResumingStream {
   }
 
   protected async connect(headers: Record<string, string>): Promise<Response> {
-    const all = { ...this.headers(), ...headers };
+    const all = { ...headersOf(this.options), ...headers };
     // Once there is a cursor, the gateway has the message.
     if (this.body === null || this.cursor) {
       return this.gateways.response(`${this.path}:subscribe`, { headers: all });
@@ -125,7 +125,7 @@ class TaskStream extends ResumingStream {
     if (!this.isOver()) return false;
     // Another message may wait behind the agent's question.
     const path = `${this.path}?historyLength=0`;
-    const response = await this.gateways.response(path, { headers: this.headers() });
+    const response = await this.gateways.response(path, { headers: headersOf(this.options) });
     const task = await response.json();
     return Number(task.metadata?.["headrace.generation"] ?? 0) <= this.generation;
   }
@@ -134,15 +134,15 @@ class TaskStream extends ResumingStream {
     return `/tasks/${encodeURIComponent(this.task)}`;
   }
 
-  private headers(): Record<string, string> {
-    const { token } = this.options;
-    const current = typeof token === "function" ? token() : token;
-    return { "A2A-Version": "1.0", ...(current ? { Authorization: `Bearer ${current}` } : {}) };
-  }
-
   private isMessage(): boolean {
     return this.last !== null && "message" in this.last;
   }
+}
+
+/** Returns the headers of every request of A2A. */
+export function headersOf({ token }: Options): Record<string, string> {
+  const current = typeof token === "function" ? token() : token;
+  return { "A2A-Version": "1.0", ...(current ? { Authorization: `Bearer ${current}` } : {}) };
 }
 
 function bodyOf(data: Record<string, any>): Record<string, any> {

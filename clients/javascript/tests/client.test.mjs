@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ConnectionLost, RequestRefused, streamTask } from "@headrace/client";
+import { ConnectionLost, RequestRefused, streamTask, watchTasks } from "@headrace/client";
 import { EventsLost, HeadraceAgent } from "@headrace/client/ag-ui";
 
 const retries = { attempts: 3, firstPause: 1, silence: 200 };
@@ -155,4 +155,24 @@ test("a signal ends the stream", async () => {
   };
   await assert.rejects(reading(), { name: "AbortError" });
   assert.equal(asked.length, 1);
+});
+
+test("a list is watched over connections, and says when to ask for it", async () => {
+  const change = { task: "1", contextId: "c", state: "TASK_STATE_WORKING" };
+  const named = (id, name, data) => `id: ${id}\nevent: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+  const urls = [];
+  const { asked, tokens, fetch } = gateway(
+    new Response(named("g:1", "list", {}) + named("g:2", "change", change), { headers }),
+    new Response(named("h:1", "list", {}), { headers }),
+  );
+  const noted = (url, init) => urls.push(url) && fetch(url, init);
+  const seen = [];
+  const filter = { contextId: "c&d", status: "TASK_STATE_WORKING" };
+  for await (const one of watchTasks("http://g/", filter, { fetch: noted, retries, token: "secret" })) {
+    if (seen.push(one) === 3) break;
+  }
+  assert.deepEqual(seen, [null, change, null]);
+  assert.deepEqual(asked, [null, "g:2"]);
+  assert.deepEqual(tokens, ["Bearer secret", "Bearer secret"]);
+  assert.equal(urls[0], "http://g/tasks:watch?contextId=c%26d&status=TASK_STATE_WORKING");
 });

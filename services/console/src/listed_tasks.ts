@@ -1,17 +1,11 @@
+import type { ListChange } from "@headrace/client/lists.js";
+
 /** A task in a list. */
 export interface ListedTask {
   id: string;
   contextId: string;
   state: string;
   time: string;
-}
-
-/** A change of a list, as gateways send it; `state` is null for a task that lists no longer have. */
-export interface ListChange {
-  task: string;
-  contextId?: string;
-  state: string | null;
-  time?: string;
 }
 
 /** Tasks of a page. */

@@ -1,5 +1,7 @@
-import { fetchJson, follow, type Json } from "./gateway";
-import { changed, PAGE_SIZE, type ListChange, type ListedTask } from "./listed_tasks";
+import { watchTasks, type ListChange } from "@headrace/client/lists.js";
+
+import { authorized, fetchJson, urlOf, type Json } from "./gateway";
+import { changed, PAGE_SIZE, type ListedTask } from "./listed_tasks";
 import { Store } from "./store";
 
 /** The filters of a list, as the address has them. */
@@ -30,11 +32,13 @@ export class TaskList extends Store {
   async open(): Promise<void> {
     if (!this.agent) return;
     if (this.filters["page"]) return this.load();
-    const query = new URLSearchParams(given({ contextId: this.filters["contextId"], status: this.status }));
+    const { signal } = this.aborting;
+    const filter = { contextId: this.filters["contextId"] ?? "", status: this.status };
+    const url = urlOf(`v1/agents/${encodeURIComponent(this.agent)}`);
     try {
-      for await (const frame of follow(`${this.path}:watch?${query}`, this.aborting.signal)) {
-        if (frame.event === "list") void this.load();
-        else this.take(frame.data as ListChange);
+      for await (const change of watchTasks(url, filter, { fetch: authorized, signal })) {
+        if (change === null) void this.load();
+        else this.take(change);
       }
     } catch (error) {
       this.fail(error as Error);
