@@ -25,7 +25,7 @@ class GatewaySettings(BusSettings):
 
     extra_http_ports: Annotated[list[Port], NoDecode] = Field(default_factory=list)
     """Comma-separated further ports for HTTP and WebSocket, such as ``8081,8082``: clients that
-    expect REST and JSON-RPC on ports of their own find both on each."""
+    expect REST and JSON-RPC on separate ports find both on each."""
 
     grpc_port: int = Field(default=50051, ge=0, le=65535)
     """Port for gRPC; 0: any free port."""
@@ -48,7 +48,7 @@ class GatewaySettings(BusSettings):
 
     allow_anonymous: bool = False
     """Allow a gateway without HEADRACE_CREDENTIALS to listen on addresses other than loopback.
-    Whoever can reach it may then call and sees all tasks."""
+    Anyone who can reach it may then call and sees all tasks."""
 
     signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
     """Comma-separated files with private keys (PEM). The first one signs agent cards and

