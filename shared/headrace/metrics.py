@@ -103,6 +103,12 @@ COST = Counter(
 RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working on.", ["agent"])
 RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")
 
+QUOTA_WARNINGS = Counter(
+    "headrace_quota_warnings",
+    "Runs that began although a quota is nearly, or without enforcement wholly, used up.",
+    ["quota"],
+)
+
 FOLLOWING = Gauge(
     "headrace_following",
     "1 while this replica applies a range; 0 if it waits for NATS or Redis, or does not hold it.",

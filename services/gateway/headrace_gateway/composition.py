@@ -36,6 +36,7 @@ from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.inputs import InputWriter
+from headrace_gateway.tasks.quotas import Quota, Quotas, read_quotas
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
@@ -76,12 +77,14 @@ class _Running:
     background: BackgroundWork
     admission: Admission
     rates: RateLimits
+    quotas: list[Quota]
 
 
 async def _start(
     settings: GatewaySettings, bus: Bus, stack: AsyncExitStack, timing: GatewayTiming
 ) -> _Running:
     """Start the parts that run in the background; `stack` stops them in reverse order."""
+    quotas = read_quotas(settings.quotas) if settings.quotas else []
     directory = Directory(bus)
     callers = Callers(
         settings.credentials,
@@ -122,6 +125,7 @@ async def _start(
         background,
         admission,
         rates,
+        quotas,
     )
 
 
@@ -140,7 +144,8 @@ def _services(
     feeds = Feeds(bus, running.rule, settings.feed_bytes, background, links)
     appends = InputAppends(bus, background, settings.append_timeout)
     state = StateClient(bus, links, appends.check)
-    inputs = InputWriter(bus, feeds, running.admission, appends)
+    quotas = Quotas(running.quotas, state) if running.quotas else None
+    inputs = InputWriter(bus, feeds, running.admission, appends, quotas)
     submissions = Submissions(bus, feeds, state, directory, inputs=inputs, background=background)
     records = IdempotencyRecords(bus, settings.idempotency_seconds)
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)

@@ -39,6 +39,7 @@ from headrace_gateway.refusals import (
     KeyReused,
     Malformed,
     NotPermitted,
+    QuotaExceeded,
     RateLimited,
     TaskBusy,
     TaskEnded,
@@ -154,6 +155,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     ),
     NotPermitted: _own(-32600, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
     RateLimited: _own(-32603, 429, "RESOURCE_EXHAUSTED", "RATE_LIMITED"),
+    QuotaExceeded: _own(-32603, 429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"),
     TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
@@ -217,9 +219,9 @@ def _public(error: Exception) -> str:
 
 
 def _retry_after(error: Exception, found: Problem) -> int | None:
-    return (
-        error.retry_after if isinstance(error, TooManyWaiting | RateLimited) else found.retry_after
-    )
+    if isinstance(error, TooManyWaiting | RateLimited | QuotaExceeded):
+        return error.retry_after
+    return found.retry_after
 
 
 def _violations(error: Exception) -> tuple[Violation, ...]:

@@ -134,6 +134,10 @@ class GatewaySettings(BusSettings):
     """Maximum requests per minute of one tenant, over all gateways. More are refused with 429. -1:
     unlimited."""
 
+    quotas: Path | None = None
+    """File with quotas of tenants, owners and agents (docs/usage.md). Without it there are none.
+    Changes take effect when the gateway starts again."""
+
     idempotency_seconds: int = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key is remembered."""
 

@@ -189,7 +189,8 @@ class _Beginning:
             await self._copied()
         else:
             await self.inputs.continue_run(
-                fork.key, fork.point.run, fork.context, lambda: self._resumed(asked)
+                *(fork.key, fork.owner, fork.point.run, fork.context),
+                lambda: self._resumed(asked),
             )
 
     async def _copied(self) -> Forked:

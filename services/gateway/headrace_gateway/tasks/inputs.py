@@ -35,6 +35,7 @@ from headrace.wait_for import ELECTION
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
 from headrace_gateway.tasks.admission import Admission, AdmittedRun
+from headrace_gateway.tasks.quotas import Quotas, Use
 from headrace_gateway.tasks.settle import InputAppends, Unsettled
 
 
@@ -260,8 +261,16 @@ type BuildInput = Callable[[Json, Json | None], Input]
 class InputWriter:
     """Puts inputs into logs."""
 
-    def __init__(self, bus: Bus, feeds: Feeds, admission: Admission, appends: InputAppends) -> None:
-        """Append on `bus` the inputs of runs that `admission` admits."""
+    def __init__(
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        admission: Admission,
+        appends: InputAppends,
+        quotas: Quotas | None = None,
+    ) -> None:
+        """Append on `bus` the inputs of runs that `admission` and `quotas` admit."""
+        self._quotas = quotas
         self._feeds, self._admission, self._appends = feeds, admission, appends
         self._requests, self._queued = BackgroundRuns(bus), QueuedInputs(bus)
         self._offload = InputOffload(bus, feeds.links)
@@ -278,11 +287,13 @@ class InputWriter:
 
         Raises:
             Fenced: another entry came first.
+            QuotaExceeded: a quota is used up.
             TooManyWaiting: the limit of waiting runs is reached.
             EventTooLarge: the input does not fit a bus message.
             BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
             Unsettled: it is unknown whether the log has stored it.
         """
+        await self._check_quotas(key, sender.owner)
         await self._appends.ready()
         # Admission comes first, so that a refused input stores no file.
         async with (
@@ -293,6 +304,10 @@ class InputWriter:
             asked = build(*offloaded)
             await self._appends.append(asked, partial(self._request, asked, admitted))
         return AcceptedInput(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
+
+    async def _check_quotas(self, key: TaskKey, owner: str) -> None:
+        if self._quotas is not None:
+            await self._quotas.check(Use(key.tenant, owner, key.agent))
 
     def _request(self, asked: Input, admitted: AdmittedRun, appended: AppendResult) -> None:
         request = asked.run_request(appended)
@@ -306,6 +321,7 @@ class InputWriter:
     async def continue_run(
         self,
         key: TaskKey,
+        owner: str,
         run: int,
         context: str,
         write: Callable[[], Awaitable[tuple[RunRequest, str]]],
@@ -315,10 +331,12 @@ class InputWriter:
         `write` returns the request and its priority. It may be called repeatedly.
 
         Raises:
+            QuotaExceeded: a quota is used up; nothing was written.
             TooManyWaiting: the limit of waiting runs is reached; nothing was written.
             Unsettled: it is unknown whether the log is written.
             HeadraceError: as `write`.
         """
+        await self._check_quotas(key, owner)
         await self._appends.ready()
         async with self._admission.admitted(key) as admitted:
 
@@ -334,9 +352,11 @@ class InputWriter:
 
         Raises:
             Fenced: the run has ended; read the task again.
+            QuotaExceeded: a quota is used up.
             HeadraceError: as `QueuedInputs.add`.
             Unsettled: it is unknown whether the log has stored it.
         """
+        await self._check_quotas(key, owner)
         await self._appends.ready()
         context = found.task["contextId"]
         async with (

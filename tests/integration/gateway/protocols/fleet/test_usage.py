@@ -1,15 +1,23 @@
 """Usage: an owner's own, and for operators their tenant's."""
 
+from pathlib import Path
+
 import httpx
 import pytest
 
 from headrace.model.messages import GetUsage, UsageCounts, UsageFound
 from headrace.model.names import encode_token
+from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.protocols.fleet.conftest import OPERATOR, OpenRoleGateway
 from tests.support.credentials import ANN
+from tests.support.plain_a2a import message
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
 
 PATH = "/v1/usage"
+USER_MESSAGE = {"id": "m", "role": "user", "content": "hello"}
 COUNTS = UsageCounts(
     owner="bob_40acme",
     agent="shop",
@@ -80,3 +88,28 @@ async def test_unknown_groups_are_refused(http: httpx.AsyncClient, by: str) -> N
     assert answer.json()["error"]["message"] == (
         "by: must be tenant, or some of day, owner, agent, root"
     )
+
+
+async def test_a_task_beyond_a_quota_is_refused_in_the_protocols_own_terms(
+    settings: GatewaySettings, fleet: ScriptedFleet, tmp_path: Path
+) -> None:
+    fleet.usage = UsageFound(rows=[COUNTS])
+    file = tmp_path / "quotas.toml"
+    file.write_text('[[quota]]\nname = "daily"\ntokens = 9\n')
+    changed = {"quotas": file, "http_port": ports.pick(), "grpc_port": 0}
+    begun = len(fleet.runs)
+    async with (
+        running(settings.model_copy(update=changed)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http,
+    ):
+        path = "/v1/agents/assistant"
+        a2a = await http.post(f"{path}/message:send", json={"message": message("hello")})
+        run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
+        asked = {**run, "forwardedProps": {}, "messages": [USER_MESSAGE]}
+        agui = await http.post(f"{path}/ag-ui", json=asked)
+    assert (a2a.status_code, agui.status_code) == (429, 429)
+    [info, *_] = a2a.json()["error"]["details"]
+    assert info["reason"] == "QUOTA_EXCEEDED"
+    assert agui.json()["error"]["code"] == "quota_exceeded"
+    assert 0 < int(a2a.headers["Retry-After"]) <= 24 * 3600
+    assert len(fleet.runs) == begun

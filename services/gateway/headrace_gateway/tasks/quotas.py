@@ -1,0 +1,249 @@
+"""Quotas: what a tenant, an owner or an agent may use in a day or a month.
+
+The counts are task state's, from the logs, so all gateways check the same ones. Each gateway reads
+them at most every `FRESH` seconds, and only while requests come that a quota concerns.
+"""
+
+import asyncio
+import logging
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from headrace import clock
+from headrace.metrics import QUOTA_WARNINGS
+from headrace.model.errors import HeadraceError, StateUnavailable
+from headrace.model.messages import GetUsage, UsageFound
+from headrace.model.names import encode_token
+from headrace_gateway.refusals import QuotaExceeded
+
+_log = logging.getLogger(__name__)
+
+FRESH = 2.0
+"""Seconds for which counts are used."""
+
+FRESH_EARLIER = 600.0
+"""The same for those of a month's earlier days, which hardly change."""
+
+_TIMEOUT = 1.0
+"""Seconds to wait for counts; without them, requests are accepted."""
+
+_EACH = "*"
+
+
+class QuotasUnreadable(HeadraceError):
+    """The file of quotas is missing or invalid."""
+
+    code = "quotas_unreadable"
+
+
+class Quota(BaseModel):
+    """One ``[[quota]]`` of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=64)
+    tenant: str = _EACH
+    owner: str | None = None
+    agent: str | None = None
+    period: Literal["day", "month"] = "day"
+    tokens: int | None = Field(default=None, ge=0)
+    cost: float | None = Field(default=None, ge=0)
+    runs: int | None = Field(default=None, ge=0)
+    warn_at: float = Field(default=0.8, ge=0, le=1)
+    enforce: bool = True
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.limits:
+            raise ValueError("needs at least one of tokens, cost and runs")
+        return self
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits, by what they limit."""
+        stated = {"tokens": self.tokens, "cost": self.cost, "runs": self.runs}
+        return {what: limit for what, limit in stated.items() if limit is not None}
+
+    def concerns(self, use: "Use") -> bool:
+        """Return whether it limits this use."""
+        pairs = ((self.tenant, use.tenant), (self.owner, use.owner))
+        names = all(one in (None, _EACH) or encode_token(one) == token for one, token in pairs)
+        return names and self.agent in (None, _EACH, use.agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Who wants a run of which agent; tenant and owner as subject tokens."""
+
+    tenant: str
+    owner: str
+    agent: str
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    quota: list[Quota]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        [(name, number), *_] = [*Counter(one.name for one in self.quota).most_common(1), ("", 0)]
+        if number > 1:
+            raise ValueError(f"name {name!r} is used twice")
+        return self
+
+
+def read_quotas(path: Path) -> list[Quota]:
+    """Read the file of quotas.
+
+    Raises:
+        QuotasUnreadable: it is missing or not TOML, or a key breaks a rule; the message names it.
+    """
+    try:
+        return _File.model_validate(tomllib.loads(path.read_text())).quota
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "file"
+        raise QuotasUnreadable(f"{path}: {where}: {first['msg']}") from None
+    except (OSError, ValueError) as trouble:
+        raise QuotasUnreadable(f"{path}: {trouble}") from None
+
+
+class UsageSource(Protocol):
+    """Task state, as far as quotas need it."""
+
+    async def usage(self, query: GetUsage) -> UsageFound:
+        """Return usage; raises StateUnavailable."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What a tenant has used on some days, by owner and root agent."""
+
+    read_at: float = float("-inf")
+    by: Mapping[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Quotas:
+    """Refuses runs once a quota is used up."""
+
+    def __init__(
+        self,
+        quotas: list[Quota],
+        source: UsageSource,
+        now: Callable[[], datetime] = clock.now,
+        fresh: float = FRESH,
+    ) -> None:
+        """Check `quotas` against the counts of `source`, which are used for `fresh` seconds."""
+        self._fresh = fresh
+        self._quotas, self._source, self._now = quotas, source, now
+        self._counts: dict[tuple[str, str, str], _Counts] = {}
+        self._warned: set[tuple[str, ...]] = set()
+        self._today = date.min
+        for quota in quotas:
+            QUOTA_WARNINGS.labels(quota.name)
+
+    async def check(self, use: Use) -> None:
+        """Return if another run may begin.
+
+        Raises:
+            QuotaExceeded: a quota is used up until its period ends.
+        """
+        for quota in self._quotas:
+            if quota.concerns(use):
+                await self._check(quota, use)
+
+    async def _check(self, quota: Quota, use: Use) -> None:
+        now = self._now().astimezone(UTC)
+        if now.date() != self._today:
+            self._today = now.date()
+            self._counts.clear()
+            self._warned.clear()
+        used = await self._used(quota, use, now)
+        for what, limit in quota.limits.items():
+            if used[what] >= limit and quota.enforce:
+                ends = _end(quota, now)
+                raise QuotaExceeded(
+                    f"quota {quota.name!r} is used up: {_number(limit)} {what} per {quota.period};"
+                    f" try again at {ends.isoformat().replace('+00:00', 'Z')}",
+                    max(1, -int((now - ends).total_seconds() // 1)),
+                )
+            if used[what] >= limit * quota.warn_at:
+                self._warn(quota, use, f"{_number(used[what])} of {_number(limit)} {what}")
+
+    def _warn(self, quota: Quota, use: Use, share: str) -> None:
+        QUOTA_WARNINGS.labels(quota.name).inc()
+        named = (
+            use.tenant,
+            use.owner if quota.owner else "-",
+            use.agent if quota.agent else "-",
+        )
+        if (quota.name, *named) in self._warned:
+            return
+        self._warned.add((quota.name, *named))
+        _log.warning(
+            "quota %s: %s per %s used by tenant=%s owner=%s agent=%s",
+            *(quota.name, share, quota.period, *named),
+        )
+
+    async def _used(self, quota: Quota, use: Use, now: datetime) -> Counter[str]:
+        used = Counter[str]()
+        for first, last, fresh in self._days(quota, now):
+            counts = await self._read(use.tenant, first, last, fresh)
+            for (owner, root), found in counts.by.items():
+                if (not quota.owner or owner == use.owner) and (
+                    not quota.agent or root == use.agent
+                ):
+                    used.update(found)
+        return used
+
+    def _days(self, quota: Quota, now: datetime) -> Iterator[tuple[str, str, float]]:
+        """Yield first and last days of the period up to now, and how long counts are fresh."""
+        today = now.date()
+        if quota.period == "month" and today.day > 1:
+            yesterday = today - timedelta(days=1)
+            yield today.replace(day=1).isoformat(), yesterday.isoformat(), FRESH_EARLIER
+        yield today.isoformat(), today.isoformat(), self._fresh
+
+    async def _read(self, tenant: str, first: str, last: str, fresh: float) -> _Counts:
+        loop, key = asyncio.get_running_loop(), (tenant, first, last)
+        counts = self._counts.setdefault(key, _Counts())
+        async with counts.reading:
+            if loop.time() - counts.read_at < fresh:
+                return counts
+            counts.read_at = loop.time()
+            query = GetUsage(tenant=tenant, first=first, last=last, by=["owner", "root"])
+            try:
+                async with asyncio.timeout(_TIMEOUT):
+                    counts.by = _by(await self._source.usage(query))
+            except (StateUnavailable, TimeoutError) as trouble:
+                _log.warning("quotas: no new counts of usage: %s", trouble or "no answer in time")
+        return counts
+
+
+def _by(found: UsageFound) -> Mapping[tuple[str, str], Counter[str]]:
+    by = defaultdict[tuple[str, str], Counter[str]](Counter)
+    for row in found.rows:
+        counts = {"tokens": row.tokens, "cost": row.cost, "runs": row.runs}
+        by[row.owner or "", row.root or ""].update(counts)
+    return by
+
+
+def _end(quota: Quota, now: datetime) -> datetime:
+    """Return when the period ends."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if quota.period == "day":
+        return midnight + timedelta(days=1)
+    return (midnight.replace(day=28) + timedelta(days=4)).replace(day=1)
+
+
+def _number(amount: float) -> str:
+    return f"{amount:,.2f}".removesuffix(".00")

@@ -1,0 +1,183 @@
+"""Quotas: who is refused, until when, and what several gateways count."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.metrics import QUOTA_WARNINGS
+from headrace.model.errors import StateUnavailable
+from headrace.model.messages import GetUsage, UsageCounts, UsageFound
+from headrace_gateway.refusals import QuotaExceeded
+from headrace_gateway.tasks.quotas import Quota, Quotas, QuotasUnreadable, Use, read_quotas
+
+NOW = datetime(2026, 1, 31, 23, 59, 30, tzinfo=UTC)
+
+
+class Usage:
+    """Task state's counts, by tenant, day, owner and root."""
+
+    def __init__(self) -> None:
+        self.asked: list[GetUsage] = []
+        self.tokens: dict[tuple[str, str, str, str], int] = {}
+        self.is_away = False
+
+    async def usage(self, query: GetUsage) -> UsageFound:
+        self.asked.append(query)
+        if self.is_away:
+            raise StateUnavailable("away")
+        rows = [
+            UsageCounts(
+                owner=owner,
+                root=root,
+                input_tokens=0,
+                output_tokens=0,
+                tokens=tokens,
+                cost=tokens / 1000,
+                runs=1,
+                run_seconds=0,
+            )
+            for (tenant, day, owner, root), tokens in self.tokens.items()
+            if tenant == query.tenant and query.first <= day <= query.last
+        ]
+        return UsageFound(rows=rows)
+
+
+@pytest.fixture
+def usage() -> Usage:
+    return Usage()
+
+
+def opened(usage: Usage, *quotas: Quota, now: datetime = NOW) -> Quotas:
+    """Return a gateway's quotas, which read the counts for each request."""
+    return Quotas([*quotas], usage, lambda: now, fresh=0.0)
+
+
+def use(owner: str = "ann", tenant: str = "acme", agent: str = "shop") -> Use:
+    return Use(tenant, owner, agent)
+
+
+def quota(**fields: object) -> Quota:
+    return Quota.model_validate({"name": "q", **fields})
+
+
+async def refused(usage: Usage, quota: Quota, *uses: Use, now: datetime = NOW) -> list[bool]:
+    """Return for each use whether both of two gateways refuse it."""
+    gateways = [opened(usage, quota, now=now) for _ in range(2)]
+    answers = [{await is_refused(gateway, one) for gateway in gateways} for one in uses]
+    return [answer for [answer] in answers]
+
+
+async def is_refused(gateway: Quotas, use: Use) -> bool:
+    try:
+        await gateway.check(use)
+    except QuotaExceeded:
+        return True
+    return False
+
+
+async def test_an_owners_quota_is_each_owners_and_each_tenants_own(usage: Usage) -> None:
+    usage.tokens["acme", "2026-01-31", "ann", "shop"] = 60
+    usage.tokens["acme", "2026-01-31", "ann", "other"] = 40
+    usage.tokens["acme", "2026-01-31", "bob", "shop"] = 99
+    people = use("ann"), use("bob"), use("ann", "umbrella")
+    assert await refused(usage, quota(owner="*", tokens=100), *people) == [True, False, False]
+    assert await refused(usage, quota(tokens=199), *people) == [True, True, False]
+    assert await refused(usage, quota(tokens=200), *people) == [False, False, False]
+    assert await refused(usage, quota(tenant="umbrella", tokens=0), *people) == [False, False, True]
+
+
+async def test_an_agents_quota_counts_what_its_tasks_have_delegated(usage: Usage) -> None:
+    usage.tokens["acme", "2026-01-31", "ann", "shop"] = 60
+    uses = use(agent="shop"), use(agent="other")
+    assert await refused(usage, quota(agent="shop", cost=0.06), *uses) == [True, False]
+    assert await refused(usage, quota(agent="*", runs=1), *uses) == [True, False]
+    assert {tuple(query.by) for query in usage.asked} == {("owner", "root")}
+
+
+async def test_names_of_owners_are_those_of_their_credentials(usage: Usage) -> None:
+    owner = quota(owner="ann@acme.example", tokens=0)
+    uses = use("ann_40acme_2eexample"), use("ann")
+    assert await refused(usage, owner, *uses) == [True, False]
+
+
+async def test_a_refusal_lasts_until_the_period_ends(usage: Usage) -> None:
+    usage.tokens["acme", "2026-01-01", "ann", "shop"] = 10
+    by_month = opened(usage, quota(period="month", tokens=10))
+    with pytest.raises(QuotaExceeded, match=r"10 tokens per month.*2026-02-01T00:00:00Z") as found:
+        await by_month.check(use())
+    assert found.value.retry_after == 30
+    assert await refused(usage, quota(tokens=10), use()) == [False], "of another day"
+    later = NOW + timedelta(minutes=1)
+    assert await refused(usage, quota(period="month", tokens=10), use(), now=later) == [False]
+
+
+async def test_near_the_limit_is_warned_once_and_counted_and_nothing_is_refused(
+    usage: Usage, caplog: pytest.LogCaptureFixture
+) -> None:
+    usage.tokens["acme", "2026-01-31", "ann", "shop"] = 80
+    soft = opened(usage, quota(name="soft", tokens=100))
+    advised = opened(usage, quota(name="advised", tokens=80, enforce=False))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            await soft.check(use())
+        await advised.check(use())
+    assert caplog.messages == [
+        "quota soft: 80 of 100 tokens per day used by tenant=acme owner=- agent=-",
+        "quota advised: 80 of 80 tokens per day used by tenant=acme owner=- agent=-",
+    ]
+    counted = {
+        sample.labels["quota"]: sample.value
+        for metric in QUOTA_WARNINGS.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total")
+    }
+    assert (counted["soft"], counted["advised"]) == (3, 1)
+
+
+async def test_without_task_state_the_last_counts_are_used_or_runs_begin(usage: Usage) -> None:
+    usage.is_away = True
+    gateway = opened(usage, quota(tokens=10))
+    await gateway.check(use())
+    usage.is_away = False
+    usage.tokens["acme", "2026-01-31", "ann", "shop"] = 10
+    with pytest.raises(QuotaExceeded):
+        await gateway.check(use())
+    usage.is_away = True
+    with pytest.raises(QuotaExceeded):
+        await gateway.check(use())
+
+
+async def test_counts_are_read_once_for_requests_of_the_same_moment() -> None:
+    usage = Usage()
+    gateway = Quotas([quota(tokens=10), quota(name="r", owner="*", runs=5)], usage, lambda: NOW)
+    for _ in range(5):
+        await gateway.check(use())
+    await gateway.check(use(tenant="umbrella"))
+    assert [query.tenant for query in usage.asked] == ["acme", "umbrella"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('[[quota]]\nname = "a"', "needs at least one of tokens, cost and runs"),
+        ('[[quota]]\nname = "a"\ntokens = -1', r"quota\.0\.tokens"),
+        ('[[quota]]\nname = "a"\ntokens = 1\nusers = 1', r"quota\.0\.users"),
+        ('[[quota]]\nname = "a"\nruns = 1\n' * 2, "'a' is used twice"),
+        ("quota", "quotas.toml"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "quotas.toml"
+    file.write_text(text)
+    with pytest.raises(QuotasUnreadable, match=why):
+        read_quotas(file)
+
+
+def test_the_documented_file_is_read(tmp_path: Path) -> None:
+    page = Path("docs/usage.md").read_text()
+    file = tmp_path / "quotas.toml"
+    file.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    names = [one.name for one in read_quotas(file)]
+    assert names == ["acme-monthly", "per-owner", "research"]
