@@ -58,6 +58,7 @@ def told(outcome: Outcome) -> str:
         f"{outcome.follow_ups} messages that tasks at work accepted",
         f"{outcome.further_attempts} attempts after a first",
         f"{outcome.children} tasks that other tasks have asked for",
+        f"{outcome.forks} forks that came to rest",
         f"{outcome.orphans} tasks whose client never learned of them",
         f"{outcome.erased} tasks erased, {outcome.unrecorded} of them before they could be judged",
         f"{len(outcome.wrong)} things wrong",

@@ -42,6 +42,7 @@ _SILENCE = 10.0
 _AGAIN = {429, 502, 503, 504}
 _GONE = ("past retention", "past its retention", "was deleted", "TASK_NOT_FOUND")
 """What is said of a task that was erased; the last when its tombstone has gone, too."""
+_AT_WORK = {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
 _UNSETTLED = 60.0
 """Seconds for which a task that may have been accepted is asked for though nobody knows it."""
 _FOLLOW_UPS = 4
@@ -399,6 +400,45 @@ class AguiClient(Client):
             self.expired = True
 
 
+class Forker(TaskClient):
+    """Forks its task at some generation once it is over, and waits until the fork rests."""
+
+    agents: tuple[str, ...] = ("plain", "careful", "blocking")
+
+    def __init__(self, place: Place, number: int) -> None:
+        super().__init__(place, number)
+        self.fork: Json | None = None
+        """The fork as a gateway showed it at its end; None: it or its source was erased."""
+
+    async def work(self) -> None:
+        await super().work()
+        if self.came_to == "ended" and self.follower.task and (fork := await self._forked()):
+            self.fork = await self._at_rest(fork)
+
+    async def _forked(self) -> str | None:
+        last = int(self.follower.cursor.partition(":")[2])
+        generation = self.chance.randrange(1, last + 1)
+        path, asked = f"tasks/{self.follower.task}:fork", {"generation": generation}
+        response = await self.insist("POST", path, asked, f"{self.name}-fork")
+        if is_gone(response.text):
+            return None
+        if response.is_error:
+            raise Broken(f"{self.follower.task} can't be forked: {response.text}")
+        return str(response.json()["id"])
+
+    async def _at_rest(self, fork: str) -> Json | None:
+        while True:
+            response = await self.insist("GET", f"tasks/{fork}")
+            if is_gone(response.text):
+                return None
+            if response.is_error:
+                raise Broken(f"{fork}, a fork, can't be read: {response.text}")
+            task: Json = response.json()
+            if task["status"]["state"] not in _AT_WORK:
+                return task
+            await asyncio.sleep(_PAUSE)
+
+
 def is_gone(said: str) -> bool:
     """Tell whether an answer is that the task was erased; the verdict sees whether it was."""
     return any(words in said for words in _GONE)
@@ -418,6 +458,7 @@ CLIENTS: tuple[tuple[int, type[Client]], ...] = (
     (2, Canceler),
     (1, Fleeting),
     (1, Deleter),
+    (1, Forker),
     (1, Delegator),
 )
 """Each kind, and how many there are of it in relation to the others."""

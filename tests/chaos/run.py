@@ -63,6 +63,8 @@ class Outcome:
     further_attempts: int = 0
     orphans: int = 0
     children: int = 0
+    forks: int = 0
+    """Forks that clients have seen at rest."""
     erased: int = 0
     unrecorded: int = 0
     seconds: float = 0.0
@@ -173,7 +175,7 @@ def _judge(record: Record, clients: list[Client], outcome: Outcome) -> None:
         outcome.wrong += judge.of_client(client)
     outcome.wrong += judge.of_all()
     outcome.further_attempts = judge.attempts
-    outcome.children = judge.families.size
+    outcome.children, outcome.forks = judge.families.size, judge.forks
     outcome.orphans = len(record.logs) - len(judge.followed) - outcome.children
     outcome.erased = sum(log.is_erased for log in record.logs.values())
     outcome.unrecorded = judge.unrecorded

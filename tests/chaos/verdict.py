@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
+from headrace.model.fork import FORK_OF, FORK_WRITER
 from headrace.model.parts import text_of
 from headrace.model.task import INPUT_REQUIRED, TERMINAL
 from headrace_gateway.protocols.agui.fold import Fold
 from tests.chaos.agents import answer_to, mark_of
-from tests.chaos.clients import AguiClient, Client, TaskClient
+from tests.chaos.clients import AguiClient, Client, Forker, TaskClient
 from tests.chaos.families import Families
 from tests.chaos.record import Log, Record
 from tests.support.resuming import Client as Follower
@@ -32,6 +33,8 @@ class Judge:
         """Attempts beyond the first."""
         self.followed = set[str]()
         """Tasks that clients know of."""
+        self.forks = 0
+        """Forks that clients have seen at rest."""
         self.families = Families()
 
     def of_client(self, client: Client) -> Iterator[str]:
@@ -53,6 +56,10 @@ class Judge:
                 yield f"{_named(client, log)}: there is no log"
         elif log.is_whole:
             found = [*_seen(client, log), *_promised(client, log)]
+            if isinstance(client, Forker) and client.fork is not None:
+                self.forks += 1
+                self.followed.add(client.fork["id"])
+                found += forked(client.agent, client.fork)
             yield from (f"{_named(client, log)}: {each}" for each in found)
 
     def of_all(self) -> Iterator[str]:
@@ -67,7 +74,7 @@ class Judge:
             said = Counter(one["messageId"] for one in _by_user(log.task()))
             found = [*overlaps(log.entries), *ends(log), *_twice(said)]
             yield from (f"{log.key.agent} {log.key.task}: {each}" for each in found)
-            if not _is_child(log):
+            if not _is_child(log) and not _is_fork(log):
                 names.update(said.keys())
         yield from (f"tasks: {each}" for each in _twice(names))
         yield from self.families.wrong()
@@ -150,6 +157,18 @@ def _answered(client: Client, task: Json) -> Iterator[str]:
         yield f"{inputs} were answered with {answer!r}"
 
 
+def forked(agent: str, fork: Json) -> Iterator[str]:
+    """Yield where a fork, wherever its past ends, did not go on to the whole answer."""
+    state = fork["status"]["state"]
+    if state not in {f"{_PREFIX}COMPLETED", INPUT_REQUIRED}:
+        yield f"its fork {fork['id']} ended as {state}"
+    parts = [part for artifact in fork.get("artifacts", []) for part in artifact["parts"]]
+    answer = "".join(part.get("text", "") for part in parts)
+    expected = "".join(answer_to(agent, text_of(one["parts"])) for one in _by_user(fork))
+    if answer != expected:
+        yield f"its fork {fork['id']} answered {answer!r}"
+
+
 def _by_user(task: Json) -> list[Json]:
     told = [*task.get("history", []), task["status"].get("message", {})]
     return [one for one in told if one.get("role") == "ROLE_USER"]
@@ -161,6 +180,10 @@ def _twice(names: Counter[str]) -> Iterator[str]:
 
 def _is_child(log: Log) -> bool:
     return "referenceTaskIds" in log.entries[0].events[0]["task"]["history"][0]
+
+
+def _is_fork(log: Log) -> bool:
+    return FORK_OF in (log.entries[0].events[0]["task"].get("metadata") or {})
 
 
 def _frames(log: Log) -> list[Received]:
@@ -189,7 +212,8 @@ def overlaps(entries: list[Entry]) -> Iterator[str]:
     writers = dict[tuple[int, int], str]()
     for hold, stamp in zip(holds, worked, strict=True):
         # Who queues a message over the head of a holder leaves the attempt as it is.
-        if stamp.writer.startswith(("input-", "key-")):
+        # Who begins a fork copies its source's attempts.
+        if stamp.writer.startswith(("input-", "key-", f"{FORK_WRITER}-")):
             continue
         if writers.setdefault(hold, stamp.writer) != stamp.writer:
             yield f"attempt {hold} has two writers: {writers[hold]} and {stamp.writer}"

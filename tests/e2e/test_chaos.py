@@ -12,7 +12,7 @@ import pytest
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import task_submitted
-from headrace.model.task import CANCELED, COMPLETED, WORKING, TaskKey
+from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
 from tests.chaos.__main__ import told
 from tests.chaos.agents import WHIM
 from tests.chaos.clients import CLIENTS
@@ -21,7 +21,7 @@ from tests.chaos.faults import KINDS, plan
 from tests.chaos.fleet import fleet_in
 from tests.chaos.record import Log
 from tests.chaos.run import Size, run
-from tests.chaos.verdict import ends, overlaps
+from tests.chaos.verdict import ends, forked, overlaps
 
 SEED = 20
 ROOT = "0-" + "0" * 32
@@ -139,3 +139,26 @@ def test_an_entry_that_was_not_copied_is_noticed() -> None:
     assert log_with(whole).is_whole
     assert not log_with([whole[0], whole[2]]).is_whole
     assert not log_with(whole[1:]).is_whole
+
+
+@pytest.mark.parametrize(
+    ("state", "answer", "wrong"),
+    [
+        (COMPLETED, "1 2 ", ""),
+        (INPUT_REQUIRED, "1 2 ", ""),
+        (COMPLETED, "1 1 2 ", "answered '1 1 2 '"),
+        (COMPLETED, "2 ", "answered '2 '"),
+        (FAILED, "1 2 ", "ended as TASK_STATE_FAILED"),
+    ],
+)
+def test_forks_that_do_not_go_on_to_their_answer_are_seen(
+    state: str, answer: str, wrong: str
+) -> None:
+    task = {
+        "id": "f",
+        "history": [{"role": "ROLE_USER", "parts": [{"text": "2 1"}]}],
+        "artifacts": [{"parts": [{"text": answer}]}],
+        "status": {"state": state},
+    }
+    found = list(forked("plain", task))
+    assert any(wrong in each for each in found) if wrong else found == []
