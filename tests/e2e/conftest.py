@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import client_package, containers, extra_services
 from tests.support.fleet import Fleet
-from tests.support.plain_http import NO_TLS
+from tests.support.plain_http import KEEP_ALL, NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.service_process import ServiceProcess
 from tests.support.stack import Stack
@@ -63,7 +63,7 @@ def client_app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client: no header but what HTTP needs."""
-    async with httpx.AsyncClient(timeout=90, verify=NO_TLS) as client:
+    async with httpx.AsyncClient(timeout=90, limits=KEEP_ALL, verify=NO_TLS) as client:
         yield client
 
 

@@ -14,7 +14,7 @@ from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
-from tests.support.plain_http import NO_TLS
+from tests.support.plain_http import KEEP_ALL, NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_fleet import Agents, ScriptedFleet
 from tests.support.servers import NatsProcess, ports
@@ -95,7 +95,7 @@ async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
 async def http(gateway: str, client_headers: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
     async with httpx.AsyncClient(
-        base_url=gateway, headers=client_headers, timeout=60, verify=NO_TLS
+        base_url=gateway, headers=client_headers, timeout=60, limits=KEEP_ALL, verify=NO_TLS
     ) as http:
         yield http
 
@@ -115,7 +115,11 @@ async def elsewhere(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the second gateway."""
     async with httpx.AsyncClient(
-        base_url=another_gateway, headers=client_headers, timeout=60, verify=NO_TLS
+        base_url=another_gateway,
+        headers=client_headers,
+        timeout=60,
+        limits=KEEP_ALL,
+        verify=NO_TLS,
     ) as http:
         yield http
 

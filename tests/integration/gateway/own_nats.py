@@ -17,7 +17,7 @@ from headrace.model.parts import text_of
 from headrace.settings import BusSettings
 from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.integration.gateway.scripts import AGENTS
-from tests.support.plain_http import NO_TLS
+from tests.support.plain_http import KEEP_ALL, NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess
@@ -57,8 +57,11 @@ async def own_nats(
         async with AsyncExitStack() as gateway, AsyncExitStack() as clients:
             url = await gateway.enter_async_context(running(settings, timing=timing))
             headers = {"A2A-Version": "1.0"}
-            http = httpx.AsyncClient(base_url=url, headers=headers, timeout=120, verify=NO_TLS)
-            await clients.enter_async_context(http)
+            http = await clients.enter_async_context(
+                httpx.AsyncClient(
+                    base_url=url, headers=headers, timeout=120, limits=KEEP_ALL, verify=NO_TLS
+                )
+            )
             channel = grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}")
             await clients.enter_async_context(channel)
             yield OwnNats(server, fleet, gateway, url, http, channel)
