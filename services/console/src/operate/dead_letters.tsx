@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 
+import { Choice } from "../choice";
 import { Confirm } from "../confirm";
 import { fetchJson, postJson, type Json } from "../gateway";
 import { JsonTree } from "../json_tree";
@@ -43,15 +44,7 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
     <section class="part">
       <h2>Dead letters</h2>
       <div class="filters">
-        <label>
-          Kind
-          <select value={kind} onChange={({ currentTarget }) => set({ kind: currentTarget.value })}>
-            <option value="">all</option>
-            {KINDS.map((one) => (
-              <option key={one}>{one}</option>
-            ))}
-          </select>
-        </label>
+        <Choice label="Kind" options={KINDS} chosen={kind} none="all" onChoose={(one) => set({ kind: one })} />
         <label>
           Agent
           <input value={agent} onChange={({ currentTarget }) => set({ agent: currentTarget.value.trim() })} />

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 
+import { Choice } from "../choice";
 import { fetchJson, urlOf, type Json } from "../gateway";
 import { problemsOf } from "../inspect/card_problems";
 import { Exchange } from "../inspect/exchange";
@@ -21,22 +22,8 @@ export function InspectPage({ query }: { query: URLSearchParams }) {
       <h1>Inspect</h1>
       {error && <p class="error" role="alert">{error}</p>}
       <div class="filters">
-        <label>
-          Agent
-          <select value={agent} onChange={({ currentTarget }) => set({ agent: currentTarget.value })}>
-            {agents.map((one) => (
-              <option key={one["id"]}>{one["id"]}</option>
-            ))}
-          </select>
-        </label>
-        <label>
-          Operation
-          <select value={operation} onChange={({ currentTarget }) => set({ operation: currentTarget.value })}>
-            {OPERATIONS.map((one) => (
-              <option key={one}>{one}</option>
-            ))}
-          </select>
-        </label>
+        <Choice label="Agent" options={agents.map((one) => one["id"])} chosen={agent} onChoose={(id) => set({ agent: id })} />
+        <Choice label="Operation" options={OPERATIONS} chosen={operation} onChoose={(name) => set({ operation: name })} />
         {operation === "GetTask" && (
           <label>
             Task

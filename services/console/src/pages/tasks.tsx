@@ -1,5 +1,6 @@
 import { useEffect, useMemo } from "preact/hooks";
 
+import { Choice } from "../choice";
 import { fetchJson, type Json } from "../gateway";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
@@ -29,23 +30,8 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
     <section class="page">
       <h1>Tasks</h1>
       <div class="filters">
-        <label>
-          Agent
-          <select value={agent} onChange={({ currentTarget }) => set({ agent: currentTarget.value })}>
-            {agents.map((one) => (
-              <option key={one["id"]}>{one["id"]}</option>
-            ))}
-          </select>
-        </label>
-        <label>
-          State
-          <select value={asked["status"] ?? ""} onChange={({ currentTarget }) => set({ status: currentTarget.value })}>
-            <option value="">all</option>
-            {STATES.map((state) => (
-              <option key={state} value={state}>{stateName(state)}</option>
-            ))}
-          </select>
-        </label>
+        <Choice label="Agent" options={agents.map((one) => one["id"])} chosen={agent} onChoose={(id) => set({ agent: id })} />
+        <Choice label="State" options={STATES} chosen={asked["status"] ?? ""} none="all" text={stateName} onChoose={(status) => set({ status })} />
         <label>
           Context
           <input value={asked["contextId"] ?? ""} placeholder="id of a context or thread" onChange={({ currentTarget }) => set({ contextId: currentTarget.value.trim() })} />
