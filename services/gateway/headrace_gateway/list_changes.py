@@ -111,7 +111,7 @@ class ListChangeReceiver:
         except UndecodableMessage as error:
             _log.warning("ignoring a malformed message about lists: %s", error)
             return
-        if self._ends.get(msg.subject, message.after) != message.after:
+        if not message.tasks or self._ends.get(msg.subject, message.after) != message.after:
             self.changes.append(None)
         self._ends[msg.subject] = message.end
         for task in message.tasks:

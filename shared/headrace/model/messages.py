@@ -172,7 +172,8 @@ class ListedTask(BusMessage):
 class ListChanges(BusMessage):
     """What a batch of an event stream changed in lists (subject ``changes``).
 
-    A reader whose last message of the stream did not end at `after` has missed some.
+    A reader whose last message of the stream did not end at `after` has missed some. Without tasks,
+    a message says that some may not have been published.
     """
 
     after: int

@@ -126,11 +126,26 @@ async def test_a_gap_in_a_streams_messages_means_to_list_again(
     bus: ListeningBus, receiver: ListChangeReceiver
 ) -> None:
     bus.say(4, 5, TASK)
-    bus.say(9, 10, stream=1)
+    bus.say(9, 10, TASK, stream=1)
     bus.say(5, 8, TASK)
     assert None not in read(receiver)
     bus.say(9, 9)
-    assert read(receiver)[2:] == [None]
+    assert read(receiver)[3:] == [None]
+
+
+async def test_what_a_stream_lost_before_its_first_message_means_to_list_again(
+    bus: ListeningBus, receiver: ListChangeReceiver
+) -> None:
+    bus.say(9, 9)
+    assert read(receiver) == [None]
+
+
+async def test_a_new_holder_means_to_list_again_wherever_it_begins(
+    bus: ListeningBus, receiver: ListChangeReceiver
+) -> None:
+    bus.say(4, 5, TASK)
+    bus.say(5, 5)
+    assert read(receiver)[1:] == [None]
 
 
 async def test_a_disturbed_connection_means_to_list_again(

@@ -2,7 +2,8 @@
 
 A task is published when its state changes, once per batch, and never because of its output. The
 messages of a range form a chain: each says where the previous one ended, so a reader notices a
-message that it missed and asks for the list again.
+message that it missed and asks for the list again. One without tasks says that changes may be
+missing: a reader that has just begun knows no end to compare.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ class ListChangePublisher:
     async def begin(self, position: int) -> None:
         """Continue the chain at stream sequence `position`.
 
-        Readers of the previous holder's messages notice what it did not publish.
+        Readers ask for the list, because changes before it may not have been published.
         """
         self._end = position
         await self._send(position, [])
@@ -59,14 +60,14 @@ class ListChangePublisher:
     async def publish(self, position: int, changes: Sequence[TaskChange | Departure]) -> None:
         """Publish those of the stored `changes`, up to stream sequence `position`, that lists show.
 
-        What can't be published leaves a gap in the chain.
+        Of what can't be published, readers learn that something is missing.
         """
         try:
             listed = [one for change in changes if (one := await self._listed(change))]
         except StateUnavailable as trouble:
             _log.debug("changes in lists are not published: %s", trouble)
             self._known.clear()
-            self._end = position
+            await self.begin(position)
             return
         for some in batched(listed, _IN_A_MESSAGE):
             await self._send(position, list(some))
@@ -86,7 +87,7 @@ class ListChangePublisher:
             _log.debug("changes in lists are not published: %s", trouble)
 
     def _repeat_end(self) -> None:
-        """Let readers know where the chain ends: its last messages may not have been sent."""
+        """Let readers know that the last messages may not have been sent."""
         self._repeating = asyncio.create_task(self._send(self._end, []), name="end of list changes")
 
     async def _listed(self, change: TaskChange | Departure) -> ListedTask | None:
