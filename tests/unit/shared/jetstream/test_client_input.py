@@ -222,3 +222,14 @@ async def test_a_transport_that_uvloop_has_closed_is_a_lost_connection(
     with pytest.raises(StaleConnectionError):
         await client.publish("a", b"b")
     monkeypatch.undo()
+
+
+async def test_a_server_hears_of_the_end_of_a_subscription_however_much_waits_to_be_written(
+    client: NatsClient, scripted: ScriptedServer
+) -> None:
+    listening = await client.listen("a", lambda _: None)
+    client._max_pending_size = 1
+    listening.end()
+    async with asyncio.timeout(TIMEOUT):
+        received = [await scripted.received.get() for _ in range(2)]
+    assert received == [b"SUB a  1\r\n", b"UNSUB 1\r\n"]
