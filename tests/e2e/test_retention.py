@@ -29,6 +29,7 @@ STREAM = 3_000_000 if "HEADRACE_SOAK" in os.environ else 300_000
 
 AT_ONCE = 32
 _TIMEOUT = 240.0
+_USAGE = b"headrace:usage:"
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Sizes:
     size: int
     """Bytes."""
     keys: int
-    """Of Redis."""
+    """Of Redis, without those of usage, which is kept when tasks are erased."""
 
 
 class Store:
@@ -57,8 +58,9 @@ class Store:
     async def sizes(self, bus: Bus, redis: Connection) -> Sizes:
         info = await bus.request(f"$JS.API.STREAM.INFO.{bus.streams.events(0)}", b"", 30.0)
         state = orjson.loads(info.data)["state"]
-        [keys] = await redis.ask(["DBSIZE"])
-        return Sizes(state["messages"], state.get("num_subjects", 0), state["bytes"], keys)
+        [keys] = await redis.ask(["KEYS", "*"])
+        view = [key for key in keys if not key.startswith(_USAGE)]
+        return Sizes(state["messages"], state.get("num_subjects", 0), state["bytes"], len(view))
 
     def holding(self, text: bytes) -> dict[str, int]:
         """Return how often the text is in which files of the servers."""
@@ -164,6 +166,10 @@ async def test_a_bounded_stream_takes_any_number_of_tasks_and_keeps_none(
         return now.messages == now.subjects == now.size == 0 and now.keys <= before.keys
 
     await eventually(nothing_is_left, "all tasks are gone", _TIMEOUT)
+    [usage] = await redis.ask(["KEYS", _USAGE + b"*"])
+    expiring = await redis.ask(*(["TTL", key] for key in usage))
+    assert len(expiring) > 0
+    assert min(expiring) > 0, "usage is kept for a time"
     await redis.ask(["BGREWRITEAOF"])
 
     async def no_file_has_it() -> bool:
