@@ -10,8 +10,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from headrace.background import keep_running
+
+MOST = 200
+"""Changes that a watcher reads at once: a slow client has at most their messages in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,16 @@ class Changes[Item]:
         return ChangeReader(self, after)
 
     def since(self, after: int) -> Batch[Item]:
-        """Return the changes after number `after` that are kept."""
-        number = min(self.head - after, len(self._kept))
-        items = list(self._kept)[len(self._kept) - number :]
-        return Batch(items, missed=self.head - after > number, end=self.head)
+        """Return the first `MOST` changes after number `after`; after missed ones, the newest."""
+        behind, kept = self.head - after, len(self._kept)
+        if MOST < behind <= kept:
+            first = kept - behind
+            items = list(islice(self._kept, first, first + MOST))
+            return Batch(items, missed=False, end=after + MOST)
+        # From the newest: most watchers lack one of many, and each copies only what it lacks.
+        items = list(islice(reversed(self._kept), min(behind, MOST)))
+        items.reverse()
+        return Batch(items, missed=behind > kept, end=self.head)
 
     @asynccontextmanager
     async def held(self, _: "Changes[Item] | None" = None, /) -> AsyncIterator[None]:
@@ -102,14 +112,14 @@ class ChangeReader[Item]:
         self._wakened: asyncio.Future[None] | None = None
         self.after = after
         self.most = 0
-        """Not used: a batch is bounded by the number of changes that are kept."""
+        """Not used: a batch is bounded by the number of its changes."""
 
     async def read_now(self) -> list[Batch[Item]]:
         """Return the next changes, if there are any."""
         if self.after >= self._changes.head:
             return []
         batch = self._changes.since(self.after)
-        self.after = self._changes.head
+        self.after = batch.end
         return [batch]
 
     @property

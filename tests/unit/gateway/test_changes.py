@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace_gateway.changes import Batch, Changes
+from headrace_gateway.changes import MOST, Batch, Changes
 
 
 async def _nothing() -> None:
@@ -28,6 +28,20 @@ async def test_a_slow_watcher_learns_that_it_missed_changes() -> None:
         changes.append(number)
     assert await reader.read_now() == [Batch([7, 8, 9], missed=True, end=10)]
     assert reader.after == 10
+
+
+async def test_a_watcher_that_is_behind_reads_a_bounded_number_at_once() -> None:
+    changes = Changes[int]("test", 3 * MOST, _nothing)
+    reader = changes.reader(0)
+    for number in range(2 * MOST + 1):
+        changes.append(number)
+    batches = [batch for _ in range(4) for batch in await reader.read_now()]
+    assert [(len(batch.items), batch.end) for batch in batches] == [
+        (MOST, MOST),
+        (MOST, 2 * MOST),
+        (1, 2 * MOST + 1),
+    ]
+    assert [item for batch in batches for item in batch.items] == list(range(2 * MOST + 1))
 
 
 async def test_a_change_wakes_those_who_wait() -> None:
