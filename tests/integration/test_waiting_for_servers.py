@@ -1,5 +1,7 @@
 """A service that finds no server says what it waits for, and gives up after a bound."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,14 @@ def test_a_service_that_waits_begins_when_nats_is_there(tmp_path: Path) -> None:
         until(lambda: "waiting for NATS" in worker.log.read_text(), "the worker waits")
         with nats:
             until(lambda: instances(nats.url, "echo"), "the worker has announced its agents")
+
+
+def test_sigusr1_stops_a_worker_that_waits_for_nats(tmp_path: Path) -> None:
+    url = f"nats://127.0.0.1:{ports.pick()}"
+    with started(
+        tmp_path, "worker", HEADRACE_NATS_URL=url, HEADRACE_STARTUP_TIMEOUT="60"
+    ) as worker:
+        until(lambda: "waiting for NATS" in worker.log.read_text(), "the worker waits")
+        os.kill(worker.pid, signal.SIGUSR1)
+        until(lambda: not worker.is_running, "the worker stops")
+        assert worker.exit_code() == 0

@@ -49,6 +49,8 @@ def worker(target: str, config: str, *, no_reload: bool) -> None:
     its changes. SIGTERM hands active runs to other workers after HEADRACE_DRAIN_SECONDS; SIGUSR1
     lets them end here first.
     """
+    # Not ignored: whoever retires a worker waits for its end.
+    signal.signal(signal.SIGUSR1, _exit)
     if bool(target) == bool(config):
         raise CannotStart("a worker needs either MODULE:ATTR or --config FILE")
     if target:
@@ -79,6 +81,11 @@ def _run(service: str, package: str, *arguments: str, **options: bool) -> NoRetu
 
 def _ignore(_number: int, _frame: object) -> None:
     """Ignore a signal that a service handles once it has its settings."""
+
+
+def _exit(_number: int, _frame: object) -> NoReturn:
+    """End a service that has begun nothing yet."""
+    sys.exit()
 
 
 def module_of(service: str, name: str) -> Any:  # noqa: ANN401  # whatever the service has

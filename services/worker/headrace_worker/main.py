@@ -94,13 +94,14 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Run a worker for the duration of the block; with `reload`, follow the changes of `source`.
 
-    SIGUSR1 retires the worker and then sets `stop`.
+    SIGUSR1 retires the worker and then sets `stop`; during the start it sets `stop` at once.
 
     Raises:
         PortTaken: HEADRACE_METRICS_PORT is in use.
         BusUnavailable: NATS was not available within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, stop.set)
     source.warn()
     worker = Worker(settings, agents)
     service.export_build("worker")

@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -135,27 +136,37 @@ def test_the_page_on_the_command_line_lists_commands_options_and_exit_codes_as_t
 
 
 _SIGNALLED_WHILE_IT_IMPORTS = """
-import os, signal, sys
+import os, sys
 from importlib.abc import MetaPathFinder
 from headrace_cli.main import main
 
 class Signals(MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "headrace_worker.main":
-            os.kill(os.getpid(), signal.SIGUSR2)
+            os.kill(os.getpid(), int(sys.argv[1]))
 
 sys.meta_path.insert(0, Signals())
 main(["worker", "no_such_module:agent"])
 """
 
 
-def test_sigusr2_does_not_end_a_service_that_is_still_importing() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", _SIGNALLED_WHILE_IT_IMPORTS],
+def signalled_while_it_imports(number: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """Return how a worker ended that got a signal before it had imported its modules."""
+    return subprocess.run(
+        [sys.executable, "-c", _SIGNALLED_WHILE_IT_IMPORTS, str(int(number))],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_sigusr2_does_not_end_a_service_that_is_still_importing() -> None:
+    ended = signalled_while_it_imports(signal.SIGUSR2)
     assert "no_such_module" in ended.stderr
     assert ended.returncode == os.EX_CONFIG
+
+
+def test_sigusr1_stops_a_worker_that_is_still_importing() -> None:
+    ended = signalled_while_it_imports(signal.SIGUSR1)
+    assert (ended.returncode, ended.stderr) == (0, "")
