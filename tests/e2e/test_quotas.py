@@ -1,0 +1,95 @@
+"""Quotas on a real fleet: gateways refuse by the same counts, which `headrace usage` shows."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace_gateway.tasks.quotas import FRESH
+from tests.e2e.test_command_line import headrace
+from tests.support import extra_services
+from tests.support.credentials import Person, write
+from tests.support.fleet import Fleet
+from tests.support.plain_a2a import message
+from tests.support.waiting import eventually, until
+
+ANN, BOB = Person("limited", "ann"), Person("limited", "bob")
+OLA = Person("limited", "ola", ("on-call",))
+ROLES = '[[role]]\nname = "on-call"\noperator = true\noperations = ["operate"]\n'
+EVE = Person("unlimited", "ann")
+RUNS = 2
+QUOTAS = f'[[quota]]\nname = "monthly"\ntenant = "limited"\nperiod = "month"\nruns = {RUNS}\n'
+AGENT = "echo"
+
+
+@pytest.fixture
+def limited(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
+    """The URLs of two more gateways of the shared fleet, which have quotas."""
+    file = tmp_path / "credentials.toml"
+    (tmp_path / "quotas.toml").write_text(QUOTAS)
+    settings = {
+        "HEADRACE_CREDENTIALS": str(write(file, ANN, BOB, EVE, OLA, head=ROLES)),
+        "HEADRACE_QUOTAS": str(tmp_path / "quotas.toml"),
+    }
+    made = [
+        extra_services.gateway(tmp_path / name, fleet.nats_url, **settings) for name in ("a", "b")
+    ]
+    urls = [url for _, url in made]
+    with ExitStack() as running:
+        for process, _ in made:
+            running.enter_context(process.start(wait=False))
+        until(lambda: extra_services.is_served(urls, AGENT), "the gateways know the agent")
+        yield urls
+
+
+def runs_shown(url: str, person: Person) -> dict[str, int]:
+    """Return how many runs of each owner the command shows to `person`."""
+    arguments = ("--by", "owner", "--days", "2", "--json", "--token", person.token)
+    shown = headrace(url, "usage", *arguments).stdout.splitlines()
+    return {row["owner"]: row["runs"] for row in map(json.loads, shown)}
+
+
+async def test_two_gateways_refuse_a_tenant_beyond_its_quota_and_no_other(
+    limited: list[str], http: httpx.AsyncClient
+) -> None:
+    async def sent(url: str, person: Person) -> httpx.Response:
+        path = f"{url}/v1/agents/{AGENT}/message:send"
+        return await http.post(path, json={"message": message("hi")}, headers=person.bearer)
+
+    here, there = limited
+    (await sent(here, ANN)).raise_for_status()
+    (await sent(there, BOB)).raise_for_status()
+    begun = [ANN, BOB]
+    await asyncio.sleep(FRESH)
+
+    async def refusal(url: str) -> httpx.Response | None:
+        """Return the refusal of a run; None if it began: task state was late with its counts."""
+        answer = await sent(url, ANN)
+        if answer.is_error:
+            return answer
+        begun.append(ANN)
+        return None
+
+    refusals = [await eventually(partial(refusal, url), f"{url} refuses") for url in limited]
+    run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
+    words = [{"id": "m", "role": "user", "content": "hi"}]
+    asked = {**run, "forwardedProps": {}, "messages": words}
+    agui = [
+        await http.post(f"{url}/v1/agents/{AGENT}/ag-ui", json=asked, headers=BOB.bearer)
+        for url in limited
+    ]
+    assert [answer.status_code for answer in (*refusals, *agui)] == [429] * 4
+    reasons = [answer.json()["error"]["details"][0]["reason"] for answer in refusals]
+    assert reasons == ["QUOTA_EXCEEDED"] * 2
+    assert [answer.json()["error"]["code"] for answer in agui] == ["quota_exceeded"] * 2
+
+    others = [await sent(url, EVE) for url in (here, there, here)]
+    assert [answer.status_code for answer in others] == [200] * (RUNS + 1)
+    assert await asyncio.to_thread(runs_shown, here, OLA) == Counter(one.owner for one in begun)
+    assert await asyncio.to_thread(runs_shown, there, EVE) == {EVE.owner: RUNS + 1}
