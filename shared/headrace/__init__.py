@@ -19,17 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.model.agent_card import Provider
-    from headrace.sdk.agent import Agent, Agents, Skill, agent
+    from headrace.sdk.agent import Agent, Agents, EndedTask, Skill, agent
     from headrace.sdk.context import RunContext
     from headrace.sdk.direct_run import FleetRequired, Reply
     from headrace.sdk.emit import (
+        Artifact,
         Complete,
         Data,
         Emission,
         File,
         InputRequired,
         Message,
+        Outcome,
         Reject,
+        RelayedMessage,
         Status,
         Text,
         Thinking,
@@ -37,9 +40,7 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
     )
-    from headrace.sdk.ended_task import EndedTask
     from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
-    from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
     from headrace.sdk.results import Result
     from headrace.sdk.signals import (
         Activity,
@@ -62,25 +63,25 @@ _MODULES = {
     "Agent": "sdk.agent",
     "Agents": "sdk.agent",
     "Answer": "sdk.tool_call",
-    "Artifact": "sdk.relayed_output",
+    "Artifact": "sdk.emit",
     "Complete": "sdk.emit",
     "Custom": "sdk.signals",
     "Data": "sdk.emit",
     "DelegationFailed": "sdk.errors",
     "DelegationRefused": "sdk.errors",
     "Emission": "sdk.emit",
-    "EndedTask": "sdk.ended_task",
+    "EndedTask": "sdk.agent",
     "File": "sdk.emit",
     "FleetRequired": "sdk.direct_run",
     "InputRequired": "sdk.emit",
     "MalformedOutput": "sdk.errors",
     "Message": "sdk.emit",
     "Messages": "sdk.signals",
-    "Outcome": "sdk.relayed_output",
+    "Outcome": "sdk.emit",
     "Provider": "model.agent_card",
     "Raw": "sdk.signals",
     "Reject": "sdk.emit",
-    "RelayedMessage": "sdk.relayed_output",
+    "RelayedMessage": "sdk.emit",
     "Reply": "sdk.direct_run",
     "Result": "sdk.results",
     "Retryable": "sdk.errors",

@@ -22,10 +22,10 @@ import uvloop
 from prometheus_client import MetricsHandler
 from pydantic import ValidationError
 
-from headrace import log_lines, loop_lag, tracing
+from headrace import log_lines, tracing
 from headrace.background import keep_running
 from headrace.log_lines import LogOptions
-from headrace.metrics import BUILD
+from headrace.metrics import BUILD, LOOP_LAG_SECONDS
 from headrace.model.errors import HeadraceError, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.setting_names import misspelt_settings
@@ -123,7 +123,7 @@ async def _until_signal(prepared: PreparedService, notify_socket: str) -> None:
         if notify_socket:
             _report_ready(notify_socket)
 
-    measuring = keep_running(loop_lag.measure, "loop lag")
+    measuring = keep_running(measure_loop_lag, "loop lag")
     try:
         await serve(prepared.serving, stop, on_started)
     finally:
@@ -251,3 +251,15 @@ class _Page(MetricsHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+async def measure_loop_lag(interval: float = 0.5) -> None:
+    """Record every `interval` seconds, until cancelled, by how much a timer fires too late.
+
+    What blocks the event loop delays every stream and run of the process.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + interval
+        await asyncio.sleep(interval)
+        LOOP_LAG_SECONDS.observe(max(loop.time() - due, 0.0))

@@ -32,8 +32,7 @@ from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
-from headrace_worker.encoder import Encoder
-from headrace_worker.endings import Endings
+from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.usage import UsageTotals
 from tests.support.fake_log_writer import FakeLogWriter
 from tests.support.servers import NatsProcess

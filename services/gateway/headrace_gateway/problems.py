@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from a2a.utils import errors as a2a
 
-from headrace.log_limit import UNLIMITED
+from headrace.log_lines import UNLIMITED
 from headrace.metrics import REFUSALS
 from headrace.model.errors import (
     BusUnavailable,

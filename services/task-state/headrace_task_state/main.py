@@ -16,8 +16,8 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
+from headrace_task_state.commands.children import ChildStarter
 from headrace_task_state.commands.for_workers import ForWorkers
-from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.completion import Completion
 from headrace_task_state.maintenance.orphans import Orphans

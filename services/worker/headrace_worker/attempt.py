@@ -18,11 +18,10 @@ from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.fold import TaskFold
 from headrace.model.messages import HolderReply
-from headrace.sdk.agent import Agent
+from headrace.sdk.agent import Agent, EndedTask
 from headrace.sdk.drive import drive
-from headrace.sdk.ended_task import EndedTask
 from headrace.sdk.errors import Retryable
-from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.runtime import Interrupt
 from headrace_worker.claim import (
     Assignment,
     Behind,

@@ -38,16 +38,16 @@ from headrace.model.events import BEHIND, START_BY, Draft, Json, now
 from headrace.model.messages import Control, DeadLetter, HolderReply, RunRequest
 from headrace.model.names import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
-from headrace.sdk.policy import Policy
+from headrace.sdk.agent import Policy
 from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unstarted
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.appender import Authorship
-from headrace_worker.attempt_span import AttemptSpan
 from headrace_worker.blocks import RunIds
 from headrace_worker.recovery import RecoveredRun, recover, why_handed_back
+from headrace_worker.spans import AttemptSpan
 
 
 @dataclass(frozen=True, slots=True)

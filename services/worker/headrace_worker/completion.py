@@ -7,18 +7,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from headrace import clock
-from headrace.log_limit import UNLIMITED
+from headrace.log_lines import UNLIMITED
 from headrace.model import events
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Retryable
-from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay, QueuedMessage
 from headrace_worker.claim import why_overdue
-from headrace_worker.endings import End, Fault
+from headrace_worker.encoder import End, Fault
 from headrace_worker.execution import Execution
 from headrace_worker.run_metrics import count_usage, observe_end
 

@@ -10,8 +10,7 @@ from headrace.sdk.signals import Usage
 from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
-from headrace_worker.encoder import Encoder
-from headrace_worker.endings import End, Endings
+from headrace_worker.encoder import Encoder, End, Endings
 from headrace_worker.usage import UsageTotals
 
 INTERVAL = 0.02

@@ -14,7 +14,7 @@ from headrace.model.task import WORKING
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable, RunOver
-from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.runtime import Interrupt
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
@@ -23,8 +23,7 @@ from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.emitter import Emitter
-from headrace_worker.encoder import Encoder
-from headrace_worker.endings import Endings
+from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles

@@ -16,8 +16,8 @@ from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, WORKING
+from headrace.sdk.agent import FollowUps
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
-from headrace.sdk.policy import FollowUps
 from headrace_worker.appender import Appender, QueuedMessage, Receipt
 
 

@@ -18,8 +18,7 @@ from headrace.model.errors import BusUnavailable, LogFull, StateUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import DropFile
 from headrace.model.task import TaskKey
-from headrace.sdk.emit import Emission, File, check_texts
-from headrace.sdk.relayed_output import Artifact
+from headrace.sdk.emit import Artifact, Emission, File, check_texts
 from headrace.state_client import StateClient
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, TaskKey
 from headrace_worker.appender import QueuedMessage
 from headrace_worker.checkpoint import Checkpoint, decode
-from headrace_worker.delegation.known_children import KnownChildren
+from headrace_worker.delegation.child_events import KnownChildren
 from headrace_worker.usage import UsageTotals, usage_of
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from headrace.model import events, parts
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
+from headrace.sdk.emit import Artifact, Outcome, RelayedMessage
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
 from headrace_worker.blocks import Blocks, RunIds
 
 _OWN = "headrace."

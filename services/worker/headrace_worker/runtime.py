@@ -11,8 +11,8 @@ from headrace.model.events import Json
 from headrace.model.fork import ForkOf
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.errors import DelegationRefused
-from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import DelegationRequest, Result
+from headrace.sdk.runtime import Interrupt
 from headrace_worker.delegation.child import Child
 from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.children import Children, ChildStream

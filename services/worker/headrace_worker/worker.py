@@ -16,14 +16,13 @@ from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.queues import RunQueue
 from headrace.sdk.agent import Agent, Agents
-from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.runtime import Interrupt
 from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
 from headrace_worker import claim
-from headrace_worker.adaptive_limit import AdaptiveLimit
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.attempt import Attempt
-from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
+from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
 from headrace_worker.poll import Puller, QueueWatch, Repair

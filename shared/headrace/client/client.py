@@ -9,12 +9,11 @@ from typing import Any, Self
 
 import httpx
 
-from headrace.client.attachments import Attachment
 from headrace.client.client_task import ClientTask, message_as_task
 from headrace.client.errors import ErrorResponse, RequestRefused
 from headrace.client.gateways import Gateways, Request, Token
 from headrace.client.list_stream import ListStream
-from headrace.client.outgoing_message import OutgoingMessage
+from headrace.client.outgoing_message import Attachment, OutgoingMessage
 from headrace.client.paths import agent_path, run_path, task_path
 from headrace.client.retries import RetryPolicy
 from headrace.client.run_stream import RunStream

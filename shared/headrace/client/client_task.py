@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.client.attachments import Attachment
 from headrace.client.gateways import Gateways, Request
+from headrace.client.outgoing_message import Attachment
 from headrace.client.paths import file_path
 from headrace.model.events import Json
 from headrace.model.task_report import ResultFile, TaskReport

@@ -1,15 +1,45 @@
 """A message on its way to an agent."""
 
+import asyncio
+import mimetypes
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from headrace.client.attachments import Attachment, attached_parts
 from headrace.client.gateways import Request
 from headrace.client.paths import agent_path
 from headrace.model.events import Json
+from headrace.model.parts import file_part, link_part
 from headrace.model.user_message import MessageContent, answer_parts, user_message
+from headrace.sdk.emit import File
+
+type Attachment = File | Path
+"""A file with its content or URL, or the path of one to read."""
+
+
+async def attached_parts(files: Sequence[Attachment]) -> list[Json]:
+    """Return one A2A Part per file.
+
+    Raises:
+        OSError: a file can't be read.
+    """
+    return [_part(one if isinstance(one, File) else await _read(one)) for one in files]
+
+
+async def _read(path: Path) -> File:
+    media_type, _ = mimetypes.guess_type(path.name)
+    content = await asyncio.to_thread(path.read_bytes)
+    name = os.fsencode(path.name).decode(errors="replace")
+    return File(name, content, media_type or "application/octet-stream")
+
+
+def _part(file: File) -> Json:
+    if file.url:
+        return link_part(file.url, file.name, file.media_type)
+    return file_part(file.content or b"", file.name, file.media_type)
 
 
 @dataclass(frozen=True, slots=True)

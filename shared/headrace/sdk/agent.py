@@ -1,4 +1,4 @@
-"""Agents: an async function together with its card and its policy."""
+"""Agents: an async function together with its card, its policy and its clean-up."""
 
 import inspect
 from collections.abc import (
@@ -13,21 +13,90 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast, overload
+from typing import Any, Literal, cast, overload
 
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
+from headrace.model.task import TaskKey
 from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun, Reply
 from headrace.sdk.drive import drive
 from headrace.sdk.emit import Emission
-from headrace.sdk.ended_task import CleanUp
 from headrace.sdk.errors import Misdeclared
-from headrace.sdk.policy import FollowUps, Policy
 from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.threads import BlockingFunction, BlockingGenerator, in_thread, is_async
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTask:
+    """The ended task."""
+
+    key: TaskKey
+    context: str
+    """Id of the conversation: A2A's contextId."""
+    owner: str
+    """Owner of the task, as a subject token."""
+    task: Json
+    """The task with its final status, from its log: an A2A v1.0 Task."""
+
+    events: list[tuple[int, Json]]
+    """The log's StreamResponses with their generations: ``[(1, {"task": …}), …]``."""
+
+    @property
+    def state(self) -> str:
+        """``TASK_STATE_CANCELED``, ``TASK_STATE_FAILED`` or ``TASK_STATE_REJECTED``."""
+        return str(self.task["status"]["state"])
+
+
+type CleanUp = Callable[[EndedTask], Coroutine[Any, Any, None]]
+"""Ends the work that the agent started elsewhere for the task."""
+
+
+type FollowUps = Literal["enqueue", "interrupt", "reject", "steer"]
+"""How a message to a running task is handled.
+
+- ``enqueue``: it becomes the next run's input.
+- ``interrupt``: it becomes the next run's input, and the running agent is stopped.
+- ``reject``: it is refused.
+- ``steer``: the running agent gets it (`RunContext.inbox`). If the agent does not read it, it
+becomes the next run's input."""
+
+LONGEST_BACKOFF = 60.0
+"""Maximum pause between attempts in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a run is tried again if its worker dies or its agent raises `Retryable`."""
+
+    max_attempts: int = 3
+    """Maximum number of attempts at one run. After the last one the task fails and a dead letter is
+    written. Attempts that a worker handed back while shutting down do not count."""
+    backoff: float = 1.0
+    """Seconds before the attempt after a `Retryable`. The pause doubles with each further failure,
+    to at most `LONGEST_BACKOFF`."""
+    timeout: float | None = None
+    """Maximum duration of a run in seconds, from its first attempt's start. None: unlimited."""
+
+    def pause(self, failures: int) -> float:
+        """Return the pause in seconds after the `failures`-th failed attempt."""
+        return float(min(self.backoff * 2 ** min(failures - 1, 32), LONGEST_BACKOFF))
+
+    def check(self, agent: str) -> None:
+        """Check the values.
+
+        Raises:
+            Misdeclared: A value is out of range.
+        """
+        if self.max_attempts < 1:
+            raise Misdeclared(f"the max_attempts of agent {agent!r} must be at least 1")
+        if self.backoff < 0:
+            raise Misdeclared(f"the backoff of agent {agent!r} must not be negative")
+        if self.timeout is not None and self.timeout <= 0:
+            raise Misdeclared(f"the timeout of agent {agent!r} must be more than 0 s")
+
 
 type StreamFunction = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields its output."""

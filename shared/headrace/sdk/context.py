@@ -24,9 +24,8 @@ from headrace.sdk.emit import (
     ToolCall,
     ToolResult,
 )
-from headrace.sdk.interrupt import STOPS
 from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
-from headrace.sdk.runtime import Runtime
+from headrace.sdk.runtime import STOPS, Runtime
 from headrace.sdk.signals import (
     Activity,
     ActivityDelta,

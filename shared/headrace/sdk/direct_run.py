@@ -27,8 +27,8 @@ from headrace.sdk.emit import (
     check_texts,
 )
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Delegation, DelegationRequest, Result
+from headrace.sdk.runtime import Interrupt
 from headrace.sdk.signals import State, StateDelta
 
 _ID = "direct"

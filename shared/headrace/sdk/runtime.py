@@ -1,13 +1,31 @@
-"""The interface behind `RunContext`. Workers implement it, and so do test doubles."""
+"""The interface behind `RunContext`, and the reasons for which it stops an agent.
 
+Workers implement it, and so do test doubles.
+"""
+
+from enum import IntEnum
 from typing import Any, Protocol
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
-from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Delegation, DelegationRequest, Result
+
+
+class Interrupt(IntEnum):
+    """The reason to stop. A greater value takes precedence."""
+
+    NONE = 0
+    HANDED_BACK = 1
+    SUPERSEDED = 2
+    OVERDUE = 3
+    CANCELED = 4
+    LOST = 5
+
+
+STOPS = frozenset({Interrupt.SUPERSEDED, Interrupt.OVERDUE, Interrupt.CANCELED})
+"""Reasons after which no worker continues the run."""
 
 
 class Runtime(Protocol):

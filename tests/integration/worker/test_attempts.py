@@ -20,7 +20,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
-from headrace.sdk.policy import Policy
+from headrace.sdk.agent import Policy
 from headrace_worker.claim import MOST_SURVIVED, Assignment, Held, Void, claim
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter

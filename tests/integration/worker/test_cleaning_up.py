@@ -9,7 +9,7 @@ from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.events import ATTEMPT
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
-from headrace.sdk.policy import Policy
+from headrace.sdk.agent import Policy
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import fail_task
 from headrace_worker.timing import Timing

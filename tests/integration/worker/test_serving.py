@@ -18,7 +18,7 @@ from headrace.model.entry import Entry
 from headrace.model.messages import DeadLetter, HolderReply
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
-from headrace_worker.adaptive_limit import LEAST
+from headrace_worker.concurrency import LEAST
 from headrace_worker.demo import counter, echo
 from headrace_worker.heartbeats import HEARTBEAT
 from headrace_worker.settings import WorkerSettings

@@ -18,7 +18,7 @@ from headrace.model.task import (
     REJECTED,
     WORKING,
 )
-from headrace_worker.delegation.relay import Relay
+from headrace_worker.delegation.child_events import Relay
 
 type DrawParts = Callable[[], list[Json]]
 """Draws the parts of something that is said."""

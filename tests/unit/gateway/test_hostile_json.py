@@ -8,7 +8,7 @@ from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.protocols.a2a_v03.requests import rpc_params
 from headrace_gateway.protocols.agui.run_input import RunInput
-from headrace_gateway.protocols.copilotkit.envelope import RuntimeRequest
+from headrace_gateway.protocols.copilotkit.runtime import RuntimeRequest
 
 RESERVED: Json = {"headrace.queued": {"message": {}}, "headrace.inputSchema": {}, "headrace.": 1}
 

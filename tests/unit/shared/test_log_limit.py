@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from headrace.log_limit import UNLIMITED, WINDOW, RepeatLimit
+from headrace.log_lines import UNLIMITED, WINDOW, RepeatLimit
 
 
 class Lines:

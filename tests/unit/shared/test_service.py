@@ -6,15 +6,17 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from headrace import log_lines, service
 from headrace.log_lines import LogOptions
-from headrace.service import PreparedService, run, serve
+from headrace.service import PreparedService, measure_loop_lag, run, serve
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +102,18 @@ def test_sigusr2_switches_to_debug_and_back(
     assert run(lambda: PreparedService(LogOptions("warning"), serving), {}) == 0
     assert levels == [logging.DEBUG, logging.WARNING]
     assert caplog.messages == ["log level: debug", "log level: warning"]
+
+
+def exported_lag() -> float:
+    return REGISTRY.get_sample_value("headrace_loop_lag_seconds_sum") or 0.0
+
+
+async def test_what_blocks_the_loop_is_lag() -> None:
+    before = exported_lag()
+    measuring = asyncio.create_task(measure_loop_lag(interval=0.01))
+    await asyncio.sleep(0)
+    time.sleep(0.2)  # noqa: ASYNC251 - blocks the loop, as an agent might
+    await asyncio.sleep(0.02)
+    measuring.cancel()
+    # The timer was due 0.19 s earlier, however slow the machine is.
+    assert exported_lag() - before > 0.15

@@ -6,8 +6,7 @@ from headrace import Emission, Status, Text, ToolCall
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
-from headrace_worker.encoder import Encoder
-from headrace_worker.endings import Endings
+from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.usage import UsageTotals
 from tests.unit.worker.test_appender import FakeTicks, FakeWriter, make, settle
 

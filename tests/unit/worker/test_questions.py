@@ -6,7 +6,7 @@ from headrace import InputRequired
 from headrace.model.events import GENERATION, INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import INPUT_REQUIRED
 from headrace_worker.blocks import RunIds
-from headrace_worker.endings import Endings
+from headrace_worker.encoder import Endings
 
 
 def asked(said: InputRequired) -> tuple[Json, Json]:

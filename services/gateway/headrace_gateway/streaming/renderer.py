@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from headrace.log_limit import UNLIMITED
+from headrace.log_lines import UNLIMITED
 from headrace.model.errors import HeadraceError, LogLost
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 

@@ -10,8 +10,7 @@ import logging
 from headrace.jetstream.connection import Bus
 from headrace.model.task import TaskKey
 from headrace_task_state.maintenance.clock import Clock
-from headrace_task_state.maintenance.due import DueTasks
-from headrace_task_state.maintenance.periodic import repeat
+from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.whole_log import read_whole_log

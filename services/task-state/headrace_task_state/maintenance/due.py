@@ -102,3 +102,18 @@ class DueTasks:
             at=datetime.now(UTC).isoformat(),
         )
         await self._letters.send(letter, f"{name}.{self._list}")
+
+
+async def repeat(look: Callable[[], Awaitable[object]], interval: float, what: str) -> None:
+    """Make a pass with `look` every `interval` seconds; return when it raises LeaseLost.
+
+    While NATS or the store is unavailable, the log says that `what` is delayed.
+    """
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            await look()
+        except LeaseLost:
+            return
+        except (BusUnavailable, StateUnavailable) as trouble:
+            _log.info("%s is delayed: %s", what, trouble)

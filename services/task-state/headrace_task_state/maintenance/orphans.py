@@ -15,8 +15,7 @@ from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace_task_state.maintenance.clock import Clock
-from headrace_task_state.maintenance.due import DueTasks
-from headrace_task_state.maintenance.periodic import repeat
+from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, Writer
 

@@ -24,8 +24,7 @@ from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests
 from headrace_task_state.maintenance.clock import Clock
-from headrace_task_state.maintenance.due import DueTasks
-from headrace_task_state.maintenance.periodic import repeat
+from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, Writer
 

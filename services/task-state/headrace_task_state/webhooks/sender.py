@@ -20,8 +20,14 @@ from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.deliveries import deliveries
-from headrace_task_state.webhooks.letters import UndeliveredLetters, UndeliveredNotification
-from headrace_task_state.webhooks.notice import Failure, Notice, Unsayable, notice_id
+from headrace_task_state.webhooks.notice import (
+    Failure,
+    Notice,
+    UndeliveredLetters,
+    UndeliveredNotification,
+    Unsayable,
+    notice_id,
+)
 from headrace_task_state.webhooks.permits import Permits, Target
 
 if TYPE_CHECKING:

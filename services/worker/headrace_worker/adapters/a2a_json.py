@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.model.events import Json
-from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
+from headrace.sdk.emit import Artifact, Outcome, RelayedMessage
 from headrace_worker.adapters.extras import needs
 
 with needs("a2a"):

@@ -9,9 +9,8 @@ from typing import Unpack
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
-from headrace.sdk.emit import Ending, Reject
+from headrace.sdk.emit import Ending, Outcome, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
-from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.adk_events import AdkEvents
 from headrace_worker.adapters.adk_questions import (
     CREDENTIAL,

@@ -8,9 +8,8 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
-from headrace.sdk.emit import Data, Ending, Reject
+from headrace.sdk.emit import Data, Ending, Outcome, Reject
 from headrace.sdk.errors import Retryable
-from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.agents_events import AgentsEvents
 from headrace_worker.adapters.agents_input import (
     FORMAT,

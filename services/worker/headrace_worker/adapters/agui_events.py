@@ -10,13 +10,13 @@ from headrace.sdk.emit import (
     Data,
     Emission,
     InputRequired,
+    Outcome,
     Text,
     Thinking,
     ToolArguments,
     ToolResult,
 )
 from headrace.sdk.errors import MalformedOutput, Retryable
-from headrace.sdk.relayed_output import Outcome
 from headrace.sdk.signals import (
     Activity,
     ActivityDelta,

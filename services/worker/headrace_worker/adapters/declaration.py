@@ -5,8 +5,7 @@ from typing import TypedDict
 
 from headrace.model.agent_card import Provider
 from headrace.model.events import Json
-from headrace.sdk.agent import Skill
-from headrace.sdk.policy import FollowUps
+from headrace.sdk.agent import FollowUps, Skill
 
 ANY_MEDIA = ("*/*",)
 """Input modes of agents that check their input themselves."""

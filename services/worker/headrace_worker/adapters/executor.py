@@ -9,12 +9,10 @@ from headrace.model import parts
 from headrace.model.errors import HeadraceError
 from headrace.model.events import AGUI, Json
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, RUN_ENDED
-from headrace.sdk.agent import Agent, agent
+from headrace.sdk.agent import Agent, EndedTask, agent
 from headrace.sdk.context import RunContext, runtime_of
-from headrace.sdk.emit import Emission, Message
-from headrace.sdk.ended_task import EndedTask
+from headrace.sdk.emit import Emission, Message, Outcome
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.a2a_json import artifact_of, json_of, message_of, outcome_of, parsed
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration

@@ -7,9 +7,8 @@ from typing import Any, Unpack
 from headrace.model.task import CANCELED
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
-from headrace.sdk.emit import Ending, Reject
+from headrace.sdk.emit import Ending, Outcome, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
-from headrace.sdk.relayed_output import Outcome
 from headrace_worker.adapters.answers import AnswerInvalid, answers_of, expiry
 from headrace_worker.adapters.approvals import Decision, ask
 from headrace_worker.adapters.busy import is_busy

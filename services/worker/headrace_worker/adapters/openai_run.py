@@ -8,9 +8,8 @@ from typing import Any
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.context import RunContext
-from headrace.sdk.emit import InputRequired, Reject, Status, ToolResult
+from headrace.sdk.emit import InputRequired, Outcome, Reject, Status, ToolResult
 from headrace.sdk.errors import Retryable
-from headrace.sdk.relayed_output import Outcome
 from headrace.sdk.tool_call import Answer
 from headrace.sdk.tools import Tool, as_text
 from headrace_worker.adapters.busy import is_busy, seconds_of

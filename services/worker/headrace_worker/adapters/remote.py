@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from headrace.model.events import Json
-from headrace.sdk.agent import Agent, agent
+from headrace.sdk.agent import Agent, EndedTask, agent
 from headrace.sdk.context import RunContext
-from headrace.sdk.ended_task import EndedTask
 from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters.a2a_json import json_of
 from headrace_worker.adapters.cards import name_of, taken_over

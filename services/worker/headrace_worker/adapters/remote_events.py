@@ -15,8 +15,8 @@ from headrace.model.delegation import CHILD
 from headrace.model.events import Json
 from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, WORKING
 from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Artifact, Outcome, RelayedMessage
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.relayed_output import Artifact, Outcome, RelayedMessage
 from headrace_worker.adapters.a2a_json import artifact_of, message_of, outcome_of
 from headrace_worker.earlier import fork_of
 from headrace_worker.relayed_events import foreign

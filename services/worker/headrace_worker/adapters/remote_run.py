@@ -15,9 +15,8 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
-from headrace.sdk.emit import Reject
+from headrace.sdk.emit import Reject, RelayedMessage
 from headrace.sdk.errors import Retryable
-from headrace.sdk.relayed_output import RelayedMessage
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import AccessRefused

@@ -1,8 +1,7 @@
 """Agents declared in a file, ``headrace.yaml``, without code."""
 
-from headrace_worker.config.build import build
-from headrace_worker.config.declared_agents import DeclaredAgents, declared_in
-from headrace_worker.config.lines import Unusable
+from headrace_worker.config.build import DeclaredAgents, build, declared_in
+from headrace_worker.config.errors import Unusable
 from headrace_worker.config.model import Configuration, schema
 from headrace_worker.config.read import read
 

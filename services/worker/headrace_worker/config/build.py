@@ -1,14 +1,16 @@
-"""Creation of a worker's agents from the file's configuration."""
+"""Creation of a worker's agents from a file or its configuration."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from logging import Logger
+from pathlib import Path
 from typing import Any
 
 from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
 from headrace.sdk.agent import Agent, Agents, Skill
 from headrace_worker import adapters
-from headrace_worker.config.lines import FieldUnusable, Lines, Unusable
+from headrace_worker.config.errors import FieldUnusable, Lines, Unusable
 from headrace_worker.config.model import (
     AgUiAgent,
     ApiKeySection,
@@ -25,7 +27,14 @@ from headrace_worker.config.model import (
     RemoteAgent,
     Security,
 )
-from headrace_worker.config.references import DEFAULT_MODEL, MODEL_OF_ENVIRONMENT, broken, model_of
+from headrace_worker.config.read import read
+from headrace_worker.config.references import (
+    DEFAULT_MODEL,
+    MODEL_OF_ENVIRONMENT,
+    broken,
+    model_of,
+    without_effect,
+)
 from headrace_worker.load import load, resolve
 
 _CARD_TIMEOUT = 5.0
@@ -210,3 +219,30 @@ def _secured(made: Agent, security: Security | None) -> Agent:
         return made
     asked = AgentSecurity.model_validate(security.model_dump())
     return replace(made, card=made.card.model_copy(update={"security": asked}))
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredAgents:
+    """The agents that a file declares."""
+
+    agents: Agents
+    warnings: Sequence[str] = ()
+    """Fields without effect, each with line, field and remedy."""
+
+    def warn(self, log: Logger) -> None:
+        """Log the warnings."""
+        for warning in self.warnings:
+            log.warning("%s", warning)
+
+
+def declared_in(
+    path: Path, environment: Mapping[str, str], *, connect: bool = True
+) -> DeclaredAgents:
+    """Return the agents of the file at `path`; without `connect`, no network request is made.
+
+    Raises:
+        Unusable: the file can't be read, is invalid, or an agent can't be created.
+    """
+    configuration, lines = read(path, environment)
+    agents = build(configuration, lines, environment=environment, connect=connect)
+    return DeclaredAgents(agents, lines.report(list(without_effect(configuration))))

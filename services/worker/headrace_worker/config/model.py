@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from headrace.model.events import Json
-from headrace.sdk.policy import FollowUps
+from headrace.sdk.agent import FollowUps
 from headrace_worker.memory import Memory
 
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

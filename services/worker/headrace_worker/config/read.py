@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from headrace_worker.config.invalid import findings
-from headrace_worker.config.lines import FieldPath, Finding, Lines, Unusable, fields_of
+from headrace_worker.config.errors import FieldPath, Finding, Lines, Unusable, fields_of, findings
 from headrace_worker.config.model import Configuration
 
 _MOST = 10_000

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from headrace_worker.config.invalid import alternatives
-from headrace_worker.config.lines import Finding
+from headrace_worker.config.errors import Finding, alternatives
 from headrace_worker.config.model import Configuration, Model, ModelAgent
 
 DEFAULT_MODEL = "gpt-5-mini"

@@ -33,10 +33,9 @@ from headrace.model.task import (
 )
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, RunOver
 from headrace.sdk.results import Result
+from headrace_worker.delegation.child_events import KnownChild, Relay
 from headrace_worker.delegation.child_request import ChildRequest
-from headrace_worker.delegation.known_children import KnownChild
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.delegation.relay import Relay
 
 SETTLE = 0.2
 """Seconds that a child must wait before its user is asked: in a replayed log, the wait may be

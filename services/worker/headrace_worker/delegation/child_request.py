@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 
 from headrace import clock
-from headrace.model.asked_message import why_no_message
-from headrace.model.delegation import earliest
+from headrace.model.delegation import earliest, why_no_message
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name

@@ -18,12 +18,12 @@ from headrace.model.events import Json
 from headrace.model.messages import CancelChild
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, RunOver
-from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Result
+from headrace.sdk.runtime import Interrupt
 from headrace_worker.appender import Receipt
 from headrace_worker.delegation.child import Child, Events
+from headrace_worker.delegation.child_events import KnownChildren
 from headrace_worker.delegation.child_request import ChildRequest
-from headrace_worker.delegation.known_children import KnownChildren
 from headrace_worker.delegation.parent import Parent
 
 _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})

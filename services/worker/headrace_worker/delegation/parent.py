@@ -8,7 +8,7 @@ from datetime import datetime
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.task import TaskKey
-from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.runtime import Interrupt
 from headrace.state_client import StateClient
 from headrace_worker.appender import Appender
 from headrace_worker.concurrency import Permit

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
-from headrace.sdk.relayed_output import Artifact, RelayedMessage
+from headrace.sdk.emit import Artifact, RelayedMessage
 from headrace_worker.adapters.remote_events import EmittedContent, RemoteEvents
 
 

@@ -1,20 +1,23 @@
-"""A task's log: page by page, or followed live."""
+"""A task's log: each event as it is stored, page by page, or followed live."""
 
+from dataclasses import dataclass
+
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from headrace.model.cursor import Cursor
+from headrace.model.entry import Entry
 from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of
-from headrace_gateway.feeds import FeedBlock
+from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.fleet.parameters import number_in, wants_events
-from headrace_gateway.protocols.fleet.rows import ROW_FRAMES, rows_after
 from headrace_gateway.server.json_response import JSON
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import SharedRenderer
-from headrace_gateway.streaming.sse import HttpStream
+from headrace_gateway.streaming.sse import HttpStream, frame
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.subscribe import OpenedLog
 
@@ -25,6 +28,10 @@ _MOST = 1000
 _USUAL = 100
 _BYTES = 1024 * 1024
 """Bytes of events after which a page ends."""
+
+_TYPES = ("task", "message", "statusUpdate", "artifactUpdate")
+_WRITERS = {"input": "gateway"}
+"""Kinds of writers that are called something else in their ids."""
 
 
 class _Follower(SharedRenderer):
@@ -123,3 +130,68 @@ def _place(stated: str) -> Cursor | int | None:
     if cursor is None:
         raise InputInvalid("after: must be a generation, or a cursor <log>:<generation>")
     return cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A row per event, as JSON."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return the rows of the entry's events after the first `skip`."""
+        stamp = entry.stamp
+        writer = orjson.dumps({"kind": _kind(entry), "id": stamp.writer})
+        shared = b'"time":"%b","writer":%b,"run":%d,"attempt":%d,"state":"%b"' % (
+            entry.time.encode(),
+            writer,
+            stamp.run,
+            stamp.attempt,
+            stamp.state.encode(),
+        )
+        return tuple(
+            b'{"generation":%d,"cursor":"%b",%b,"type":"%b","event":%b}'
+            % (
+                generation,
+                str(Cursor(stamp.log, generation)).encode(),
+                shared,
+                _type(line).encode(),
+                line,
+            )
+            for generation, line in enumerate(entry.lines[skip:], entry.generation + skip)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowFrames:
+    """The same rows as server-sent events, once for all clients."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return the frames of the entry's events after the first `skip`."""
+        log, first = entry.stamp.log, entry.generation + skip
+        rows = enumerate(ROWS.render(entry, skip), first)
+        return (b"".join([frame(str(Cursor(log, at)), row) for at, row in rows]),)
+
+
+ROWS: EntryRenderer = Rows()
+ROW_FRAMES: EntryRenderer = RowFrames()
+
+
+def rows_after(blocks: list[FeedBlock], after: int) -> list[bytes]:
+    """Return the rows of the events in `blocks` after generation `after`."""
+    # Not kept with the blocks: a page is read once.
+    return [row for block in blocks for row in ROWS.render(block.entry, _skip(block.entry, after))]
+
+
+def _skip(entry: Entry, after: int) -> int:
+    return max(0, after + 1 - entry.generation)
+
+
+def _kind(entry: Entry) -> str:
+    """Return what wrote the entry: a worker, or by the name in its id."""
+    if entry.stamp.attempt:
+        return "worker"
+    name = entry.stamp.writer.rpartition("-")[0]
+    return _WRITERS.get(name, name) or "unknown"
+
+
+def _type(line: bytes) -> str:
+    return next((name for name in orjson.loads(line) if name in _TYPES), "unknown")

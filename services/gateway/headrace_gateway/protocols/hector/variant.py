@@ -19,7 +19,7 @@ from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.renderer import HectorCursor, HectorRenderer, behind
-from headrace_gateway.protocols.hector.whole_calls import WholeCalls
+from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import frame

@@ -4,8 +4,7 @@ import json
 import logging
 from enum import StrEnum
 
-from headrace.log_limit import UNLIMITED
-from headrace.log_lines import audit_fields
+from headrace.log_lines import UNLIMITED, audit_fields
 from headrace_gateway.server.auth.caller import Caller
 
 _audit = logging.getLogger("headrace.audit")

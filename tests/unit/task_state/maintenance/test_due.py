@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from headrace.model.errors import BusUnavailable, StateUnavailable
-from headrace_task_state.maintenance.periodic import repeat
+from headrace_task_state.maintenance.due import repeat
 from headrace_task_state.store import LeaseLost
 
 
