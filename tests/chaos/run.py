@@ -207,6 +207,9 @@ async def _rested(record: Record) -> list[str]:
     return []
 
 
+_USAGE = "headrace:usage:"
+
+
 async def _left_over(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
     """Return what is left of tasks that are kept no more."""
     left = list[str]()
@@ -229,8 +232,15 @@ async def _left_over(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
             )
         async with fleet.redis() as redis:
             [keys] = await redis.ask(["KEYS", "*"])
-            names = (key.decode() for key in keys)
-            found.extend(f"Redis has {name}" for name in names if _tasks_in(name) & erased)
+            names = [key.decode() for key in keys if _tasks_in(key.decode()) & erased]
+            times = await redis.ask(*(["TTL", name] for name in names)) if names else []
+            # Up to where a log's usage is counted is known for some minutes more.
+            expiring = {n for n, left in zip(names, times, strict=True) if left >= 0}
+            found.extend(
+                f"Redis has {name}"
+                for name in names
+                if not (name in expiring and name.startswith(_USAGE))
+            )
         # The last whole look is reported, even if the time ends during the next one.
         left[:] = found
         return not found

@@ -219,21 +219,23 @@ async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
     assert await violations(page) == []
 
 
+@pytest.mark.usefixtures("extra_workers")
 async def test_a_tasks_delegations_are_a_tree_to_click_through(
-    fleet: Fleet, page: Page, http: httpx.AsyncClient
+    fleet: Fleet, page: Page, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     javascript.install(_SOURCE)
-    research = PlainAgent(http, fleet.gateways[0], "research")
-    sent = (await research.send("watermills", returnImmediately=True)).json()["task"]["id"]
-    await page.open(f"{fleet.gateways[1]}/console/#/tasks/research/{sent}")
+    delegator, gate = PlainAgent(http, fleet.gateways[0], "delegator"), tmp_path / "gate"
+    sent = (await delegator.send(str(gate), returnImmediately=True)).json()["task"]["id"]
+    await page.open(f"{fleet.gateways[1]}/console/#/tasks/delegator/{sent}")
     tree = "document.querySelector('.tree')?.innerText"
-    await page.until(f"{tree}?.match(/researcher .* working/g)", "a child is at work")
-    await page.until(f"{tree}?.match(/ completed/g)?.length === 5", "all children are completed")
+    await page.until(f"{tree}?.match(/gated .* working/)", "a child is at work")
+    gate.touch()
+    await page.until(f"{tree}?.match(/ completed/g)?.length === 2", "all children are completed")
     assert await violations(page) == []
     agents = "[...document.querySelectorAll('.tree .name')].map((one) => one.innerText).join()"
-    assert await page.evaluate(agents) == "planner,researcher,researcher,researcher,writer"
-    await page.click(".tree a[href*='/writer/']")
-    await page.until("document.body.innerText.includes('Delegated by research')", "it is a child")
+    assert await page.evaluate(agents) == "echo,gated"
+    await page.click(".tree a[href*='/gated/']")
+    await page.until("document.body.innerText.includes('Delegated by delegator')", "it is a child")
     assert await page.text(".pad a") == sent
 
 

@@ -1,5 +1,6 @@
 """Agents that misbehave in ways demo agents should not, for workers that tests start."""
 
+import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator
@@ -64,7 +65,14 @@ async def gated(run: RunContext) -> AsyncIterator[str]:
     yield "after"
 
 
-agents = Agents([sleeper, asker, filer, moody, gated, everything, patcher, caller])
+@agent()
+async def delegator(run: RunContext) -> str:
+    """Asks an echo, and somebody who waits for the file that its message names."""
+    asked = (run.delegate("echo", "hello"), run.delegate("gated", run.prompt))
+    return " ".join([result.text for result in await asyncio.gather(*asked)])
+
+
+agents = Agents([sleeper, asker, filer, moody, gated, delegator, everything, patcher, caller])
 """What the extra workers of the shared stack serve."""
 
 typists = Agents([typist])

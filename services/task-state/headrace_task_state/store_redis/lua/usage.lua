@@ -6,7 +6,9 @@
 --   <usage>d:<tenant>:<day>    hash: <owner>:<agent>:<root>:<kind> -> count
 
 local MOST_FIELDS = 100000 -- counters of one tenant and day; beyond, owners are counted as '*'
-local LEDGER_SECONDS = 86400 -- for which the ledger of a deleted task is kept: replicas may be behind
+-- For which the ledger of an erased task is kept: another version's replica may have entries in
+-- memory, and may apply them until it loses its lease.
+local LEDGER_SECONDS = 600
 
 -- What a batch counts, by key and field; sent at its end, with one command per counter.
 local counted = {}
