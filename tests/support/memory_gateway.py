@@ -1,8 +1,11 @@
-"""A gateway's application on NATS in memory, for the agent ``echo``, which no worker serves."""
+"""A gateway's application on NATS in memory, for the agent ``echo``."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
+from nats.aio.msg import Msg
 from starlette.applications import Starlette
 
 from headrace.directory import Announcer
@@ -20,10 +23,18 @@ from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
 
+type ServeRun = Callable[[Bus, Msg], Coroutine[Any, Any, None]]
+"""Serves a run, given its request."""
+
 
 @asynccontextmanager
-async def memory_gateway(requests: OpenRequests) -> AsyncIterator[Starlette]:
-    """Yield the application, which counts its requests in `requests`."""
+async def memory_gateway(
+    requests: OpenRequests, serve_run: ServeRun | None = None
+) -> AsyncIterator[Starlette]:
+    """Yield the application, which counts its requests in `requests`.
+
+    `serve_run` is called for each run. Without it no worker serves the agent.
+    """
     server = MemoryServer()
 
     def connect() -> MemoryTransport:
@@ -33,6 +44,8 @@ async def memory_gateway(requests: OpenRequests) -> AsyncIterator[Starlette]:
     await bus.connect("test")
     await Announcer(bus, "worker-1").announce(AgentCard(name="echo"))
     await ensure_queue(bus, RunQueue("default", "echo", NORMAL))
+    if serve_run is not None:
+        await bus.subscribe(bus.subjects.runs_of_agent("echo"), partial(serve_run, bus))
     async with composed(GatewaySettings(), requests, new_transport=connect) as services:
         yield build_app(services, PROTOCOLS)
     await bus.close()

@@ -1,6 +1,5 @@
 """Calls: one call of an operation, for all bindings."""
 
-import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +7,6 @@ from itertools import chain
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from starlette.requests import HTTPConnection, Request
-from starlette.types import Message, Receive
 from starlette.websockets import WebSocket
 
 from headrace import log_context, tracing
@@ -20,6 +18,7 @@ from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermi
 from headrace_gateway.request_span import begin_span
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER
+from headrace_gateway.server.disconnects import NEVER, Disconnects, disconnects_of
 from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
@@ -56,8 +55,8 @@ class Call:
     """URIs of the extensions that the call activates."""
     extension_headers: tuple[str, ...]
     """Names of the headers that activate them, in the request and in the answer."""
-    receive: Receive
-    """Reports when the client disconnects (ASGI)."""
+    disconnects: Disconnects
+    """Reports when the client disconnects."""
     traceparent: str = ""
     """W3C trace context of the call: its span's if traces are exported, else the client's; empty if
     that is missing or invalid."""
@@ -197,7 +196,7 @@ class SocketCalls:
             caller=caller,
             cursor=cursor,
             idempotency_key=key,
-            receive=_never,
+            disconnects=NEVER,
         )
         return _checked(services, self._socket, call, task)
 
@@ -241,7 +240,7 @@ def _call(
         idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
         extensions=activated(card, list(chain.from_iterable(asked.values()))),
         extension_headers=tuple(asked),
-        receive=request.receive,
+        disconnects=_disconnects_of(request),
         traceparent=_trace(request.headers.get("traceparent", "")),
         base=public_url(request, services.settings),
         grpc=public_grpc(request, services.settings),
@@ -274,7 +273,7 @@ def cursor_of(request: HTTPConnection) -> str:
     return (stated or "").strip()
 
 
-async def _never() -> Message:
-    """Wait forever: a WebSocket's calls are cancelled when its client disconnects."""
-    never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-    return await never
+def _disconnects_of(request: Request | WebSocket) -> Disconnects:
+    if isinstance(request, WebSocket):
+        return NEVER  # Its calls are cancelled.
+    return disconnects_of(request.scope, request.receive)

@@ -15,6 +15,7 @@ from websockets.frames import CloseCode, Frame
 
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.body import HeldBody
+from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
 from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 from headrace_gateway.settings import GatewaySettings
@@ -125,7 +126,9 @@ class HttpProtocol(HttpToolsProtocol):
     # Slots, because with more than 30 attributes each connection's dictionary needs 1 kB more.
     __slots__ = (
         "_awaited",
+        "_backlog",
         "_deadline",
+        "_disconnects",
         "_framing",
         "_head_bytes",
         "_last",
@@ -149,6 +152,8 @@ class HttpProtocol(HttpToolsProtocol):
         """Begin a connection, and start the timer for its first request."""
         self._plain = transport
         super().connection_made(cast("asyncio.Transport", HeadBuffer(transport, self.loop)))
+        self._backlog = Backlog(transport, self.flow.drain)
+        self._disconnects = ConnectionDisconnects(self.flow.resume_reading)
         self._deadline = self.loop.time() + self._timing.silence
         self._look_again()
 
@@ -156,6 +161,7 @@ class HttpProtocol(HttpToolsProtocol):
         """End a connection."""
         self._stop_timer()
         super().connection_lost(exc)
+        self._disconnects.end()
 
     def data_received(self, data: bytes) -> None:
         """Parse `data`, and update limits and the timer for the part that must come next."""
@@ -193,7 +199,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise TooManyPipelined
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
-        scope["extensions"] = {EXTENSION: Backlog(self._plain, self.flow.drain)}
+        scope["extensions"] = {EXTENSION: self._backlog, DISCONNECTS: self._disconnects}
         if self._awaited is not _Awaited.HEAD:
             self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + self._timing.silence
         self._head_bytes = 0

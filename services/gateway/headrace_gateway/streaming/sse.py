@@ -4,7 +4,6 @@ Server-sent events are framed with LF. Each has an ``id``: the cursor ``<log>:<g
 a client sends when it reconnects.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headrace.model.entry import Entry
 from headrace_gateway.server.deferred_response import deferred_of
+from headrace_gateway.server.disconnects import NEVER, disconnects_of
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Source, Subscription, Subscriptions
@@ -87,6 +87,7 @@ class HttpStream:
     __slots__ = (
         "_after",
         "_body",
+        "_disconnects",
         "_feed",
         "_headers",
         "_is_head",
@@ -117,6 +118,7 @@ class HttpStream:
         self._body = body
         self.keepalive: Messages = (body.keepalive,) if body.keepalive else ()
         self.slow = SlowClient(None)
+        self._disconnects = NEVER
         self._start: Send | None = None
         self._is_head = False
         self._send: Send = _nowhere
@@ -124,6 +126,7 @@ class HttpStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream; deferred, if possible, until the callers have left the stack."""
         self.slow = SlowClient(backlog_of(scope))
+        self._disconnects = disconnects_of(scope, receive)
         # The head is sent through middleware, which may add headers.
         self._start = send
         self._is_head = scope.get("method") == "HEAD"
@@ -132,24 +135,24 @@ class HttpStream:
         else:
             await self._serve(receive, send)
 
-    async def _serve(self, receive: Receive, send: Send) -> None:
+    async def _serve(self, receive: Receive, send: Send) -> None:  # noqa: ARG002 - a deferred part's
         self._send = send
         # No attribute refers to the subscription: a reference cycle would delay freeing both.
         subscription = Subscription(self._shared, self._feed, self._after, self._renderer, self)
         if self._is_head:
             subscription.leave()  # HEAD has no body.
-        watch = asyncio.create_task(_watch(receive, subscription))
+        stop_watching = self._disconnects.watch(subscription.leave)
         try:
             await subscription.run()
         finally:
-            watch.cancel()
+            stop_watching()
 
     async def begin(self) -> None:
         """Send the response's head."""
         send, headers = self._start or self._send, self._headers
         self._start, self._headers = None, {}
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-        with suppress(OSError):  # `_watch` notices that the client has disconnected.
+        with suppress(OSError):  # `_disconnects` reports that the client has disconnected.
             await send({"type": "http.response.start", "status": 200, "headers": raw})
 
     async def write(self, messages: Messages) -> None:
@@ -169,12 +172,6 @@ class HttpStream:
         except OSError:
             return  # as in `begin`
         self.slow.wrote(len(data))
-
-
-async def _watch(receive: Receive, subscription: Subscription) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    subscription.leave()
 
 
 async def _nowhere(message: Message) -> None:

@@ -1,12 +1,11 @@
 """Waiting on a feed for one answer; nothing is written before the renderer has collected it."""
 
-import asyncio
 from collections.abc import Callable
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
 
 from headrace_gateway.feeds import Feed
+from headrace_gateway.server.disconnects import Disconnects
 from headrace_gateway.server.slow_client import SlowClient
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Subscription, Subscriptions
@@ -37,21 +36,19 @@ class Wait:
         self._subscription = Subscription(shared, feed, after, collector, _Silence())
         self._after, self._since = -1, 0.0
 
-    async def over(self, receive: Receive) -> Interruption | None:
+    async def over(self, disconnects: Disconnects) -> Interruption | None:
         """Return None when the collector is over, or the reason why it will not be.
-
-        `receive` reports when the client disconnects.
 
         Raises:
             ClientDisconnect: the client disconnected.
         """
-        watch = asyncio.create_task(self._watch(receive))
+        stop_watching = disconnects.watch(self._subscription.leave)
         self._shared.open.add(self)
         try:
             why = await self._subscription.serve()
         finally:
             self._shared.open.remove(self)
-            watch.cancel()
+            stop_watching()
         if self._subscription.is_left:
             raise ClientDisconnect
         return why
@@ -66,11 +63,6 @@ class Wait:
     def close(self, reason: str) -> None:
         """End the wait."""
         self._subscription.interrupt(Interruption(Cause.STOPPING, reason))
-
-    async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._subscription.leave()
 
 
 class _Silence:

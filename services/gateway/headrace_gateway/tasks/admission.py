@@ -11,10 +11,9 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
@@ -87,11 +86,28 @@ _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
 
 @dataclass(slots=True)
 class AdmittedRun:
-    """An admitted run; settle it once it is in the queue, or if it never will be."""
+    """An admitted run; settle it once it is in the queue, or if it never will be.
+
+    As the context manager of a block that appends its input, it is settled if the block raises.
+    """
 
     admission: "Admission"
     scopes: list[Scope]
     settled: bool = False
+
+    def __enter__(self) -> Self:
+        """Begin the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Settle the run if its input is not appended."""
+        if raised is not None:
+            self.settle()
 
     def settle(self) -> None:
         """Record that reads of the queue include the run from now on."""
@@ -135,20 +151,6 @@ class Admission:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    @asynccontextmanager
-    async def admitted(self, key: TaskKey) -> AsyncIterator[AdmittedRun]:
-        """Admit one more run, for a block that appends its input.
-
-        Raises:
-            TooManyWaiting: a bound is reached.
-        """
-        admitted = await self.admit(key)
-        try:
-            yield admitted
-        except BaseException:
-            admitted.settle()
-            raise
-
     async def admit(self, key: TaskKey) -> AdmittedRun:
         """Count one more run of `key`'s tenant and agent as waiting.
 
@@ -173,14 +175,18 @@ class Admission:
                 )
                 raise TooManyWaiting(what, self._retry_after(scope))
         scopes = [scope for scope, _ in bounds]
-        self._under_way.update(scopes)
+        for scope in scopes:
+            self._under_way[scope] += 1
         return AdmittedRun(self, scopes)
 
     def settle(self, scopes: list[Scope]) -> None:
         """See `AdmittedRun.settle`."""
-        self._under_way.subtract(scopes)
-        for look in {id(one): one for one in (self._look, self._next_look)}.values():
-            look.since.update(scopes)
+        look, next_look = self._look, self._next_look
+        for scope in scopes:
+            self._under_way[scope] -= 1
+            look.since[scope] += 1
+            if next_look is not look:
+                next_look.since[scope] += 1
 
     def _bounds(self, key: TaskKey) -> list[tuple[Scope, int]]:
         agent, tenant = Scope(key.agent), Scope(key.agent, key.tenant)

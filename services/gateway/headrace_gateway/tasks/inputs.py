@@ -5,7 +5,7 @@ Large files are offloaded first. An append without an answer is settled in the b
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -83,11 +83,10 @@ class InputOffload:
         self._files, self._inline = FileStore(bus), bus.settings.inline_bytes
         self._links = links
 
-    @asynccontextmanager
-    async def offloaded(
+    def offloaded(
         self, key: TaskKey, belongs_to: FileOwner, message: Json, metadata: Json | None = None
-    ) -> AsyncIterator[tuple[Json, Json | None]]:
-        """Yield Message and metadata with links in place of large files, for a block that appends.
+    ) -> AbstractAsyncContextManager[tuple[Json, Json | None]]:
+        """Return Message and metadata with links in place of large files, for a block that appends.
 
         If the message contains the public address of a file that this owner may read, the address
         becomes a link again, so that the agent gets the file. Other addresses stay unchanged. The
@@ -100,6 +99,14 @@ class InputOffload:
             LogFull: the store is at its limit.
             BusUnavailable: the store cannot accept a file now.
         """
+        if not _may_have_files(message, metadata):
+            return nullcontext((message, metadata))
+        return self._offloaded(key, belongs_to, message, metadata)
+
+    @asynccontextmanager
+    async def _offloaded(
+        self, key: TaskKey, belongs_to: FileOwner, message: Json, metadata: Json | None
+    ) -> AsyncIterator[tuple[Json, Json | None]]:
         links = list[str]()
 
         async def put(content: bytes, media_type: str) -> str:
@@ -134,6 +141,11 @@ class InputOffload:
         except FileUnknown:
             return None
         return link
+
+
+def _may_have_files(message: Json, metadata: Json | None) -> bool:
+    has_conversation = metadata is not None and events.AGUI in metadata
+    return has_conversation or any("raw" in part or "url" in part for part in message["parts"])
 
 
 def _may_be_in_a_log(error: BaseException) -> bool:
@@ -296,13 +308,13 @@ class InputWriter:
         await self._check_quotas(key, sender.owner)
         await self._appends.ready()
         # Admission comes first, so that a refused input stores no file.
-        async with (
-            self._admission.admitted(key) as admitted,
-            self._offload.offloaded(key, sender, *content) as offloaded,
-            self._feeds.handed_on(await open_feed(key)) as feed,
-        ):
-            asked = build(*offloaded)
-            await self._appends.append(asked, partial(self._request, asked, admitted))
+        with await self._admission.admit(key) as admitted:
+            async with (
+                self._offload.offloaded(key, sender, *content) as offloaded,
+                self._feeds.handed_on(await open_feed(key)) as feed,
+            ):
+                asked = build(*offloaded)
+                await self._appends.append(asked, partial(self._request, asked, admitted))
         return AcceptedInput(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
 
     async def _check_quotas(self, key: TaskKey, owner: str) -> None:
@@ -338,7 +350,7 @@ class InputWriter:
         """
         await self._check_quotas(key, owner)
         await self._appends.ready()
-        async with self._admission.admitted(key) as admitted:
+        with await self._admission.admit(key) as admitted:
 
             def publish(written: tuple[RunRequest, str]) -> None:
                 self._publish(key, run, *written, admitted)

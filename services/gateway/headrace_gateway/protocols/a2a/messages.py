@@ -252,7 +252,7 @@ async def _wait(
     wait = Wait(
         services.subscriptions, accepted.feed, after, rest, is_full=is_full, silence=silence
     )
-    why = await wait.over(call.receive)
+    why = await wait.over(call.disconnects)
     if why is not None:
         raise why.error or GatewayStopping(why.reason, accepted.key.task, accepted.context)
 

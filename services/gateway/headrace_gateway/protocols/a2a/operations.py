@@ -80,7 +80,7 @@ async def _newer(services: Services, call: Call, found: messages.TaskFound, know
     wait = Wait(services.subscriptions, feed, found.generation, _Newer(known))
     with suppress(TimeoutError):
         async with asyncio.timeout(services.settings.long_poll):
-            why = await wait.over(call.receive)
+            why = await wait.over(call.disconnects)
             if why is not None and why.error is not None:
                 raise why.error
 
