@@ -22,7 +22,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, stream_of
 from headrace.model.agent_card import AgentCard
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.names import check_agent_name
+from headrace.model.subjects import check_agent_name
 from headrace.wait_for import wait_for
 
 

@@ -17,7 +17,7 @@ from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import BusMessage
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, is_task_id
 
 CURRENT = "1.0"

@@ -118,7 +118,7 @@ VIOLATIONS = [
     Violation(
         "store-by-its-protocol",
         "services/task-state/headrace_task_state/maintenance/intruder.py",
-        "from headrace_task_state.store_redis.keys import Keys",
+        "from headrace_task_state.store_redis.store import Keys",
     ),
     Violation(
         "queries-only-read",

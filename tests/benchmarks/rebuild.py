@@ -15,9 +15,8 @@ from headrace.jetstream.connection import Bus
 from headrace.model.task import COMPLETED, TaskKey, mint_task_id
 from headrace.settings import BusSettings
 from headrace_task_state.store import all_ranges
-from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.settings import RedisSettings
-from headrace_task_state.store_redis.store import RedisStore
+from headrace_task_state.store_redis.store import Keys, RedisStore
 from tests.benchmarks.bindings import JSON_RPC, Json, message, request
 from tests.benchmarks.http_client import Connection, Exchange, ServerFailed
 from tests.support.legal_logs import LegalLog

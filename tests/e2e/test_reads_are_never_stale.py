@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headrace_task_state.store import Range
-from headrace_task_state.store_redis.keys import Keys
+from headrace_task_state.store_redis.store import Keys
 from tests.support.event_stream import Json, all_frames, frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent

@@ -19,8 +19,7 @@ from headrace_task_state.main import TaskState
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import all_ranges
-from headrace_task_state.store_redis.keys import Keys
-from headrace_task_state.store_redis.store import RedisStore
+from headrace_task_state.store_redis.store import Keys, RedisStore
 from tests.support.legal_logs import LegalLog
 from tests.support.service_process import HEADRACE
 from tests.support.starting import start_process

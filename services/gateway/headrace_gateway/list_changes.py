@@ -16,7 +16,7 @@ import orjson
 from headrace.jetstream.connection import TROUBLE, Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import ListChanges, ListedTask
-from headrace.model.names import decode_token
+from headrace.model.subjects import decode_token
 from headrace_gateway.changes import Changes
 
 _log = logging.getLogger(__name__)

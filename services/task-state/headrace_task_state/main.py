@@ -37,8 +37,7 @@ from headrace_task_state.requests.broker import FleetBroker, telemetry
 from headrace_task_state.requests.questions import Questions
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store, all_ranges
-from headrace_task_state.store_redis.keys import Keys
-from headrace_task_state.store_redis.store import RedisStore
+from headrace_task_state.store_redis.store import Keys, RedisStore
 from headrace_task_state.webhooks.range_notifier import RangeNotifier
 from headrace_task_state.webhooks.sender import SenderResources, sender_resources
 

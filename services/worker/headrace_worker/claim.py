@@ -36,7 +36,7 @@ from headrace.model.errors import (
 )
 from headrace.model.events import BEHIND, START_BY, Draft, Json, now
 from headrace.model.messages import Control, DeadLetter, HolderReply, RunRequest
-from headrace.model.names import is_token
+from headrace.model.subjects import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.sdk.agent import Policy
 from headrace.tasks.dead_letters import write_letter

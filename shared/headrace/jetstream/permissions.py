@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
-from headrace.model.names import check_agent_name, is_token
 from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
+from headrace.model.subjects import check_agent_name, is_token
 from headrace.settings import BusSettings
 
 ANY_TENANT = "*"

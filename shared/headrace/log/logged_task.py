@@ -9,8 +9,7 @@ from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
-from headrace.model.names import is_token
-from headrace.model.subjects import stream_of_shard
+from headrace.model.subjects import is_token, stream_of_shard
 from headrace.model.task import TaskKey, is_task_id
 from headrace.wait_for import ELECTION
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from headrace.model.events import Json
-from headrace.model.names import is_token
-from headrace.model.subjects import stream_of_shard
+from headrace.model.subjects import is_token, stream_of_shard
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, is_task_id
 
 DELEGATION = "headrace.delegation"

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast, overload
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.names import check_agent_name
+from headrace.model.subjects import check_agent_name
 from headrace.model.task import TaskKey
 from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun, Reply

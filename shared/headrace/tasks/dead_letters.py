@@ -40,7 +40,7 @@ from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import DeadLetter, RunRequest
-from headrace.model.names import decode_token, encode_token, is_token
+from headrace.model.subjects import decode_token, encode_token, is_token
 from headrace.model.task import FAILED, TaskKey, derive_task_id
 from headrace.tasks.begin import first_input
 from headrace.tasks.runs import RunRequests, without_input

@@ -14,7 +14,7 @@ from headrace.jetstream.purge import erase, purge
 from headrace.log.read import last_stored, next_stored
 from headrace.log.tombstone import put_tombstone
 from headrace.model.errors import TaskUnknown
-from headrace.model.names import decode_token
+from headrace.model.subjects import decode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.dead_letters import LetterFilter, Letters, LetterUnknown

@@ -39,9 +39,8 @@ from headrace_task_state.store import (
     all_ranges,
 )
 from headrace_task_state.store_memory import MemoryStore
-from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.settings import RedisSettings
-from headrace_task_state.store_redis.store import RedisStore
+from headrace_task_state.store_redis.store import Keys, RedisStore
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.servers import ValkeyProcess
 from tests.support.task_states import folded, new_key

@@ -20,7 +20,7 @@ from headrace import clock
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.messages import GetUsage, UsageFound
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace_gateway.refusals import QuotaExceeded
 
 _log = logging.getLogger(__name__)

@@ -14,9 +14,8 @@ from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
 from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, Json
 from headrace.model.messages import RunRequest, StartTask, TaskStarted
-from headrace.model.names import is_token
 from headrace.model.queues import PRIORITIES
-from headrace.model.subjects import NORMAL
+from headrace.model.subjects import NORMAL, is_token
 from headrace.model.task import INPUT_REQUIRED, TaskKey, check_task_id
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import first_input

@@ -22,8 +22,8 @@ from headrace.model.messages import (
     StartTask,
     TellChild,
 )
-from headrace.model.names import is_token
 from headrace.model.queues import PRIORITIES, RunQueue
+from headrace.model.subjects import is_token
 from headrace.model.task import TaskKey, check_task_id
 from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
 from headrace.tasks.end import writer_of

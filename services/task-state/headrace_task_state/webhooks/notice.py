@@ -8,7 +8,7 @@ from typing import Any
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
 from headrace.model.messages import BusMessage, DeadLetter
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.dead_letters import write_letter
 from headrace.webhooks import Webhook

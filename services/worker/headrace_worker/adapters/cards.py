@@ -3,7 +3,7 @@
 from headrace.model.agent_card import Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.names import check_agent_name
+from headrace.model.subjects import check_agent_name
 from headrace.sdk.errors import Misdeclared
 
 

@@ -11,7 +11,7 @@ from headrace import clock
 from headrace.model.delegation import earliest, why_no_message
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.names import check_agent_name
+from headrace.model.subjects import check_agent_name
 from headrace.sdk.errors import DelegationRefused
 from headrace.sdk.results import DelegationRequest
 from headrace_worker.delegation.parent import Parent

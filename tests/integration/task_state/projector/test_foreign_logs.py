@@ -9,7 +9,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log.find import locate
 from headrace.log.read import TOMBSTONE
 from headrace.model.entry import OWNER, VERSION
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import COMPLETED
 from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.model.task import COMPLETED
-from headrace_task_state.store_redis import keys
-from headrace_task_state.store_redis.keys import Keys
+from headrace_task_state.store_redis import store
+from headrace_task_state.store_redis.store import Keys
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import TaskStates, folded, new_key
 from tests.support.waiting import eventually
@@ -31,14 +31,14 @@ async def test_lists_are_answered_throughout_and_the_old_view_goes(
     fleet.timing = replace(fleet.timing, version_interval=0.1)
     [place] = fleet.ranges
     old_keys, new_keys = Keys(fleet.keys.fleet, "7"), Keys(fleet.keys.fleet, "8")
-    monkeypatch.setattr(keys, "SHAPE", "7")
+    monkeypatch.setattr(store, "SHAPE", "7")
     logs = [ended() for _ in range(3)]
     expected = {log.key.task: folded(log) for log in logs}
     old = await fleet.start()
     for log in logs:
         await fleet.store(log)
     assert await fleet.listed() == expected
-    monkeypatch.setattr(keys, "SHAPE", "8")
+    monkeypatch.setattr(store, "SHAPE", "8")
     # The new one can't begin: somebody else has the lease and does nothing with it.
     await fleet.redis.ask(["SET", new_keys.lease(place), "a frozen replica"])
     new = await fleet.start()
@@ -69,14 +69,14 @@ async def test_without_the_old_version_the_new_one_answers_at_once_and_cleans_up
 ) -> None:
     fleet.timing = replace(fleet.timing, version_interval=0.1)
     old_keys = Keys(fleet.keys.fleet, "7")
-    monkeypatch.setattr(keys, "SHAPE", "7")
+    monkeypatch.setattr(store, "SHAPE", "7")
     old = await fleet.start()
     log = ended()
     await fleet.store(log)
     await fleet.listed()
     await old.stop()
     assert await kept(fleet, old_keys)
-    monkeypatch.setattr(keys, "SHAPE", "8")
+    monkeypatch.setattr(store, "SHAPE", "8")
     new = await fleet.start()
     assert new.is_ready
     assert await fleet.listed() == {log.key.task: folded(log)}

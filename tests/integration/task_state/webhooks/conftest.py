@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.webhooks import CURRENT, Address, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.support.legal_logs import LegalLog

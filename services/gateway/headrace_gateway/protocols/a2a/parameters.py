@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model.events import Json
 from headrace.model.fold import OWN
-from headrace.model.names import LONGEST_CONTEXT
+from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import NotReadable, generation, read
 from headrace_gateway.refusals import Malformed, Violation
 

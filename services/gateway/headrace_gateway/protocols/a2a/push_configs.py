@@ -11,7 +11,7 @@ from headrace.model import messages
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import Json
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
 from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, id_of
 from headrace_gateway.call import Call

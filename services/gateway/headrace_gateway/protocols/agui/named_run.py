@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from headrace.model.names import LONGEST_CONTEXT
+from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
 from headrace_gateway.server.body import BodyLimits, read_body
 

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.events import Json
-from headrace.model.names import decode_token
+from headrace.model.subjects import decode_token
 from headrace.tasks.dead_letters import (
     KINDS,
     Kind,

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.messages import USAGE_GROUPS, GetUsage, UsageCounts, UsageGroup
-from headrace.model.names import decode_token, encode_token
+from headrace.model.subjects import decode_token, encode_token
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.server.auth.caller import ANY_AGENT

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.background import keep_running
 from headrace.model.agent_card import AgentCard, SecurityScheme
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller, Grant
 from headrace_gateway.server.auth.credentials_file import (

@@ -8,8 +8,8 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from headrace.model.errors import HeadraceError, InvalidName
-from headrace.model.names import encode_token
 from headrace.model.queues import Priority
+from headrace.model.subjects import encode_token
 from headrace_gateway.server.auth.caller import FLEET, Grant
 
 

@@ -8,8 +8,8 @@ import jwt
 from jwt import PyJWK, PyJWKSet
 
 from headrace.model.errors import InvalidName
-from headrace.model.names import encode_token
 from headrace.model.queues import PRIORITIES, Priority
+from headrace.model.subjects import encode_token
 from headrace_gateway.refusals import CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller, Grant
 from headrace_gateway.server.auth.credentials_file import (

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.webhooks import MOST_PER_TASK, Webhooks
 from tests.support.clients.bindings import Json, Talk, message

@@ -8,7 +8,7 @@ from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError, TaskNotFoundError
 
 from headrace.jetstream.connection import Bus
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.webhooks import Webhook, Webhooks
 from headrace_gateway.settings import GatewaySettings

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from headrace.model.messages import GetUsage, UsageCounts, UsageFound
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.protocols.fleet.conftest import OPERATOR, OpenRoleGateway
 from tests.support.credentials import ANN

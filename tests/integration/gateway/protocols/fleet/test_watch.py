@@ -11,7 +11,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import ListChanges, ListedTask
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from tests.integration.gateway.protocols.fleet.conftest import (
     FAQ,

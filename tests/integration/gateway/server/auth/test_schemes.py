@@ -16,7 +16,7 @@ from websockets.frames import CloseCode
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore
-from headrace.model.names import encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import EXTENDED

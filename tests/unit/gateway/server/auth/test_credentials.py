@@ -11,7 +11,7 @@ import pytest
 from jwt.utils import base64url_encode
 
 from headrace.model.agent_card import AgentCard, AgentSecurity, SecurityScheme
-from headrace.model.names import decode_token
+from headrace.model.subjects import decode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth import authenticate
 from headrace_gateway.server.auth.authenticate import Callers
