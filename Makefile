@@ -36,6 +36,10 @@ help: ## List the targets
 run: $(RUNTIME) ## Serve the whole stack on http://127.0.0.1:8080 (ARGS="--port 9000", HEADRACE_*)
 	@exec $(BIN)/headrace dev $(ARGS)
 
+.PHONY: observe
+observe: $(RUNTIME) ## As run, with Prometheus beside it where it is installed (alerts of deploy/alerts.yml)
+	@HEADRACE_OBSERVE_RULES=deploy/alerts.yml exec $(BIN)/headrace dev --observe $(ARGS)
+
 .PHONY: test
 test: check ## Run check, then all tests (ARGS="tests/unit -k name")
 	@exec $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD) tests)

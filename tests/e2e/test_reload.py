@@ -1,6 +1,7 @@
 """`headrace dev` reloads agents when they are saved, and no run notices."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from tests.support.event_stream import Json
 from tests.support.plain_a2a import PlainAgent
 from tests.support.plain_http import NO_TLS
+from tests.support.prometheus import needs_prometheus, query
 from tests.support.resuming_sizes import sized
 from tests.support.stack import Stack
 from tests.support.waiting import eventually, soon
@@ -122,7 +124,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("project")
     for name, source in sources(1).items():
         (folder / name).write_text(source)
-    with Stack(folder) as stack:
+    with Stack(folder, environment={"HEADRACE_OBSERVE": "1"}) as stack:
         yield Project(stack)
 
 
@@ -140,7 +142,7 @@ async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) ->
         while not is_over.is_set():
             answers.append(await project.answer())
 
-    go = project.stack.folder / "go"
+    go, first_worker = project.stack.folder / "go", set(targets(project.stack)["worker"])
     long_run = await project.started(str(go))
     load = [asyncio.create_task(keep_sending()) for _ in range(SENDERS)]
     await soon(lambda: len(answers) >= SENDERS, "runs are answered")
@@ -150,9 +152,11 @@ async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) ->
         seen.append(await project.reloaded())
     is_over.set()
     await asyncio.gather(*load)
+    scraped = set(targets(project.stack)["worker"])
     go.touch()
 
     assert await project.ended(long_run) == said_by(first)
+    assert scraped > first_worker
     assert seen == [said_by(first + n) for n in range(1, SAVES + 1)]
     assert [said for said in answers if len(set(said.split())) != 1] == []
     assert len({said.split()[0] for said in answers}) > 1
@@ -194,3 +198,43 @@ async def test_an_added_agent_is_served_and_its_errors_are_shown_with_traceback(
     await eventually(failed, "the gateway knows it, and its run fails")
     await project.until_shown("ValueError: empty")
     assert 'till.py", line 4, in till' in project.stack.log()
+
+
+def targets(stack: Stack) -> dict[str, list[str]]:
+    """Return what Prometheus is to scrape, by job."""
+    found = dict[str, list[str]]()
+    for group in json.loads((stack.data_dir / "prometheus" / "targets.json").read_text()):
+        found.setdefault(group["labels"]["job"], []).extend(group["targets"])
+    return found
+
+
+async def test_after_a_reload_the_targets_are_those_of_the_services_that_run(
+    project: Project,
+) -> None:
+    async def settled() -> dict[str, list[str]] | None:
+        """Return the targets once the replaced worker has ended."""
+        found = targets(project.stack)
+        return found if len(found["worker"]) == 1 else None
+
+    before = await eventually(settled, "one worker is a target")
+    project.save()
+    await project.reloaded()
+    after = await eventually(settled, "the old worker is none any more")
+    assert after["worker"] != before["worker"]
+    assert after | {"worker": []} == before | {"worker": []}
+    pages = {job: await project.http.get(f"http://{one}/metrics") for job, [one] in after.items()}
+    named = {job: f'service="{job}"' in page.text for job, page in pages.items()}
+    assert named == {"gateway": True, "worker": True, "task-state": True}
+
+
+@needs_prometheus
+async def test_prometheus_scrapes_the_worker_of_the_new_code(project: Project) -> None:
+    [url] = [line.split()[1] for line in project.stack.said if line.startswith("prometheus ")]
+    project.save()
+    await project.reloaded()
+
+    async def scraped() -> bool:
+        up = query(url, 'up{job="worker"} == 1')
+        return [one["metric"]["instance"] for one in up] == targets(project.stack)["worker"]
+
+    await eventually(scraped, "the new worker is scraped, and the old one no longer")

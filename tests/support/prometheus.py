@@ -64,9 +64,14 @@ class Prometheus(ServerProcess):
 
     def query(self, expression: str) -> list[Any]:
         """Return the result of a query, now."""
-        answer = httpx.get(
-            f"{self.url}/api/v1/query", params={"query": expression}, verify=NO_TLS, timeout=60
-        ).json()
-        assert answer["status"] == "success", (expression, answer)
-        found: list[Any] = answer["data"]["result"]
-        return found
+        return query(self.url, expression)
+
+
+def query(url: str, expression: str) -> list[Any]:
+    """Return the result of a query to the Prometheus at `url`, now."""
+    answer = httpx.get(
+        f"{url}/api/v1/query", params={"query": expression}, verify=NO_TLS, timeout=60
+    ).json()
+    assert answer["status"] == "success", (expression, answer)
+    found: list[Any] = answer["data"]["result"]
+    return found

@@ -27,6 +27,8 @@ class ChildSpec:
     """Variables added to this process's own."""
     port: int | None = None
     grpc_port: int | None = None
+    metrics: str | None = None
+    """HOST:PORT of its metrics, if they are scraped."""
     is_shown: Callable[[str], bool] = lambda _: True
     """Which of its lines are worth showing."""
 

@@ -27,6 +27,9 @@ from headrace_cli.services import import_from_here
 )
 @click.option("--no-restart", is_flag=True, help="Do not restart services that die.")
 @click.option("--no-reload", is_flag=True, help="Do not reload agents when their code is saved.")
+@click.option(
+    "--observe", is_flag=True, default=None, help="Start Prometheus beside it, if it is installed."
+)
 def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     *,
     gateways: int | None,
@@ -38,6 +41,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     ephemeral: bool | None,
     no_restart: bool,
     no_reload: bool,
+    observe: bool | None,
 ) -> None:
     """Run the whole stack on this machine until Ctrl-C.
 
@@ -52,6 +56,9 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     runs end on the old code, new ones take the new. Code with an error changes nothing. Flags take
     precedence over HEADRACE_* variables. HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the
     embedded servers. DATA_DIR/dev.json lists the running processes.
+
+    With --observe, workers and task state serve their metrics, too, and
+    DATA_DIR/prometheus/targets.json lists all metrics for Prometheus's file_sd_configs.
     """
     drop_misspelt_settings()
     settings = load(
@@ -64,6 +71,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
         ephemeral=ephemeral,
         restart=False if no_restart else None,
         reload=False if no_reload else None,
+        observe=observe,
     )
     import_from_here()
     asyncio.run(stack.run(settings, Path.cwd()))

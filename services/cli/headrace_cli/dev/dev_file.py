@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from pydantic import TypeAdapter
 
-type Role = Literal["gateway", "worker", "task-state", "nats", "redis"]
+type Role = Literal["gateway", "worker", "task-state", "nats", "redis", "prometheus"]
 
 
 class Process(TypedDict):

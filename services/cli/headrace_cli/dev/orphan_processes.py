@@ -20,6 +20,7 @@ _MARKS: dict[Role, str] = {
     "task-state": "-m headrace_cli task-state",
     "nats": "nats-server",
     "redis": "valkey-server",
+    "prometheus": "--storage.tsdb.path",
 }
 """A part of the command line of each role's processes."""
 

@@ -3,12 +3,15 @@
 import hashlib
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace_cli.dev import prometheus
 from headrace_cli.dev.child_process import ChildSpec
 from headrace_cli.dev.nats_server import NatsServer
-from headrace_cli.dev.ports import Ports
+from headrace_cli.dev.ports import MetricsAddresses, Ports
+from headrace_cli.dev.prometheus import PrometheusServer
 from headrace_cli.dev.settings import DevSettings
 from headrace_cli.dev.valkey_server import ValkeyServer
 
@@ -35,11 +38,16 @@ class Plan:
     redis_url: str
     gateway_urls: tuple[str, ...]
     services: tuple[ChildSpec, ...]
+    metrics: MetricsAddresses | None
+    """None unless services of all roles are observed."""
+    prometheus: PrometheusServer | None
+    """None where it is not wanted or not installed."""
 
-    def workers(self, settings: DevSettings) -> list[ChildSpec]:
-        """Return the workers with the agents of `settings`."""
+    def workers(self, settings: DevSettings, running: Sequence[ChildSpec]) -> list[ChildSpec]:
+        """Return the workers with the agents of `settings`, to start while `running` are there."""
         command = _worker(settings)
-        return [replace(one, command=command) for one in self.services if one.role == "worker"]
+        specs = [replace(one, command=command) for one in self.services if one.role == "worker"]
+        return specs if self.metrics is None else _observed(specs, self.metrics, running)
 
     def servers(self) -> list[tuple[NatsServer | ValkeyServer, ChildSpec]]:
         """Return the embedded servers and how each is started; write their configuration files.
@@ -57,6 +65,13 @@ class Plan:
             spec = ChildSpec("redis", 0, command, port=self.valkey.port, is_shown=_is_news)
             pairs.append((self.valkey, spec))
         return pairs
+
+    def observers(self) -> list[ChildSpec]:
+        """Return how Prometheus is started, if it is; write its configuration file."""
+        if self.prometheus is None:
+            return []
+        command, port = tuple(self.prometheus.command()), self.prometheus.port
+        return [ChildSpec("prometheus", 0, command, port=port, is_shown=prometheus.is_news)]
 
 
 def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
@@ -84,13 +99,27 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
         "HEADRACE_METRICS_PORT": "0",
         "PYTHONUNBUFFERED": "1",
     }
+    addresses = [f"{_reachable(settings.http_host)}:{port}" for port in http_ports]
     gateways = [
-        _gateway(shared | _default_agent(settings), index, port, grpc)
-        for index, (port, grpc) in enumerate(zip(http_ports, grpc_ports, strict=True))
+        replace(_gateway(shared | _default_agent(settings), index, port, grpc), metrics=address)
+        for index, (port, grpc, address) in enumerate(
+            zip(http_ports, grpc_ports, addresses, strict=True)
+        )
     ]
-    services = (*_others(settings, shared), *gateways)
-    urls = tuple(f"http://{_reachable(settings.http_host)}:{port}" for port in http_ports)
-    return Plan(nats, valkey, nats_url, redis_url, urls, services)
+    others, metrics = _others(settings, shared), None
+    if settings.observe:
+        metrics = MetricsAddresses(local)
+        others = _observed(others, metrics, ())
+    return Plan(
+        nats,
+        valkey,
+        nats_url,
+        redis_url,
+        gateway_urls=tuple(f"http://{address}" for address in addresses),
+        services=(*others, *gateways),
+        metrics=metrics,
+        prometheus=_prometheus(settings, local, folder, storage),
+    )
 
 
 def _embedded(
@@ -109,6 +138,36 @@ def _embedded(
     if not settings.redis_url:
         valkey = ValkeyServer(ports.pick(), folder / "valkey", storage / "valkey" / "data")
     return nats, valkey
+
+
+def _prometheus(
+    settings: DevSettings, ports: Ports, folder: Path, storage: Path
+) -> PrometheusServer | None:
+    program = prometheus.program_path() if settings.observe else None
+    if program is None:
+        return None
+    return PrometheusServer(
+        program,
+        ports.pick(),
+        prometheus.targets_in(folder),
+        storage / "prometheus" / "data",
+        settings.observe_rules,
+    )
+
+
+def _observed(
+    specs: Sequence[ChildSpec], metrics: MetricsAddresses, running: Sequence[ChildSpec]
+) -> list[ChildSpec]:
+    """Return `specs` with addresses for their metrics that none of `running` has."""
+    picked = metrics.pick(len(specs), {one.metrics for one in running})
+    return [_at(address, spec) for address, spec in zip(picked, specs, strict=True)]
+
+
+def _at(address: str, spec: ChildSpec) -> ChildSpec:
+    """Return `spec` with its metrics at `address`."""
+    host, _, port = address.partition(":")
+    variables = {"HEADRACE_METRICS_HOST": host, "HEADRACE_METRICS_PORT": port}
+    return replace(spec, environment={**spec.environment, **variables}, metrics=address)
 
 
 def _no_credentials(prefix: str, is_embedded: bool) -> dict[str, str]:  # noqa: FBT001 - a fact

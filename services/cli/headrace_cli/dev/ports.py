@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import socket
+from collections.abc import Container
 
 from headrace_cli.failures import CannotStart
 
@@ -71,6 +72,30 @@ class Ports:
             )
         if refusal is not None:
             raise CannotStart(f"cannot listen on {self._host}:{port}: {os.strerror(refusal)}")
+
+
+class MetricsAddresses:
+    """Hands out addresses for metrics on loopback; again those of processes that have ended.
+
+    Old and new workers overlap, so each reload needs other addresses. A new port for each would be
+    reserved until this process ends.
+    """
+
+    def __init__(self, ports: Ports) -> None:
+        """Hand out ports of `ports`, on 127.0.0.1."""
+        self._ports = ports
+        self._picked = list[str]()
+
+    def pick(self, count: int, used: Container[str | None] = ()) -> list[str]:
+        """Return `count` addresses, HOST:PORT, none of them in `used`.
+
+        Raises:
+            CannotStart: there are not that many free ports.
+        """
+        free = [address for address in self._picked if address not in used]
+        more = [f"127.0.0.1:{self._ports.pick()}" for _ in range(count - len(free))]
+        self._picked += more
+        return [*free, *more][:count]
 
 
 def _reserve(host: str, port: int) -> bool:

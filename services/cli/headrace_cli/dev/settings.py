@@ -73,6 +73,13 @@ class DevSettings(BusSettings):
     reload: bool = True
     """Reload the agents when their code or their ``headrace.yaml`` is saved."""
 
+    observe: bool = False
+    """Serve metrics of all services, on loopback, and start Prometheus beside the stack, if it is
+    installed."""
+
+    observe_rules: Path | None = None
+    """File of rules that this Prometheus evaluates, such as ``deploy/alerts.yml``."""
+
     @property
     def data_folder(self) -> Path:
         """`data_dir`, absolute."""

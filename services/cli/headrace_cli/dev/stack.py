@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
-from headrace_cli.dev import data_directory, dev_file, plan
+from headrace_cli.dev import data_directory, dev_file, plan, prometheus
 from headrace_cli.dev.agents import AGENTS_FILE, targets_of, with_agents
 from headrace_cli.dev.agents_code import roots_of
 from headrace_cli.dev.child_process import ChildProcess
@@ -76,7 +76,7 @@ class _Stack:
             return
         reloader = Reloader(
             self._supervisor,
-            lambda: self._plan.workers(find()),
+            lambda: self._plan.workers(find(), self._supervisor.specs),
             console.show,
             timeout=self._settings.startup_timeout,
         )
@@ -104,8 +104,18 @@ class _Stack:
         _say(f"ready {url}")
         if self._settings.console:
             _say(f"console {console_url(url)}")
+        if self._settings.observe:
+            _say(self._about_prometheus())
         for line in await summary(url):
             _say(line)
+
+    def _about_prometheus(self) -> str:
+        if self._plan.prometheus is not None:
+            return f"prometheus {self._plan.prometheus.url}"
+        return (
+            "Prometheus is not installed (on Debian: apt-get install prometheus); "
+            f"what it would scrape is in {prometheus.targets_in(self._folder)}"
+        )
 
     async def _come_up(self) -> None:
         for server, spec in self._plan.servers():
@@ -113,7 +123,7 @@ class _Stack:
             await self._until_answers(server)
         if self._plan.nats is not None and not self._settings.ephemeral:
             await forget_workers(without_login(self._settings, self._plan.nats_url))
-        for spec in self._plan.services:
+        for spec in (*self._plan.services, *self._plan.observers()):
             await self._supervisor.start(spec)
         self._write_file()
         await until_ready(
@@ -148,6 +158,8 @@ class _Stack:
             processes=processes, nats_url=self._plan.nats_url, redis_url=self._plan.redis_url
         )
         dev_file.write(self._folder, content)
+        if self._settings.observe:
+            prometheus.write_targets(prometheus.targets_in(self._folder), self._supervisor.specs)
 
 
 def _say(line: str) -> None:

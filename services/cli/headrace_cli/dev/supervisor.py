@@ -41,7 +41,8 @@ class Supervisor:
 
         Args:
             show: takes a child's name and a line.
-            on_change: called when a child runs again or, without `restart`, has ended for good.
+            on_change: called when a child runs again or was replaced, when a replaced one has ended
+                and, without `restart`, when one has ended for good.
             restart: whether children that die are restarted.
             startup_timeout: how long children wait for what they need, seconds.
         """
@@ -62,6 +63,11 @@ class Supervisor:
     def children(self) -> list[ChildProcess]:
         """Children that run or will be restarted."""
         return [child for child in self._children if self._restart or child.is_running]
+
+    @property
+    def specs(self) -> list[ChildSpec]:
+        """The specs of `children`, and of replaced ones that have not ended."""
+        return [child.spec for child in (*self.children, *self._retiring)]
 
     async def start(self, spec: ChildSpec) -> None:
         """Start one more child and watch it."""
@@ -104,6 +110,7 @@ class Supervisor:
             self._show("headrace", f"{child.spec.name} of the old code ended: {_reason(code)}")
         self._retiring.remove(child)
         del self._watchers[child]
+        self._on_change()
 
     def settle(self) -> None:
         """Stop treating a child's end as a reason to give up: the stack has been ready."""

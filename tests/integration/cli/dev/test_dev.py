@@ -1,5 +1,6 @@
 """`headrace dev` with services that stand in: what it does with processes, ports and data."""
 
+import json
 import os
 import signal
 import socket
@@ -64,6 +65,16 @@ def test_says_ready_when_dev_json_names_every_process(tmp_path: Path) -> None:
         servers = {p["role"]: p["port"] for p in stack.processes()}
         assert stack.dev()["nats_url"] == f"nats://127.0.0.1:{servers['nats']}"
         assert stack.dev()["redis_url"] == f"redis://127.0.0.1:{servers['redis']}/0"
+
+
+def test_without_prometheus_it_says_so_and_lists_what_to_scrape(make_stack: MakeStack) -> None:
+    stack = make_stack("--port", "0", "--observe", PATH="/nowhere").start()
+    file = stack.data_dir / "prometheus" / "targets.json"
+    until(lambda: any(str(file) in line for line in stack.said), "the file is named")
+    [said] = [line for line in stack.said if str(file) in line]
+    assert said.startswith("Prometheus is not installed (on Debian: apt-get install prometheus)")
+    jobs = [group["labels"]["job"] for group in json.loads(file.read_text())]
+    assert sorted(jobs) == ["gateway", "task-state", "worker"]
 
 
 def test_gateways_listen_from_the_given_port_on(make_stack: MakeStack) -> None:

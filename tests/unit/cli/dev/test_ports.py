@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headrace_cli.dev.ports import Ports
+from headrace_cli.dev.ports import MetricsAddresses, Ports
 from headrace_cli.failures import CannotStart
 
 _PICKER = """
@@ -71,3 +71,12 @@ def test_a_range_ends_where_ports_end() -> None:
 def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
     with pytest.raises(CannotStart, match=r"cannot listen on 192\.0\.2\.1:8080"):
         Ports("192.0.2.1").claim(8080, 1, "--port")
+
+
+def test_addresses_for_metrics_are_used_again_once_they_are_free() -> None:
+    metrics = MetricsAddresses(Ports())
+    first = metrics.pick(2)
+    second = metrics.pick(2, first)
+    assert len({*first, *second}) == 4
+    assert metrics.pick(2, second) == first
+    assert metrics.pick(3, first[:1])[:3] == [first[1], *second]
