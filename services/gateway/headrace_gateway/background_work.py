@@ -41,14 +41,15 @@ class BackgroundWork:
 
         If the caller is cancelled, the work continues, and its result is passed to `unwanted`.
         """
-        task = self.start(work)
-        if task.done():
-            return task.result()
+        # The work ends this wait itself: `asyncio.shield` would take another iteration of the loop.
+        is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = self.start(_until_over(work, is_over))
         try:
-            return await asyncio.shield(task)
+            await is_over
         except asyncio.CancelledError:
             self.start(_give_back(task, unwanted))
             raise
+        return task.result()
 
     async def drain(self) -> None:
         """Wait for all work to end; cancel what takes longer than allowed."""
@@ -72,6 +73,17 @@ class BackgroundWork:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Callers that still wait get the exception.
             _log.debug("a detached operation failed: %r", error)
+
+
+async def _until_over[Result](
+    work: Coroutine[Any, Any, Result], is_over: asyncio.Future[None]
+) -> Result:
+    """Return the result of `work`, and set `is_over` unless its waiter has been cancelled."""
+    try:
+        return await work
+    finally:
+        if not is_over.done():
+            is_over.set_result(None)
 
 
 async def _give_back[Result](
