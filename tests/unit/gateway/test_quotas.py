@@ -149,6 +149,17 @@ async def test_without_task_state_the_last_counts_are_used_or_runs_begin(usage: 
         await gateway.check(use())
 
 
+async def test_a_months_earlier_days_are_asked_for_again_once_task_state_is_back(
+    usage: Usage,
+) -> None:
+    usage.is_away = True
+    gateway = opened(usage, quota(period="month", tokens=10))
+    await gateway.check(use())
+    usage.is_away = False
+    usage.tokens["acme", "2026-01-01", "ann", "shop"] = 10
+    assert await is_refused(gateway, use())
+
+
 async def test_counts_are_read_once_for_requests_of_the_same_moment() -> None:
     usage = Usage()
     gateway = Quotas([quota(tokens=10), quota(name="r", owner="*", runs=5)], usage, lambda: NOW)

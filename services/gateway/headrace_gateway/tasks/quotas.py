@@ -127,7 +127,8 @@ class UsageSource(Protocol):
 class _Counts:
     """What a tenant has used on some days, by owner and root agent."""
 
-    read_at: float = float("-inf")
+    fresh_until: float = float("-inf")
+    """Time of the loop."""
     by: Mapping[tuple[str, str], Counter[str]] = field(default_factory=dict)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -217,15 +218,16 @@ class Quotas:
         loop, key = asyncio.get_running_loop(), (tenant, first, last)
         counts = self._counts.setdefault(key, _Counts())
         async with counts.reading:
-            if loop.time() - counts.read_at < fresh:
+            if loop.time() < counts.fresh_until:
                 return counts
-            counts.read_at = loop.time()
             query = GetUsage(tenant=tenant, first=first, last=last, by=["owner", "root"])
             try:
                 async with asyncio.timeout(_TIMEOUT):
                     counts.by = _by(await self._source.usage(query))
             except (StateUnavailable, TimeoutError) as trouble:
+                fresh = min(fresh, self._fresh)
                 _log.warning("quotas: no new counts of usage: %s", trouble or "no answer in time")
+            counts.fresh_until = loop.time() + fresh
         return counts
 
 
