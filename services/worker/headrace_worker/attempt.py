@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from datetime import datetime
 
-from headrace import clock, log_context, metrics
+from headrace import clock, log_context
 from headrace.jetstream.connection import TROUBLE
 from headrace.log_context import LogContext
 from headrace.model import events
@@ -38,7 +38,7 @@ from headrace_worker.concurrency import Permit
 from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
-from headrace_worker.run_metrics import observe_wait
+from headrace_worker.run_metrics import observe_wait, series_of
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Attempt:
                 )
                 if taken.authorship.attempt == 1:
                     observe_wait(assignment)
-                in_progress = metrics.RUNS_WORKING.labels(assignment.key.agent).track_inprogress()
+                in_progress = series_of(assignment.key.agent).working.track_inprogress()
                 with in_progress, taken.span.lasting():
                     await self._execute(hold, taken)
             case Held():

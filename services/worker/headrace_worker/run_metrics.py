@@ -1,12 +1,53 @@
 """Metrics of a worker's runs, by agent; each is recorded once per run, never per event."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Self
+
+from prometheus_client import Counter, Gauge, Histogram
 
 from headrace import clock, metrics
 from headrace.model.task import RUN_ENDED
 from headrace_worker.claim import Assignment
 from headrace_worker.execution import Execution
+
+_TOKEN_KINDS = ("input", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSeries:
+    """The series of one agent's runs."""
+
+    working: Gauge
+    queue_wait: Histogram
+    first_event: Histogram
+    seconds: Histogram
+    ended: Mapping[str, Counter]
+    """By the state in which a run ends."""
+    tokens: Mapping[str, Counter]
+    """By kind."""
+    cost: Counter
+
+    @classmethod
+    def of(cls, agent: str) -> Self:
+        """Return the series of `agent`, which are exported from now on."""
+        return cls(
+            metrics.RUNS_WORKING.labels(agent),
+            metrics.QUEUE_WAIT_SECONDS.labels(agent),
+            metrics.FIRST_EVENT_SECONDS.labels(agent),
+            metrics.RUN_SECONDS.labels(agent),
+            {state: metrics.RUNS_ENDED.labels(agent, state) for state in RUN_ENDED},
+            {kind: metrics.TOKENS.labels(agent, kind) for kind in _TOKEN_KINDS},
+            metrics.COST.labels(agent),
+        )
+
+
+@cache
+def series_of(agent: str) -> AgentSeries:
+    """Return the series of `agent`; each look-up by labels takes longer than the count itself."""
+    return AgentSeries.of(agent)
 
 
 def begin_at_zero(agents: Iterable[str]) -> None:
@@ -16,48 +57,35 @@ def begin_at_zero(agents: Iterable[str]) -> None:
     first occurrence.
     """
     for agent in agents:
-        for metric in _BY_AGENT:
-            metric.labels(agent)
-        for state in RUN_ENDED:
-            metrics.RUNS_ENDED.labels(agent, state)
-        for kind in _TOKEN_KINDS:
-            metrics.TOKENS.labels(agent, kind)
-        metrics.COST.labels(agent)
+        series_of(agent)
+        metrics.ATTEMPTS.labels(agent)
+        metrics.RUNS_TAKEN_OVER.labels(agent)
 
 
 def observe_wait(assignment: Assignment) -> None:
     """Record how long the run's request was in the queue before its first attempt."""
     waited = clock.now() - assignment.message.metadata.timestamp
-    seconds = max(waited.total_seconds(), 0)
-    metrics.QUEUE_WAIT_SECONDS.labels(assignment.key.agent).observe(seconds)
+    series_of(assignment.key.agent).queue_wait.observe(max(waited.total_seconds(), 0))
 
 
 def observe_end(execution: Execution, state: str) -> None:
     """Record the end of a run in `state`."""
     agent, appender = execution.key.agent, execution.appender
-    metrics.RUNS_ENDED.labels(agent, state).inc()
+    series = series_of(agent)
+    ended = series.ended.get(state) or metrics.RUNS_ENDED.labels(agent, state)
+    ended.inc()
     age = clock.now() - datetime.fromisoformat(execution.recovered.time)
-    metrics.RUN_SECONDS.labels(agent).observe(max(age.total_seconds(), 0))
+    series.seconds.observe(max(age.total_seconds(), 0))
     if appender.first_append is not None:
-        waited = appender.first_append - appender.began
-        metrics.FIRST_EVENT_SECONDS.labels(agent).observe(waited)
+        series.first_event.observe(appender.first_append - appender.began)
 
 
 def count_usage(execution: Execution) -> None:
     """Count the tokens and cost that the agent reported, without those of its child tasks."""
     totals = execution.emitter.usage_totals
+    if not (totals.input_tokens or totals.output_tokens or totals.cost):
+        return
+    series = series_of(execution.key.agent)
     for kind, tokens in zip(_TOKEN_KINDS, (totals.input_tokens, totals.output_tokens), strict=True):
-        metrics.TOKENS.labels(execution.key.agent, kind).inc(max(tokens, 0))
-    metrics.COST.labels(execution.key.agent).inc(max(totals.cost, 0))
-
-
-_TOKEN_KINDS = ("input", "output")
-
-_BY_AGENT = (
-    metrics.ATTEMPTS,
-    metrics.RUNS_TAKEN_OVER,
-    metrics.RUNS_WORKING,
-    metrics.QUEUE_WAIT_SECONDS,
-    metrics.FIRST_EVENT_SECONDS,
-    metrics.RUN_SECONDS,
-)
+        series.tokens[kind].inc(max(tokens, 0))
+    series.cost.inc(max(totals.cost, 0))
