@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace_cli.dev.dev_file import Role
 from tests.architecture.tree import ROOT
 from tests.support import extra_services, javascript
 from tests.support.credentials import Person
@@ -237,6 +238,39 @@ async def test_a_tasks_delegations_are_a_tree_to_click_through(
     await page.click(".tree a[href*='/gated/']")
     await page.until("document.body.innerText.includes('Delegated by delegator')", "it is a child")
     assert await page.text(".pad a") == sent
+
+
+async def test_nothing_of_a_stream_is_lost_or_repeated_whatever_is_killed(
+    fleet: Fleet, page: Page
+) -> None:
+    javascript.install(_SOURCE)
+    killed: list[Role] = ["gateway", "worker", "task-state"]
+    # Servers in containers are not processes of the stack.
+    killed += ["nats"] if fleet.stack.pids("nats") else []
+    before = {role: fleet.stack.pids(role) for role in killed}
+    await page.open(f"{fleet.gateways[0]}/console/")
+    await page.click("a[href='#/break']")
+    await page.click(".breaking button:first-child")
+    # The second gateway is killed while the first one starts again.
+    for pressed, name in enumerate(["gateway", *killed, "cut", "move"], 1):
+        await page.click(f".breaking [name={name}]:enabled")
+        outcomes = "[...document.querySelectorAll('tbody td:last-child')].map((td) => td.innerText)"
+        recovered = f"{outcomes}.length === {pressed} && !{outcomes}.includes('waiting')"
+        await page.until(recovered, f"the stream goes on after {name}", timeout=90)
+    assert await violations(page) == []
+    figures = await page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.figures div')].map("
+        "(one) => [one.firstChild.innerText, one.lastChild.innerText.replace(/\\D/g, '')]))"
+    )
+    assert (figures["events lost"], figures["events repeated"]) == ("0", "0")
+    assert int(figures["events"]) > _COUNT
+    assert [role for role in killed if fleet.stack.pids(role) == before[role]] == []
+    happened = await page.text("tbody")
+    assert "goes on counting" in happened
+    assert "serves the stream" in happened
+    assert happened.count("resumed it") == 2
+    await page.click(".breaking button:first-child")
+    await page.until("!document.querySelector('.breaking [name]:enabled')", "it is stopped")
 
 
 async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(

@@ -1,12 +1,13 @@
 import type { ComponentChildren } from "preact";
 
+import { BreakPage } from "./pages/break";
 import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
 import { InspectPage } from "./pages/inspect";
 import { OperatePage } from "./pages/operate";
 import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
-import { useIsOperator } from "./operator";
+import { useAccess } from "./operator";
 import { route, type Place } from "./route";
 import { SignIn } from "./sign_in";
 import { useStore } from "./store";
@@ -19,11 +20,13 @@ const PAGES: [string, string, RegExp][] = [
   ["#/inspect", "Inspect", /^inspect$/],
 ];
 const OPERATE: (typeof PAGES)[number] = ["#/operate", "Operate", /^operate$/];
+const BREAK: (typeof PAGES)[number] = ["#/break", "Break it", /^break$/];
 
 /** The console: navigation, and the page that the address names. */
 export function App() {
   const { place } = useStore(route);
-  const pages = useIsOperator() ? [...PAGES, OPERATE] : PAGES;
+  const { isOperator, isDevelopment } = useAccess();
+  const pages = [...PAGES, ...(isOperator ? [OPERATE] : []), ...(isDevelopment ? [BREAK] : [])];
   const name = place.parts[0] ?? "";
   return (
     <>
@@ -53,5 +56,6 @@ function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): 
   if (name === "tasks") return <TasksPage query={query} />;
   if (name === "inspect") return <InspectPage query={query} />;
   if (name === "operate") return <OperatePage query={query} />;
+  if (name === "break") return <BreakPage />;
   return <FleetPage />;
 }

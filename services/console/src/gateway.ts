@@ -7,7 +7,7 @@ import { session } from "./session";
 export type Json = Record<string, any>;
 
 /** The gateway that serves this page, at `console/` below it, whatever a proxy's prefix is. */
-const ROOT = new URL("..", location.href.replace(/[?#].*$/, "")).href;
+export const ROOT = new URL("..", location.href.replace(/[?#].*$/, "")).href;
 
 /** A request that the gateway refused. */
 export class Refused extends Error {
@@ -58,19 +58,23 @@ export async function reasonOf(response: Response): Promise<string> {
   return body.error?.message ?? `the gateway answered ${response.status}`;
 }
 
-/** Yields the events of a path of the gateway, over as many connections as necessary. */
+/**
+ * Yields the events of a path of the gateway, over as many connections as necessary.
+ *
+ * `fetched` replaces `authorized`.
+ */
 export async function* follow(
   path: string,
   signal: AbortSignal,
-  cursor = "",
+  fetched: typeof authorized = authorized,
 ): AsyncGenerator<SseFrame> {
-  const stream = new LiveStream(path, signal, cursor);
+  const stream = new LiveStream(path, signal, fetched);
   yield* stream.frames(await stream.open());
 }
 
 class LiveStream extends ResumingStream {
-  constructor(path: string, signal: AbortSignal, cursor: string) {
-    super(new Gateways([urlOf(path)], { fetch: authorized, signal }), cursor);
+  constructor(path: string, signal: AbortSignal, fetched: typeof authorized) {
+    super(new Gateways([urlOf(path)], { fetch: fetched, signal }), "");
   }
 
   protected connect(headers: Record<string, string>): Promise<Response> {

@@ -1,8 +1,8 @@
 import { fetchJson } from "./gateway";
 import { useLoaded } from "./loaded";
 
-/** Returns whether the user may see the fleet as operators do; the gateway decides on each action. */
-export function useIsOperator(): boolean {
+/** What the user may see: what operators see, and what `headrace dev` adds; the gateway decides on each action. */
+export function useAccess(): { isOperator: boolean; isDevelopment: boolean } {
   const { value } = useLoaded("operator", (signal) => fetchJson("v1/fleet", { signal }));
-  return value !== null && "workers" in value;
+  return { isOperator: value !== null && "workers" in value, isDevelopment: value?.["development"] === true };
 }

@@ -26,6 +26,7 @@ from headrace_gateway.file_download import FileDownload
 from headrace_gateway.fleet_metrics import FleetMetrics
 from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.refusals import GatewayStarting
+from headrace_gateway.server.development import is_development
 from headrace_gateway.server.direct_routes import DirectRoutes
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.open_requests import ProtocolApp
@@ -89,7 +90,7 @@ _EXPOSED = [
 def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
     """Return the application that serves `protocols` over `services`."""
     routes = [
-        *(ConsolePages().routes() if services.settings.console else ()),
+        *(_console(services.settings).routes() if services.settings.console else ()),
         *(route for one in protocols for route in _named(one.name, one.routes(services))),
         *_routes(services),
         *(route for one in protocols for route in _named(one.name, one.other_routes(services))),
@@ -122,6 +123,10 @@ def _named(protocol: str, routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
 
 async def _starting_socket(socket: WebSocket) -> None:
     await close_at_once(socket, try_later(str(GatewayStarting())))
+
+
+def _console(settings: GatewaySettings) -> ConsolePages:
+    return ConsolePages(loopback=is_development(settings))
 
 
 def _routes(services: Services) -> list[BaseRoute]:

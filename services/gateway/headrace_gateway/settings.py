@@ -59,6 +59,10 @@ class GatewaySettings(BusSettings):
     """Serve the console at ``/console/`` and send browsers there from ``/``. ``off``: ``/`` is the
     default agent's card for them too."""
 
+    dev_control: Path | None = None
+    """Set by `headrace dev` only: the socket through which the console's page *Break it* kills
+    processes of the development stack. Ignored unless the gateway listens on loopback."""
+
     push_notifications: bool = True
     """Allow clients to register webhooks for their tasks."""
 

@@ -67,30 +67,38 @@ async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
     ],
 )
 async def counter(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Stream `1 `, `2 `, … `N `, `delay_ms` milliseconds apart."""
+    """Stream `1 `, `2 `, … `N `, `delay_ms` milliseconds apart.
+
+    With `checkpoint_every`, an attempt after the first goes on after the last checkpoint.
+    """
     order = _read_order(ctx.prompt)
     if order is None:
         yield Reject(
-            f"the message must be `N [delay_ms]`: N from 1 to {MAX_COUNT},"
-            f" delay_ms from 0 to {MAX_DELAY}"
+            f"the message must be `N [delay_ms] [checkpoint_every]`: N from 1 to {MAX_COUNT},"
+            f" delay_ms from 0 to {MAX_DELAY}, checkpoint_every from 0"
         )
         return
-    count, delay = order
-    for number in range(1, count + 1):
+    count, delay, every = order
+    for number in range((ctx.checkpoint_data or 0) + 1, count + 1):
         if delay and number > 1:
             await asyncio.sleep(delay)
         yield f"{number} "
+        if every and number % every == 0:
+            await ctx.checkpoint(number)
 
 
-def _read_order(prompt: str) -> tuple[int, float] | None:
-    """Return the count and the delay in seconds, or None if the prompt is malformed."""
-    numbers = prompt.split()
-    if len(numbers) not in (1, 2) or not all(n.isascii() and n.isdecimal() for n in numbers):
+def _read_order(prompt: str) -> tuple[int, float, int] | None:
+    """Return the count, the delay in seconds and the numbers from one checkpoint to the next.
+
+    These are 0 without checkpoints. None: the prompt is malformed.
+    """
+    words = prompt.split()
+    if len(words) not in (1, 2, 3) or not all(n.isascii() and n.isdecimal() for n in words):
         return None
-    count, delay = int(numbers[0][:9]), int(numbers[1][:9]) if len(numbers) > 1 else 0
+    count, delay, every = (*(int(word[:9]) for word in words), 0, 0)[:3]
     if not (1 <= count <= MAX_COUNT and delay <= MAX_DELAY):
         return None
-    return count, delay / 1000
+    return count, delay / 1000, every
 
 
 agents = Agents([echo, assistant, counter])

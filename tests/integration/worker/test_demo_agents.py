@@ -158,7 +158,8 @@ async def test_the_counter_waits_between_numbers(
 
 
 @pytest.mark.parametrize(
-    "order", ["", "ten", "0", "-1", "1.5", "3 x", "3 4 5", f"{MAX_COUNT + 1}", "1 60001", "٣"]
+    "order",
+    ["", "ten", "0", "-1", "1.5", "3 x", "3 4 5 6", f"{MAX_COUNT + 1}", "1 60001", "٣"],
 )
 async def test_the_counter_rejects_what_is_not_a_number_with_its_rule(
     order: str, submitter: TaskSubmitter, working: Working

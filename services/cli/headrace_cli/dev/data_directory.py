@@ -48,8 +48,8 @@ def _lock(lock: IO[str], folder: Path) -> None:
 
 
 @contextmanager
-def ephemeral_storage(folder: Path) -> Iterator[Path]:
-    """Give an empty temporary folder to the servers of the stack on `folder`; delete it after.
+def temporary_folder(folder: Path) -> Iterator[Path]:
+    """Give an empty temporary folder to the stack on `folder`, for this user only; delete it after.
 
     Its name follows from `folder`, so the remains of a killed stack are found and deleted.
 
@@ -57,14 +57,14 @@ def ephemeral_storage(folder: Path) -> Iterator[Path]:
         CannotStart: something of that name is there and cannot be deleted.
     """
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    storage = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}-{digest}"
+    temporary = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}-{digest}"
     try:
-        if storage.exists() or storage.is_symlink():
-            shutil.rmtree(storage)
-        storage.mkdir(mode=0o700)
+        if temporary.exists() or temporary.is_symlink():
+            shutil.rmtree(temporary)
+        temporary.mkdir(mode=0o700)
     except OSError as refused:
-        raise CannotStart(f"cannot keep temporary data in {storage}: {refused}") from refused
+        raise CannotStart(f"cannot keep temporary data in {temporary}: {refused}") from refused
     try:
-        yield storage
+        yield temporary
     finally:
-        shutil.rmtree(storage, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

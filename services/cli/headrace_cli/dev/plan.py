@@ -74,8 +74,10 @@ class Plan:
         return [ChildSpec("prometheus", 0, command, port=port, is_shown=prometheus.is_news)]
 
 
-def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
+def draw(settings: DevSettings, folder: Path, storage: Path, control: Path) -> Plan:
     """Return the plan for `settings`: configuration in `folder`, the servers' data in `storage`.
+
+    Gateways reach the control socket at `control`.
 
     Raises:
         CannotStart: a requested port is taken.
@@ -99,9 +101,10 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
         "HEADRACE_METRICS_PORT": "0",
         "PYTHONUNBUFFERED": "1",
     }
+    of_gateways = {"HEADRACE_DEV_CONTROL": str(control), **_default_agent(settings)}
     addresses = [f"{_reachable(settings.http_host)}:{port}" for port in http_ports]
     gateways = [
-        replace(_gateway(shared | _default_agent(settings), index, port, grpc), metrics=address)
+        replace(_gateway(shared | of_gateways, index, port, grpc), metrics=address)
         for index, (port, grpc, address) in enumerate(
             zip(http_ports, grpc_ports, addresses, strict=True)
         )

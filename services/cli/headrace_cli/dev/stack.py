@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from headrace_cli.dev import data_directory, dev_file, plan, prometheus
@@ -13,6 +13,7 @@ from headrace_cli.dev.agents import AGENTS_FILE, targets_of, with_agents
 from headrace_cli.dev.agents_code import roots_of
 from headrace_cli.dev.child_process import ChildProcess
 from headrace_cli.dev.console import Console
+from headrace_cli.dev.control import SOCKET, WorkerIds, control_socket
 from headrace_cli.dev.embedded_bus import without_login
 from headrace_cli.dev.nats_server import NatsServer
 from headrace_cli.dev.orphan_processes import end_orphans
@@ -44,9 +45,14 @@ async def run(given: DevSettings, project: Path) -> None:
     with data_directory.claimed(settings.data_folder) as folder, _console() as console:
         for pid in end_orphans(folder):
             console.show("headrace", f"ended process {pid} that the previous stack left running")
-        with _storage(settings, folder) as storage:
-            stack = _Stack(settings, plan.draw(settings, folder, storage), folder, console)
-            async with stack.reloading(lambda: with_agents(given, project), project, console):
+        with data_directory.temporary_folder(folder) as temporary:
+            storage = temporary if settings.ephemeral else folder
+            control = temporary / SOCKET
+            stack = _Stack(settings, plan.draw(settings, folder, storage, control), folder, console)
+            async with (
+                stack.controlled(control),
+                stack.reloading(lambda: with_agents(given, project), project, console),
+            ):
                 await stack.live(stop)
 
 
@@ -55,13 +61,23 @@ class _Stack:
         self._settings = settings
         self._plan = plan
         self._folder = folder
+        self._worker_ids = WorkerIds()
+
+        def show(name: str, line: str) -> None:
+            self._worker_ids.note(name, line)
+            console.show(name, line)
+
         self._supervisor = Supervisor(
-            console.show,
+            show,
             self._write_file,
             restart=settings.restart,
             startup_timeout=settings.startup_timeout,
         )
         self._ready = asyncio.Event()
+
+    def controlled(self, socket: Path) -> AbstractAsyncContextManager[None]:
+        """Let the gateways list and kill the stack's processes through `socket`."""
+        return control_socket(socket, self._supervisor, self._worker_ids)
 
     @asynccontextmanager
     async def reloading(
@@ -173,10 +189,6 @@ def _process(child: ChildProcess) -> dev_file.Process:
     if spec.grpc_port is not None:
         process["grpc_port"] = spec.grpc_port
     return process
-
-
-def _storage(settings: DevSettings, folder: Path) -> AbstractContextManager[Path]:
-    return data_directory.ephemeral_storage(folder) if settings.ephemeral else nullcontext(folder)
 
 
 async def _wait(event: asyncio.Event) -> None:

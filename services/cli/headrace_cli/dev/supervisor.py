@@ -26,6 +26,10 @@ _SERVER_GRACE = 1.0
 _SERVERS = ("nats", "redis")
 
 
+class NotRunning(Exception):
+    """The process to kill does not run."""
+
+
 class Supervisor:
     """Starts children, restarts them when they die, and ends them all."""
 
@@ -75,6 +79,19 @@ class Supervisor:
         await child.start()
         self._children.append(child)
         self._watchers[child] = asyncio.create_task(self._watch(child))
+
+    def kill(self, role: str, index: int) -> None:
+        """Kill a process as ``kill -9`` does; it is treated like any process that dies.
+
+        Raises:
+            NotRunning: no process of that role and index runs.
+        """
+        running = [child for child in self._children if child.is_running]
+        found = [one for one in running if (one.spec.role, one.spec.index) == (role, index)]
+        if not found:
+            names = ", ".join(child.spec.name for child in running)
+            raise NotRunning(f"{role}-{index} is not running; running processes: {names}")
+        found[0].send(signal.SIGKILL)
 
     async def replace(self, specs: Sequence[ChildSpec], timeout: float) -> None:
         """Start services from `specs`; once all are ready, retire those with the same names.

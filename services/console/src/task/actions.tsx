@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 
 import { Confirm } from "../confirm";
 import { postJson } from "../gateway";
-import { useIsOperator } from "../operator";
+import { useAccess } from "../operator";
 
 const ENDED = ["COMPLETED", "FAILED", "CANCELED", "REJECTED"].map((name) => `TASK_STATE_${name}`);
 
@@ -14,7 +14,7 @@ interface Acted {
 
 /** Buttons that end a task: canceled by whoever may see it, failed by operators. */
 export function TaskActions({ agent, task, state }: Acted) {
-  const isOperator = useIsOperator();
+  const { isOperator } = useAccess();
   const [asks, setAsks] = useState<"" | "cancel" | "fail">("");
   if (ENDED.includes(state)) return null;
   const path = `v1/agents/${encodeURIComponent(agent)}/tasks/${encodeURIComponent(task)}`;

@@ -41,8 +41,10 @@ _SOURCES = {
     "require-trusted-types-for": "'script'",
     "trusted-types": "dompurify",
 }
+_LOOPBACK = {"connect-src": "'self' http://127.0.0.1:* http://localhost:*"}
+"""Also the other gateways of a development stack."""
+
 _GUARDED = {
-    "Content-Security-Policy": "; ".join(map(" ".join, _SOURCES.items())),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -72,7 +74,6 @@ def site() -> dict[str, SiteFile]:
 def _site_file(path: Path) -> SiteFile:
     content = path.read_bytes()
     headers = {
-        **_GUARDED,
         "Content-Type": _MEDIA_TYPES[path.suffix],
         "Cache-Control": _IMMUTABLE if path.parent.name == "assets" else _REVALIDATE,
         # Weak, because the compressed file has the same one.
@@ -83,6 +84,12 @@ def _site_file(path: Path) -> SiteFile:
 
 class ConsolePages:
     """The console's routes."""
+
+    def __init__(self, *, loopback: bool = False) -> None:
+        """Serve pages that may connect to this gateway and, if `loopback`, to this machine."""
+        sources = _SOURCES | (_LOOPBACK if loopback else {})
+        policy = "; ".join(map(" ".join, sources.items()))
+        self._guarded = {"Content-Security-Policy": policy, **_GUARDED}
 
     def routes(self) -> list[Route]:
         """Return the routes, which come before those of all protocols."""
@@ -106,12 +113,13 @@ class ConsolePages:
         files = await asyncio.to_thread(site)
         found = files.get(request.path_params.get("path", _INDEX))
         if found is None:
-            return Response("not found", 404, _GUARDED, "text/plain")
+            return Response("not found", 404, self._guarded, "text/plain")
+        headers = self._guarded | found.headers
         if found.headers["ETag"] in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=found.headers)
+            return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(found.compressed, 200, {**found.headers, "Content-Encoding": "gzip"})
-        return Response(found.content, 200, found.headers)
+            return Response(found.compressed, 200, {**headers, "Content-Encoding": "gzip"})
+        return Response(found.content, 200, headers)
 
 
 class _BrowserRoute(Route):

@@ -29,31 +29,31 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         pass
 
 
-def test_ephemeral_storage_is_empty_at_first_and_gone_afterwards(
+def test_a_temporary_folder_is_empty_at_first_and_gone_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    with data_directory.ephemeral_storage(Path("/data")) as storage:
+    with data_directory.temporary_folder(Path("/data")) as storage:
         (storage / "left").touch()
         # As if this stack was killed and started again.
-        with data_directory.ephemeral_storage(Path("/data")) as again:
+        with data_directory.temporary_folder(Path("/data")) as again:
             assert again == storage
             assert list(again.iterdir()) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_in_the_place_of_ephemeral_storage_is_not_followed(
+def test_a_link_in_the_place_of_a_temporary_folder_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    with data_directory.ephemeral_storage(Path("/data")) as storage:
+    with data_directory.temporary_folder(Path("/data")) as storage:
         name = storage
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
     name.symlink_to(tmp_path / "precious")
     with (
         pytest.raises(CannotStart, match="cannot keep temporary data"),
-        data_directory.ephemeral_storage(Path("/data")),
+        data_directory.temporary_folder(Path("/data")),
     ):
         pass
     assert (tmp_path / "precious" / "file").exists()

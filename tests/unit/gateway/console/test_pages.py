@@ -68,6 +68,17 @@ async def test_every_response_is_guarded(http: httpx.AsyncClient, path: str) -> 
     assert answer.is_success == (path in ("", *ASSETS))
 
 
+async def test_only_in_development_a_page_connects_to_other_gateways() -> None:
+    policies = list[str]()
+    for loopback in (False, True):
+        app = Starlette(routes=ConsolePages(loopback=loopback).routes())
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
+            policies.append((await http.get("/console/")).headers["Content-Security-Policy"])
+    assert "connect-src 'self';" in policies[0]
+    assert "connect-src 'self' http://127.0.0.1:* http://localhost:*;" in policies[1]
+
+
 async def test_a_page_that_the_browser_has_is_not_sent_again(http: httpx.AsyncClient) -> None:
     first = await http.get("/console/")
     second = await http.get("/console/", headers={"If-None-Match": first.headers["ETag"]})

@@ -16,6 +16,7 @@ from headrace_gateway.changes import Batch, Changes
 from headrace_gateway.fleet_sample import EVERY, Sample
 from headrace_gateway.protocols.fleet.parameters import wants_events
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
+from headrace_gateway.server.development import is_development
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.public_url import public_url
 from headrace_gateway.services import Services
@@ -85,10 +86,15 @@ class _FleetView:
 
     def of(self, sample: Sample) -> Json:
         """Return what the caller sees of `sample`."""
-        found = {"at": sample.at.isoformat().replace("+00:00", "Z"), "agents": self._agents(sample)}
+        found: Json = {
+            "at": sample.at.isoformat().replace("+00:00", "Z"),
+            "agents": self._agents(sample),
+        }
         if not self._operates:
             return found
         tenant = self._caller.tenant
+        if is_development(self._services.settings):
+            found["development"] = True
         return {
             **found,
             "workers": sample.workers,

@@ -8,6 +8,7 @@ from headrace_gateway.call import AGENT
 from headrace_gateway.json_errors import answering_errors
 from headrace_gateway.protocols.fleet import (
     dead_letters,
+    dev_processes,
     fail,
     fleet_state,
     task_log,
@@ -33,5 +34,6 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("GET", f"{dead_letters.PATH}/{{number}}", letters.show),
         ("POST", f"{dead_letters.PATH}:retry", letters.retry),
         ("POST", f"{dead_letters.PATH}:drop", letters.drop),
+        *dev_processes.pages(services),
     )
     return [Route(path, answering_errors(page), methods=[method]) for method, path, page in pages]

@@ -18,6 +18,7 @@ FLEET = frozenset(
         "RetryDeadLetter",
         "DropDeadLetter",
         "FailTask",
+        "KillProcess",
     }
 )
 """Operations of operators only: they concern the fleet, and not the caller's own tasks."""

@@ -1,0 +1,14 @@
+from headrace.testing import TestFleet
+from headrace_worker.demo import counter
+
+
+async def test_the_counter_goes_on_after_its_last_checkpoint_when_its_worker_dies() -> None:
+    numbers = list[int]()
+    async with TestFleet([counter]) as fleet:
+        async for event in fleet.stream("counter", "40 2 10"):
+            if event.text:
+                numbers.append(int(event.text))
+                if len(numbers) == 25:
+                    await fleet.kill_worker()
+    assert numbers.count(20) == 1
+    assert numbers[-20:] == list(range(21, 41))
