@@ -6,9 +6,13 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[3]
-TEXTS = "unit/shared/model/test_names.py"
+_SUBJECTS = "unit/shared/model/test_subjects.py"
+TEXTS = (
+    f"{_SUBJECTS}::test_any_name_is_a_token_once_encoded_and_comes_back",
+    f"{_SUBJECTS}::test_different_names_never_share_a_token",
+)
 LOGS = "unit/gateway/protocols/agui/test_any_log.py::test_a_client_accepts_the_stream_of_any_log"
-OTHERS = ("unit/worker/test_encoder.py", "unit/shared/model/test_subjects.py")
+OTHERS = ("unit/worker/test_encoder.py", "unit/shared/model/test_entry.py")
 """They load modules of ours, full of constants, and draw in the same process."""
 
 
@@ -30,7 +34,7 @@ def drawn(file: Path, *arguments: str, hashes: int, seed: int = 1) -> set[str]:
 
 
 def test_it_is_the_same_in_one_process_and_in_several_that_do_more(tmp_path: Path) -> None:
-    few = [str(TESTS / name) for name in (TEXTS, LOGS)]
+    few = [str(TESTS / name) for name in (*TEXTS, LOGS)]
     more = [str(TESTS / name) for name in OTHERS]
     alone = drawn(tmp_path / "alone", *few, hashes=1)
     among = drawn(tmp_path / "among", "-n", "2", "--dist", "load", *more, *few, hashes=2)
@@ -39,5 +43,6 @@ def test_it_is_the_same_in_one_process_and_in_several_that_do_more(tmp_path: Pat
 
 
 def test_another_seed_draws_anew(tmp_path: Path) -> None:
-    one, other = (drawn(tmp_path / str(n), str(TESTS / TEXTS), hashes=1, seed=n) for n in (1, 2))
+    texts = [str(TESTS / name) for name in TEXTS]
+    one, other = (drawn(tmp_path / str(n), *texts, hashes=1, seed=n) for n in (1, 2))
     assert not one & other
