@@ -15,7 +15,7 @@ from headrace_gateway.call import caller_of, check_unchanged
 from headrace_gateway.changes import Batch, Changes
 from headrace_gateway.fleet_sample import EVERY, Sample
 from headrace_gateway.protocols.fleet.parameters import wants_events
-from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
+from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.development import is_development
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.public_url import public_url
@@ -45,11 +45,7 @@ class FleetState:
             BusUnavailable: JetStream does not answer.
         """
         services, caller = self._services, caller_of(self._services, request)
-        operates = caller.operates(ANY_AGENT, OPERATION)
-        if operates:
-            services.access.check_operator(caller, OPERATION)
-        else:
-            services.access.count(caller)
+        operates = services.access.check_anyone(caller, OPERATION)
         view = _FleetView(
             services, caller, public_url(request, services.settings), operates=operates
         )

@@ -11,7 +11,6 @@ from headrace.model.messages import USAGE_GROUPS, GetUsage, UsageCounts, UsageGr
 from headrace.model.subjects import decode_token, encode_token
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
-from headrace_gateway.server.auth.caller import ANY_AGENT
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
 
@@ -35,11 +34,7 @@ class UsagePage:
             StateUnavailable: task state does not answer.
         """
         services, caller = self._services, caller_of(self._services, request)
-        operates = caller.operates(ANY_AGENT, OPERATION)
-        if operates:
-            services.access.check_operator(caller, OPERATION)
-        else:
-            services.access.count(caller)
+        operates = services.access.check_anyone(caller, OPERATION)
         today = datetime.now(UTC).date().isoformat()
         last = request.query_params.get("to", today)
         query = GetUsage(

@@ -205,13 +205,19 @@ class Access:
         self._rates.take(caller)
         self.record(caller, agent, operation, task)
 
-    def count(self, caller: Caller) -> None:
-        """Count a request that needs no permission.
+    def check_anyone(self, caller: Caller, operation: str) -> bool:
+        """Check an operation that needs no permission, and that shows operators more.
+
+        Return whether the caller carries it out as an operator.
 
         Raises:
             RateLimited: the caller or its tenant has reached its rate limit.
         """
+        if caller.operates(ANY_AGENT, operation):
+            self.check_operator(caller, operation)
+            return True
         self._rates.take(caller)
+        return False
 
     def record(self, caller: Caller, agent: str, operation: str, task: str = "") -> None:
         """Record what an operator does with one of several things, all checked together."""
