@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from headrace.model.messages import MOST_USAGE_DAYS, USAGE_GROUPS
 from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
-_GROUPS = ("day", "owner", "agent", "root")
 _TENANT = "tenant"
 _COUNTS: Mapping[str, str] = {
     "inputTokens": "INPUT",
@@ -40,7 +40,7 @@ class _Day(click.ParamType[str]):
 @with_gateway
 @click.option(
     "--by",
-    type=click.Choice((_TENANT, *_GROUPS)),
+    type=click.Choice((_TENANT, *USAGE_GROUPS)),
     multiple=True,
     default=("agent",),
     show_default=True,
@@ -52,7 +52,7 @@ class _Day(click.ParamType[str]):
 )
 @click.option(
     "--days",
-    type=click.IntRange(1, 100),
+    type=click.IntRange(1, MOST_USAGE_DAYS),
     default=1,
     show_default=True,
     help="Number of days up to --to, unless --from is given.",

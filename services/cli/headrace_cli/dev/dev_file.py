@@ -1,10 +1,11 @@
 """``dev.json``: the processes of the running development stack, for tools and tests."""
 
-import json
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
 from pydantic import TypeAdapter
+
+from headrace_cli.dev.json_file import replace_json
 
 type Role = Literal["gateway", "worker", "task-state", "nats", "redis", "prometheus"]
 
@@ -40,12 +41,8 @@ def path_in(data_dir: Path) -> Path:
 
 def write(data_dir: Path, content: DevFile) -> None:
     """Replace the file by `content`; a reader sees the old one or the new one, whole."""
-    path = path_in(data_dir)
-    draft = path.with_suffix(".json.new")
     # The addresses may hold credentials.
-    draft.touch(mode=0o600)
-    draft.write_text(json.dumps(content, indent=1) + "\n")
-    draft.replace(path)
+    replace_json(path_in(data_dir), content, mode=0o600)
 
 
 def read(data_dir: Path) -> DevFile | None:

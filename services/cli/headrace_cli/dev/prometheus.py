@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace_cli.dev.child_process import ChildSpec
+from headrace_cli.dev.json_file import replace_json
 
 _HOST = "127.0.0.1"
 _INTERVAL = "2s"
@@ -79,9 +80,7 @@ def write_targets(path: Path, children: Iterable[ChildSpec]) -> None:
         if child.metrics is not None
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".json.new")
-    draft.write_text(json.dumps(groups, indent=1) + "\n")
-    draft.replace(path)
+    replace_json(path, groups)
 
 
 def is_news(line: str) -> bool:
