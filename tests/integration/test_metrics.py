@@ -98,7 +98,8 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
     refused = ("headrace_requests_total", tuple(sorted((rest | {"outcome": "refused"}).items())))
     refusal = ("headrace_refusals_total", (("reason", "TASK_NOT_FOUND"),))
     stored = ("headrace_appends_total", (("outcome", "stored"),))
-    assert before["headrace_refusals_total", (("reason", "RATE_LIMITED"),)] == 0
+    # Prometheus sees an increase only if it has seen a value before; another test's is as good.
+    assert ("headrace_refusals_total", (("reason", "RATE_LIMITED"),)) in before
     assert during[operation] == before.get(operation, 0) + 2
     assert during[answered] == before[answered] + 1
     assert during[refused] == before[refused] + 1
