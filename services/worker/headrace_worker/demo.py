@@ -11,6 +11,9 @@ MAX_COUNT = 1_000_000
 MAX_DELAY = 60_000
 """Milliseconds."""
 
+_KILLED = 1000
+"""Attempts of an agent that people kill to see it go on."""
+
 _PAUSE = 0.02
 """Seconds between the assistant's words, about the pace of a model."""
 
@@ -65,6 +68,7 @@ async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
     skills=[
         Skill("count", "Count", "Streams the numbers from 1 to N.", ["demo"], ["10", "10 500"])
     ],
+    max_attempts=_KILLED,
 )
 async def counter(ctx: RunContext) -> AsyncIterator[Emission]:
     """Stream `1 `, `2 `, … `N `, `delay_ms` milliseconds apart.

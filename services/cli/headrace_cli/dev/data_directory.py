@@ -1,16 +1,21 @@
 """The folder that one development stack owns while it runs."""
 
 import fcntl
-import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISDIR
 from typing import IO
 
 from headrace_cli.failures import CannotStart
+
+_NOTE = "temporary"
+"""Name of the file that names the stack's temporary folder."""
+
+_PREFIX = "headrace-"
 
 
 @contextmanager
@@ -49,22 +54,37 @@ def _lock(lock: IO[str], folder: Path) -> None:
 
 @contextmanager
 def temporary_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty temporary folder to the stack on `folder`, for this user only; delete it after.
+    """Give a new temporary folder to the stack that owns `folder`, for this user only.
 
-    Its name follows from `folder`, so the remains of a killed stack are found and deleted.
+    It is deleted afterwards. A note in `folder` names it, so that what a killed stack has left is
+    deleted by the next one.
 
     Raises:
-        CannotStart: something of that name is there and cannot be deleted.
+        CannotStart: it can't be made.
     """
-    digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    temporary = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}-{digest}"
+    note = folder / _NOTE
+    _delete_left(note)
     try:
-        if temporary.exists() or temporary.is_symlink():
-            shutil.rmtree(temporary)
-        temporary.mkdir(mode=0o700)
+        # A new name each time: one that is known before can be taken by another user first.
+        temporary = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        note.write_text(str(temporary))
     except OSError as refused:
-        raise CannotStart(f"cannot keep temporary data in {temporary}: {refused}") from refused
+        where = tempfile.gettempdir()
+        raise CannotStart(f"cannot keep temporary data in {where}: {refused.strerror}") from refused
     try:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        note.unlink(missing_ok=True)
+
+
+def _delete_left(note: Path) -> None:
+    try:
+        left = Path(note.read_text())
+        found = left.lstat()
+    except (OSError, ValueError):
+        return
+    is_temporary = left.parent == Path(tempfile.gettempdir()) and left.name.startswith(_PREFIX)
+    # The system may have deleted it, and another user may have made one of that name.
+    if is_temporary and S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+        shutil.rmtree(left, ignore_errors=True)

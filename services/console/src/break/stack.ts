@@ -13,7 +13,7 @@ export interface Process {
 }
 
 const PATH = "v1/dev/processes";
-/** How often gateways are asked, which may have just been started again. */
+/** How often the gateway is asked, which may have just been started again. */
 const TRIES = 60;
 const PAUSE = 500;
 
@@ -31,7 +31,7 @@ function isOwn(gateway: Process): boolean {
   return String(gateway.port) === location.port;
 }
 
-/** The processes of the development stack that serves this page, reached through any of its gateways. */
+/** The processes of the development stack that serves this page. */
 export class DevStack {
   processes: Process[] = [];
 
@@ -62,9 +62,9 @@ export class DevStack {
     return fetch(`http://${location.hostname}:${gateway.port}/${path}`, { ...init, headers });
   }
 
-  /** Reads the list of processes; keeps the last one if no gateway answers. */
+  /** Reads the list of processes; keeps the last one if the page's gateway does not answer. */
   async refresh(): Promise<void> {
-    const answer = await this.askAny(PATH, {}, this.gateways);
+    const answer = await this.ask(PATH);
     if (answer) this.processes = answer["processes"];
   }
 
@@ -72,31 +72,23 @@ export class DevStack {
   async kill(process: Process): Promise<void> {
     const path = `${PATH}/${process.role}/${process.index}:kill`;
     const init = { method: "POST", headers: { "Content-Type": "application/json" } };
-    const others = this.gateways.filter((one) => one.pid !== process.pid);
-    if (others.length === 0) {
-      // The only gateway can't answer after its own death.
-      await this.askAny(path, init, this.gateways);
-      return;
-    }
     for (let tries = 0; tries < TRIES; tries += 1) {
-      if (await this.askAny(path, init, others)) return;
+      // The gateway of this page can't answer after its own death.
+      if ((await this.ask(path, init)) || isOwn(process)) return;
       await pause();
     }
-    throw new Error("no gateway answers");
+    throw new Error("the gateway does not answer");
   }
 
   /**
-   * Asks the gateways in turn until one answers; null: none does.
+   * Asks the gateway of this page, which allows it to no other page; null: it does not answer.
    *
    * @throws Refused
    */
-  private async askAny(path: string, init: RequestInit, gateways: Process[]): Promise<Json | null> {
-    for (const gateway of gateways.length ? gateways : [undefined]) {
-      const response = await this.fetchFrom(gateway, path, init).catch(() => null);
-      if (response === null || response.status === 503) continue;
-      if (!response.ok) throw new Refused(response.status, await reasonOf(response));
-      return response.json();
-    }
-    return null;
+  private async ask(path: string, init: RequestInit = {}): Promise<Json | null> {
+    const response = await authorized(ROOT + path, init).catch(() => null);
+    if (response === null || response.status === 503) return null;
+    if (!response.ok) throw new Refused(response.status, await reasonOf(response));
+    return response.json();
   }
 }

@@ -124,6 +124,18 @@ class Origins:
             "by GET; send it by POST"
         )
 
+    def refusal_of_other_pages(self, headers: Headers) -> str:
+        """Return why a request that only the gateway's own pages may send is refused; else empty.
+
+        Listed origins and pages of this machine are refused, too. Programs, which send neither
+        header, are not.
+        """
+        host, origin = headers.get("host", ""), headers.get("origin")
+        is_own = origin is None or _is_same(origin, host)
+        if is_own and headers.get("sec-fetch-site", "same-origin") == "same-origin":
+            return ""
+        return "only pages of this gateway may ask for this"
+
     def _check_host(self, host: str) -> str:
         if host and _HOST.fullmatch(host) is None:
             return f"the header Host is not a host name or address with an optional port: {host!r}"
@@ -132,8 +144,7 @@ class Origins:
         return ""
 
     def _may_call(self, origin: str, host: str) -> bool:
-        same = _split(origin).netloc == host != ""
-        return same or "*" in self._origins or origin.rstrip("/") in self._origins
+        return _is_same(origin, host) or "*" in self._origins or origin.rstrip("/") in self._origins
 
     def _is_local_fetch(self, origin: str, headers: Headers) -> bool:
         is_local = LOOPBACK in self._origins and LOOPBACK_ORIGIN.fullmatch(origin) is not None
@@ -143,6 +154,10 @@ class Origins:
     def _goes_by(self, host: str) -> bool:
         name = (_split(f"//{host}").hostname or "").lower()
         return name in self._hosts or is_loopback(name) or _is_address(name)
+
+
+def _is_same(origin: str, host: str) -> bool:
+    return _split(origin).netloc == host != ""
 
 
 def _split(url: str) -> SplitResult:

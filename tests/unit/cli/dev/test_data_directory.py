@@ -1,4 +1,5 @@
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -29,34 +30,87 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         pass
 
 
-def test_a_temporary_folder_is_empty_at_first_and_gone_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    with data_directory.temporary_folder(Path("/data")) as storage:
-        (storage / "left").touch()
-        # As if this stack was killed and started again.
-        with data_directory.temporary_folder(Path("/data")) as again:
-            assert again == storage
-            assert list(again.iterdir()) == []
-    assert list(tmp_path.iterdir()) == []
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the system keeps temporary folders."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
 
 
-def test_a_link_in_the_place_of_a_temporary_folder_is_not_followed(
+def killed_in(folder: Path) -> Path:
+    """Return the temporary folder of a stack that was killed; it contains a file."""
+    with ExitStack() as stack:
+        left = stack.enter_context(data_directory.temporary_folder(folder))
+        (left / "left").touch()
+        note = (folder / "temporary").read_bytes()
+        saved = left.rename(folder / "saved")
+    (folder / "temporary").write_bytes(note)
+    return saved.rename(left)
+
+
+def test_a_temporary_folder_is_of_this_user_only_and_gone_afterwards(
+    tmp_path: Path, elsewhere: Path
+) -> None:
+    with data_directory.temporary_folder(tmp_path) as temporary:
+        assert temporary.parent == elsewhere
+        assert temporary.stat().st_mode & 0o777 == 0o700
+        assert list(temporary.iterdir()) == []
+        (temporary / "left").touch()
+    assert list(elsewhere.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+
+
+def test_nobody_can_take_a_temporary_folders_name_first(tmp_path: Path, elsewhere: Path) -> None:
+    with data_directory.temporary_folder(tmp_path) as first:
+        pass
+    first.mkdir()
+    (first / "somebodys").touch()
+    with data_directory.temporary_folder(tmp_path) as second:
+        assert second != first
+    assert list(elsewhere.rglob("*")) == [first, first / "somebodys"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_a_killed_stack_left_is_deleted_by_the_next_one(tmp_path: Path) -> None:
+    left = killed_in(tmp_path)
+    assert (left / "left").exists()
+    with data_directory.temporary_folder(tmp_path) as again:
+        assert list(again.iterdir()) == []
+        assert not left.exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_link_in_the_place_of_what_is_left_is_not_followed(tmp_path: Path) -> None:
+    left = killed_in(tmp_path)
+    precious = left.rename(tmp_path / "precious")
+    left.symlink_to(precious)
+    with data_directory.temporary_folder(tmp_path):
+        assert (precious / "left").exists()
+
+
+@pytest.mark.parametrize("named", ["precious", "tmp/precious", "tmp/../precious", "missing"])
+@pytest.mark.usefixtures("elsewhere")
+def test_nothing_else_is_deleted_whatever_the_note_names(tmp_path: Path, named: str) -> None:
+    precious = [tmp_path / "precious" / "file", tmp_path / "tmp" / "precious" / "file"]
+    for file in precious:
+        file.parent.mkdir()
+        file.touch()
+    (tmp_path / "temporary").write_text(str(tmp_path / named))
+    with data_directory.temporary_folder(tmp_path):
+        assert [file for file in precious if file.exists()] == precious
+
+
+def test_where_no_temporary_folder_can_be_made_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    with data_directory.temporary_folder(Path("/data")) as storage:
-        name = storage
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "file").touch()
-    name.symlink_to(tmp_path / "precious")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with (
-        pytest.raises(CannotStart, match="cannot keep temporary data"),
-        data_directory.temporary_folder(Path("/data")),
+        pytest.raises(CannotStart, match=r"cannot keep temporary data in .*: No such file"),
+        data_directory.temporary_folder(tmp_path),
     ):
         pass
-    assert (tmp_path / "precious" / "file").exists()
 
 
 def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:

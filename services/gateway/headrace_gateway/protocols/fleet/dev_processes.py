@@ -20,6 +20,7 @@ from headrace_gateway.protocols.fleet.parameters import whole_number
 from headrace_gateway.server.development import is_development
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
 
 PATH = "/v1/dev/processes"
@@ -61,12 +62,14 @@ def pages(services: Services) -> Sequence[tuple[str, str, Endpoint]]:
 class _Processes:
     def __init__(self, services: Services, socket: Path) -> None:
         self._services, self._socket = services, socket
+        self._origins = Origins(services.settings)
 
     async def list(self, request: Request) -> ASGIApp:
         """Return the processes.
 
         Raises:
             CodedError: the supervisor does not answer.
+            PageRefused: the request comes from a page of another origin.
             HeadraceError: as `Access.check_operator`.
         """
         self._check(request, "GetFleet")
@@ -77,6 +80,7 @@ class _Processes:
 
         Raises:
             CodedError: the role or the index is invalid, or no such process runs.
+            PageRefused: the request comes from a page of another origin.
             HeadraceError: as `Access.check_operator`.
         """
         self._check(request, "KillProcess")
@@ -89,6 +93,9 @@ class _Processes:
         return json_response(answer, headers=_NO_STORE)
 
     def _check(self, request: Request, operation: str) -> None:
+        # HEADRACE_CORS_ORIGINS lets pages of this machine use the agents, not end the processes.
+        if refusal := self._origins.refusal_of_other_pages(request.headers):
+            raise PageRefused(refusal)
         caller = caller_of(self._services, request)
         self._services.access.check_operator(caller, operation)
 

@@ -115,15 +115,28 @@ async def test_a_supervisor_that_is_gone_is_unavailable(http: httpx.AsyncClient)
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:1", "Sec-Fetch-Mode": "navigate"},
+        {"Origin": "http://127.0.0.1:1", "Sec-Fetch-Mode": "cors"},
+        {"Origin": "http://localhost:1", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
         {"Host": "evil.example"},
     ],
 )
-async def test_no_page_of_another_site_kills_a_process(
+async def test_no_page_of_another_origin_lists_or_kills_processes(
     http: httpx.AsyncClient, supervisor: Supervisor, headers: dict[str, str]
 ) -> None:
     assert (await http.post(KILL, headers=headers)).status_code == 403
+    assert (await http.get(PATH, headers=headers)).status_code == 403
     assert supervisor.asked == []
+
+
+async def test_the_gateways_own_pages_kill_a_process(
+    http: httpx.AsyncClient, supervisor: Supervisor
+) -> None:
+    origin = str(http.base_url).rstrip("/")
+    headers = {"Origin": origin, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}
+    assert (await http.post(KILL, headers=headers)).json() == LISTED
+    assert len(supervisor.asked) == 1
 
 
 async def test_only_an_operator_kills_a_process(
