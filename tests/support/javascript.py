@@ -32,7 +32,9 @@ def run(script: str, order: Any, folder: Path = FOLDER) -> Any:  # noqa: ANN401 
         timeout=_RUN_TIMEOUT,
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode()
+    # Node says nothing where it ends because what a script waits for can't come any more (13).
+    ended = f"node {script} ended with {done.returncode}"
+    assert done.returncode == 0, f"{ended}: {done.stderr.decode()}"
     return json.loads(done.stdout)
 
 

@@ -186,9 +186,13 @@ class Task:
         return [event for entry in await self.ended() for event in entry.events]
 
     async def runs_waiting(self) -> int:
-        """Return how many runs of this agent are in the work queue, at work or not."""
-        info = await self.bus.js.consumer_info(self.bus.streams.runs, self.key.agent)
-        return (info.num_pending or 0) + (info.num_ack_pending or 0)
+        """Return how many runs of this tenant and agent are in the work queue, at work or not.
+
+        The stream has a run once its publish is acknowledged; its consumer may hear of it later.
+        """
+        runs = f"{self.bus.subjects.prefix}.run.{self.key.tenant}.{self.key.agent}.>"
+        info = await self.bus.js.stream_info(self.bus.streams.runs, subjects_filter=runs)
+        return sum((info.state.subjects or {}).values())
 
 
 def user_message(text: str) -> Json:

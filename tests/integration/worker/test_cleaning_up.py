@@ -204,6 +204,7 @@ async def test_no_run_waits_for_an_agent_that_does_not_clean_up(
     async with working(careless):
         task = await submitter.start("careless", "x")
         await task.ended()
+        await eventually(lambda: done_with(task))
     last = await last_entry(submitter.bus, task.key)
     assert last is not None
     assert last.stamp.state == INPUT_REQUIRED

@@ -99,7 +99,7 @@ async def test_letters_are_filtered_and_paged(
     await submitter.bus.request(
         submitter.bus.subjects.dead("else", "one"),
         DeadLetter(reason="late", subject="x.push.y", at="2026-01-01T00:00:00Z").encode(),
-        2,
+        30,
     )
     of_one = await terminal.run("dead", "list", "--agent", "one", "--tenant", "default", "--json")
     found = [json.loads(line) for line in of_one.out.splitlines()]

@@ -92,7 +92,7 @@ async def test_messages_to_a_running_task_are_answered_in_turn(
     may_end = asyncio.Event()
     async with working(repeater(may_end)):
         task = await submitter.start("repeater", "one")
-        await task.held()
+        await task.reaches(3)  # What it says stands before the messages.
         assert await hand_in(task, "two") == 4
         assert await hand_in(task, "three") == 5
         assert inputs(await task.entries()) == ["one"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -62,7 +63,11 @@ async def test_a_worker_takes_no_more_runs_than_it_has_room_for(
         await eventually(lambda: gate.has_inside(3))
         await asyncio.sleep(0.5)
         assert gate.most == 3
-        assert [len(await task.entries()) for task in tasks].count(1) == 5
+
+        async def three_began() -> bool:
+            return [len(await task.entries()) for task in tasks].count(1) == 5
+
+        await eventually(three_began)
         gate.open.set()
         await asyncio.gather(*(task.ended() for task in tasks))
     assert gate.most == 3
@@ -124,7 +129,8 @@ async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_run(
     assert attempts(entries) == [1]
     assert texts(entries, 1) == ["before ", "after"]
     told = sleeper.output() + other.output()
-    assert "agent 'sleeper' has blocked the event loop for 2." in told
+    # From 2 s on; the thread that looks may get its turn later.
+    assert re.search(r"agent 'sleeper' has blocked the event loop for [2-8]\.", told)
     assert "`time.sleep(LONG_NAP)" in told
 
 
@@ -218,7 +224,7 @@ async def test_a_drained_worker_finishes_what_it_can(
     submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     [worker] = await started(spawn, 1)
-    task = await submitter.start("counter", "20 50")
+    task = await submitter.start("counter", "12 50")
     await task.reaches(5)
     await asyncio.to_thread(worker.stop)
     last = await task.last()
@@ -250,8 +256,12 @@ async def test_a_drained_worker_takes_no_new_runs(submitter: TaskSubmitter, spaw
     late = await submitter.start("echo", "late")
     await stopping
     assert len(await late.entries()) == 1
-    info = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "echo")
-    assert (info.num_pending, info.num_ack_pending) == (1, 0)
+
+    async def waits() -> bool:
+        info = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "echo")
+        return (info.num_pending, info.num_ack_pending) == (1, 0)
+
+    await eventually(waits)
     [successor] = await started(spawn, 1)
     entries = await late.ended()
     assert entries[-1].stamp.writer.startswith(successor.id)

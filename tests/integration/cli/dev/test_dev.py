@@ -136,6 +136,7 @@ def test_ends_within_5_s_though_children_are_stubborn_or_frozen(
 def test_a_signal_before_it_is_ready_ends_everything(make_stack: MakeStack) -> None:
     stack = make_stack().launch()
     until(lambda: "runs json:loads" in stack.log(), "the worker is up")
+    until(lambda: dev_file.read(stack.data_dir), "the processes are named")
     pids = stack.pids()
     assert stack.stop() == 0
     assert living(pids) == []
@@ -235,7 +236,7 @@ def test_each_line_of_a_child_is_shown_under_its_name(make_stack: MakeStack) -> 
 
 
 def test_a_service_that_waited_in_vain_ends_the_start(
-    make_stack: MakeStack, tmp_path: Path
+    make_stack: MakeStack, tmp_path: Path, nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
     (tmp_path / "waiting" / "headrace_gateway").mkdir(parents=True)
     (tmp_path / "waiting" / "headrace_gateway" / "__init__.py").touch()
@@ -243,7 +244,10 @@ def test_a_service_that_waited_in_vain_ends_the_start(
         "import sys, time\ndef run(): time.sleep(2); sys.exit('no NATS at nats://there')"
     )
     stack = make_stack(
-        PYTHONPATH=f"{tmp_path / 'waiting'}:{STAND_INS}", HEADRACE_STARTUP_TIMEOUT="2"
+        PYTHONPATH=f"{tmp_path / 'waiting'}:{STAND_INS}",
+        HEADRACE_STARTUP_TIMEOUT="2",  # Servers of its own would have to start in it too.
+        HEADRACE_NATS_URL=nats_server.url,
+        HEADRACE_REDIS_URL=valkey.url,
     )
     assert lines_of_failure(stack) == [
         "Error: gateway-0 will not be restarted: exit code 1: no NATS at nats://there"

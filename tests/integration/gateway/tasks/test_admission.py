@@ -51,9 +51,14 @@ async def bounded(
         yield http
 
 
-async def waiting(bus: Bus, agent: str) -> int:
-    info = await bus.js.consumer_info(bus.streams.runs, agent)
-    return info.num_pending or 0
+async def wait_in_queue(bus: Bus, agent: str, runs: int) -> None:
+    """Return once so many runs wait: the queue's consumer hears of them after the stream."""
+
+    async def are_counted() -> bool:
+        info = await bus.js.consumer_info(bus.streams.runs, agent)
+        return bool(info.num_pending == runs)
+
+    await eventually(are_counted, f"{runs} runs wait")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -90,7 +95,7 @@ async def test_more_than_may_wait_are_refused_before_a_task_exists(
                     "3 runs of all clients are already waiting for agent assistant" in refusal.text
                 )
                 assert 1 <= int(refusal.headers["Retry-After"]) <= 30
-        assert await waiting(bus, "assistant") == 3
+        await wait_in_queue(bus, "assistant", 3)
         assert (await Rest(http).call("ListTasks", {}))["totalSize"] == tasks
         # Other agents have room.
         await Rest(http, "ask").call("SendMessage", message() | NOW)
@@ -168,11 +173,7 @@ async def test_one_gateway_keeps_exactly_to_the_bound_however_many_come_at_once(
         sending = (Rest(http).send("SendMessage", message() | NOW) for _ in range(60))
         statuses = [response.status_code for response in await asyncio.gather(*sending)]
         assert (statuses.count(200), statuses.count(429)) == (10, 50)
-
-        async def all_wait() -> bool:
-            return await waiting(bus, "assistant") == 10
-
-        await eventually(all_wait, "ten runs wait")
+        await wait_in_queue(bus, "assistant", 10)
 
 
 @pytest.mark.usefixtures("idle")
