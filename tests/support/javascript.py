@@ -46,12 +46,30 @@ def install(folder: Path) -> None:
     ).stdout
     if int(version.removeprefix("v").partition(".")[0]) < _OLDEST:
         _cannot(f"needs Node {_OLDEST} or newer, not {version.strip()}")
-    installed, wanted = folder / "node_modules/.package-lock.json", folder / "package-lock.json"
-    with wanted.open() as lock:
+    with (folder / "package-lock.json").open() as lock:
         # Of all processes that share the tests one installs, while the others wait.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+        if not _is_installed(folder):
             _install(folder)
+
+
+def _is_installed(folder: Path) -> bool:
+    """Tell whether all that is pinned is there; npm leaves out only what other systems need."""
+    try:
+        there = _packages(folder / "node_modules/.package-lock.json")
+    except FileNotFoundError:
+        return False
+    needed = {
+        path: package
+        for path, package in _packages(folder / "package-lock.json").items()
+        if path and not package.get("optional")
+    }
+    return all(there.get(path, {}).get("version") == one["version"] for path, one in needed.items())
+
+
+def _packages(lock: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(lock.read_bytes())["packages"]
+    return found
 
 
 def _install(folder: Path) -> None:

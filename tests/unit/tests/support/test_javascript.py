@@ -1,9 +1,12 @@
 """Test processes that need the JavaScript clients at the same time install them once."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.support.compose_file import ROOT
 
@@ -11,11 +14,15 @@ _PROCESSES = 4
 _TIMEOUT = 120
 
 _NPM = """#!/bin/sh
-mkdir node_modules || exit 1
+mkdir node_modules/.installing || exit 1
 sleep 0.5
-touch node_modules/.package-lock.json
+cp package-lock.json node_modules/.package-lock.json
 """
 """Fails where another one is at it, or was."""
+
+
+def lock(**versions: str) -> str:
+    return json.dumps({"packages": {"": {}, **{n: {"version": v} for n, v in versions.items()}}})
 
 
 def program(folder: Path, name: str, text: str) -> None:
@@ -24,18 +31,22 @@ def program(folder: Path, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_of_many_at_once_one_installs_and_all_have_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("installed", [{}, {"a": "1"}, {"a": "1", "b": "1"}])
+def test_of_many_at_once_one_installs_what_is_pinned_and_all_have_it(
+    tmp_path: Path, installed: dict[str, str]
+) -> None:
     programs, folder = tmp_path / "bin", tmp_path / "clients"
     programs.mkdir()
-    folder.mkdir()
-    (folder / "package-lock.json").touch()
+    (folder / "node_modules").mkdir(parents=True)
+    (folder / "package-lock.json").write_text(lock(a="1", b="2"))
+    # As a copy may have it: of an older lock file, and newer than this one.
+    (folder / "node_modules/.package-lock.json").write_text(lock(**installed))
     program(programs, "node", "#!/bin/sh\necho v22.0.0\n")
     program(programs, "npm", _NPM)
     script = f"""
 import pathlib
 from tests.support import javascript
 javascript.install(pathlib.Path({str(folder)!r}))
-assert pathlib.Path({str(folder)!r}, "node_modules/.package-lock.json").exists()
 """
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     installing = [
@@ -45,3 +56,4 @@ assert pathlib.Path({str(folder)!r}, "node_modules/.package-lock.json").exists()
         for _ in range(_PROCESSES)
     ]
     assert [process.wait(_TIMEOUT) for process in installing] == [0] * _PROCESSES
+    assert (folder / "node_modules/.package-lock.json").read_text() == lock(a="1", b="2")
