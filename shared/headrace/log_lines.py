@@ -20,6 +20,7 @@ from typing import Any, TextIO, override
 
 from headrace import log_context
 from headrace.log_context import LogContext
+from headrace.model.timestamp import timestamp
 
 LONGEST = 4096
 """Maximum length of a line's message in characters."""
@@ -78,7 +79,7 @@ class JsonFormatter(logging.Formatter):
 
     def _fields(self, record: logging.LogRecord) -> Iterator[tuple[str, object]]:
         at = datetime.fromtimestamp(record.created, UTC)
-        yield "time", at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        yield "time", timestamp(at)
         yield "level", record.levelname.lower()
         yield "service", self._service
         yield "logger", record.name

@@ -29,6 +29,7 @@ from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.development import is_development
 from headrace_gateway.server.direct_routes import DirectRoutes
 from headrace_gateway.server.health import Health, healthy
+from headrace_gateway.server.json_response import NO_STORE
 from headrace_gateway.server.open_requests import ProtocolApp
 from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
 from headrace_gateway.server.websocket_close import close_at_once, try_later
@@ -73,7 +74,7 @@ class MetricsPage:
     async def _page(self, request: Request) -> Response:  # noqa: ARG002 - a route
         await self._fleet.refresh()
         body = generate_latest(REGISTRY) + generate_latest(self._now)
-        headers = {"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"}
+        headers = {"Content-Type": CONTENT_TYPE_LATEST, **NO_STORE}
         return Response(body, headers=headers)
 
 

@@ -17,6 +17,7 @@ from headrace.jetstream.connection import TROUBLE, Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.subjects import decode_token
+from headrace.model.timestamp import timestamp
 from headrace_gateway.changes import Changes
 
 _log = logging.getLogger(__name__)
@@ -128,6 +129,6 @@ def _body(task: ListedTask) -> bytes:
             "contextId": task.context,
             "owner": decode_token(task.owner),
             "state": task.state,
-            "time": time.isoformat().replace("+00:00", "Z"),
+            "time": timestamp(time, "auto"),
         }
     )

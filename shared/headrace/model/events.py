@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from headrace.model.task import SUBMITTED
+from headrace.model.timestamp import timestamp
 
 GENERATION = "headrace.generation"
 """Metadata key of every event's generation (the SDK's clients drop SSE ids)."""
@@ -108,7 +109,7 @@ class Draft(NamedTuple):
 
 def now() -> str:
     """Return the time as A2A writes it: RFC 3339, UTC, milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return timestamp(datetime.now(UTC))
 
 
 def draft(kind: str, body: Json, metadata: Json | None = None) -> Draft:

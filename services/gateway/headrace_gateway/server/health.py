@@ -8,9 +8,8 @@ from starlette.routing import Route
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.health_probe import HealthProbe
 from headrace.model.errors import BusUnavailable
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 
-_NO_STORE = {"Cache-Control": "no-store"}
 _TIMEOUT = 1.0
 
 
@@ -34,7 +33,7 @@ class Health:
         follows = reached and await self._task_state_follows()
         status = "ready" if follows else "degraded" if reached else "unavailable"
         content = {"status": status, "nats": reached, "taskState": follows}
-        return json_response(content, 200 if reached else 503, _NO_STORE)
+        return json_response(content, 200 if reached else 503, NO_STORE)
 
     async def _task_state_follows(self) -> bool:
         try:
@@ -46,4 +45,4 @@ class Health:
 
 async def healthy(request: Request) -> Response:  # noqa: ARG001 - a route
     """Answer 200: the process is alive."""
-    return json_response({"status": "ok"}, headers=_NO_STORE)
+    return json_response({"status": "ok"}, headers=NO_STORE)

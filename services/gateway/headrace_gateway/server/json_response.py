@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
+from typing import Final
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 JSON = "application/json"
+NO_STORE: Final = {"Cache-Control": "no-store"}
+"""Headers of an answer that nobody may keep."""
 
 
 def json_response(

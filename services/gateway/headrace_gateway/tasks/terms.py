@@ -12,6 +12,7 @@ from headrace.model import parts
 from headrace.model.events import PRIORITY, START_BY, Json
 from headrace.model.queues import PRIORITIES
 from headrace.model.subjects import NORMAL
+from headrace.model.timestamp import timestamp
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.auth.caller import Caller
 
@@ -32,7 +33,7 @@ def terms(caller: Caller, card: AgentCard, wished: Mapping[str, object], where: 
     found: Json = {}
     if (within := _start_within(card, wished, where)) is not None:
         start_by = datetime.now(UTC) + timedelta(seconds=within)
-        found[START_BY] = start_by.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        found[START_BY] = timestamp(start_by)
     if (priority := _priority(caller, wished, where)) != NORMAL:
         found[PRIORITY] = priority
     return found

@@ -10,6 +10,7 @@ from headrace.model.delegation import CHILD
 from headrace.model.errors import HeadraceError
 from headrace.model.events import INTERRUPTS, QUEUED, Json
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED
+from headrace.model.timestamp import timestamp
 
 
 class AnswerInvalid(HeadraceError):
@@ -21,7 +22,7 @@ class AnswerInvalid(HeadraceError):
 def expiry(within: float) -> str:
     """Return an interrupt's ``expiresAt``, `within` seconds from now."""
     ends = clock.now() + timedelta(seconds=within)
-    return ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return timestamp(ends)
 
 
 def is_expired(interrupt: Json) -> bool:

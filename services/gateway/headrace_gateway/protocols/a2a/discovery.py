@@ -17,7 +17,7 @@ from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.refusals import AgentUnknown
-from headrace_gateway.server.json_response import cacheable, json_response, revalidated
+from headrace_gateway.server.json_response import NO_STORE, cacheable, json_response, revalidated
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.public_url import mounted_at, public_grpc, public_url
 from headrace_gateway.services import Services
@@ -78,7 +78,7 @@ class Discovery:
         """Return every agent, and whether a worker runs it now."""
         base = public_url(request, self._settings)
         agents = [self._entry(card, base, mounted_at(request)) for card in self._directory.cards()]
-        return json_response({"agents": agents}, headers={"Cache-Control": "no-store"})
+        return json_response({"agents": agents}, headers=NO_STORE)
 
     def _entry(self, card: AgentCard, base: str, root: str) -> Json:
         return {

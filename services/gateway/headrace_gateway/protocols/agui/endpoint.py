@@ -27,7 +27,7 @@ from headrace_gateway.protocols.agui.run_stream import run_stream
 from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import SocketConnection
@@ -60,8 +60,6 @@ async def stop(services: Services, call: Call, named: NamedRun) -> StopResult:
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
 """Base paths of an agent's AG-UI routes; the last one is the default agent's."""
-
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 def routes(services: Services) -> list[BaseRoute]:
@@ -193,7 +191,7 @@ class RunEndpoint:
         named = await named_run(request, self._services.body_limits)
         stopped = await stop(self._services, call, named)
         content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
-        return json_response(content, headers=_NO_STORE)
+        return json_response(content, headers=NO_STORE)
 
     async def capabilities(self, request: Request) -> ASGIApp:
         """Return the agent's capabilities.
@@ -206,7 +204,7 @@ class RunEndpoint:
         card = self._services.directory.card(name)
         if card is None:
             raise AgentUnknown(f"agent {name!r} does not exist")
-        return json_response(await self.capabilities_of(card), headers=_NO_STORE)
+        return json_response(await self.capabilities_of(card), headers=NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
         """Return a thread's messages, state and runs.
@@ -222,7 +220,7 @@ class RunEndpoint:
         if not past.runs:
             raise RunUnknown(f"thread {name} does not exist")
         content: Json = {"threadId": name, "messages": past.messages, "state": past.state}
-        return json_response({**content, "runs": past.run_list()}, headers=_NO_STORE)
+        return json_response({**content, "runs": past.run_list()}, headers=NO_STORE)
 
     async def socket(self, socket: WebSocket) -> None:
         """Serve a WebSocket for any number of runs."""

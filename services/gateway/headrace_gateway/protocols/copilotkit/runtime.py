@@ -24,7 +24,7 @@ from headrace_gateway.json_errors import (
     json_object,
 )
 from headrace_gateway.server.body import RULE, read_body
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EVENT_STREAM
@@ -55,7 +55,6 @@ BASE = "/copilotkit"
 DEFAULT = "default"
 """Agent name that CopilotKit's client uses by default; resolves to the fleet's default agent."""
 
-_NO_STORE = {"Cache-Control": "no-store"}
 _WITHOUT: Json = {
     "mode": "sse",
     "audioFileTranscriptionEnabled": False,
@@ -121,7 +120,7 @@ class CopilotRuntime:
             for name, card in cards.items()
         }
         content = {"version": version("headrace"), "agents": agents, **_WITHOUT}
-        return json_response(content, headers=_NO_STORE)
+        return json_response(content, headers=NO_STORE)
 
     async def run(self, request: Request) -> ASGIApp:
         """Start a run; the body is a RunAgentInput.
@@ -140,7 +139,7 @@ class CopilotRuntime:
             CodedError, HeadraceError: as `Runs.resumed`.
         """
         stream = await self._runs.resumed(self._named(request))
-        return stream or Response(b"", media_type=EVENT_STREAM, headers=_NO_STORE)
+        return stream or Response(b"", media_type=EVENT_STREAM, headers=NO_STORE)
 
     async def stop(self, request: Request) -> ASGIApp:
         """Stop the run named in the body, or the thread's newest run.
@@ -155,7 +154,7 @@ class CopilotRuntime:
         answer: Json = {"stopped": stopped}
         if not stopped:
             answer["message"] = f"thread {thread} has no active run"
-        return json_response(answer, headers=_NO_STORE)
+        return json_response(answer, headers=NO_STORE)
 
     async def one_for_all(self, request: Request) -> ASGIApp:
         """Handle an envelope: ``{"method", "params", "body"}``.

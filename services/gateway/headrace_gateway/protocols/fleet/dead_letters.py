@@ -23,7 +23,7 @@ from headrace_gateway.json_errors import InputInvalid, check_body_type, error_an
 from headrace_gateway.protocols.fleet.parameters import number_in, whole_number
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
 PATH = "/v1/dead-letters"
@@ -34,7 +34,6 @@ _AT_ONCE = 100
 """Maximum letters of one request to retry or drop."""
 
 _LARGEST_NUMBER = 2**63 - 1
-_NO_STORE = {"Cache-Control": "no-store"}
 
 type Act = Callable[[Letter], Awaitable[Json]]
 """Processes one letter; returns what it did."""
@@ -65,7 +64,7 @@ class DeadLetterPages:
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
         page = await self._letters.page(wanted, after, limit)
         content = {"letters": [letter.summary() for letter in page.letters], "next": page.next}
-        return json_response(content, headers=_NO_STORE)
+        return json_response(content, headers=NO_STORE)
 
     async def show(self, request: Request) -> ASGIApp:
         """Return one letter in full.
@@ -78,7 +77,7 @@ class DeadLetterPages:
         caller = self._operator(request, "GetDeadLetter")
         number = whole_number(request.path_params["number"], "id", 1, _LARGEST_NUMBER)
         letter = await self._letter(caller, number)
-        return json_response(letter.details(), headers=_NO_STORE)
+        return json_response(letter.details(), headers=NO_STORE)
 
     async def retry(self, request: Request) -> ASGIApp:
         """Retry letters and drop them.
@@ -114,7 +113,7 @@ class DeadLetterPages:
         check_body_type(request)
         numbers = _numbers(json_object(await read_body(request, self._services.body_limits)))
         results = [await self._one(caller, operation, number, act) for number in numbers]
-        return json_response({"results": results}, headers=_NO_STORE)
+        return json_response({"results": results}, headers=NO_STORE)
 
     async def _one(self, caller: Caller, operation: str, number: int, act: Act) -> Json:
         try:

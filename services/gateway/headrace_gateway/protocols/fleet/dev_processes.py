@@ -18,7 +18,7 @@ from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type
 from headrace_gateway.protocols.fleet.parameters import whole_number
 from headrace_gateway.server.development import is_development
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
@@ -29,8 +29,6 @@ _ROLES = ("gateway", "worker", "task-state", "nats", "redis")
 _LARGEST_INDEX = 63
 _TIMEOUT = 5.0
 """Seconds in which the supervisor answers."""
-
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 class SupervisorUnavailable(CodedError):
@@ -73,7 +71,7 @@ class _Processes:
             HeadraceError: as `Access.check_operator`.
         """
         self._check(request, "GetFleet")
-        return json_response(await self._asked({}), headers=_NO_STORE)
+        return json_response(await self._asked({}), headers=NO_STORE)
 
     async def kill(self, request: Request) -> ASGIApp:
         """Kill one process, and return all.
@@ -90,7 +88,7 @@ class _Processes:
             raise InputInvalid(f"role: must be one of {', '.join(_ROLES)}")
         index = whole_number(request.path_params["index"], "index", 0, _LARGEST_INDEX)
         answer = await self._asked({"kill": {"role": role, "index": index}})
-        return json_response(answer, headers=_NO_STORE)
+        return json_response(answer, headers=NO_STORE)
 
     def _check(self, request: Request, operation: str) -> None:
         # HEADRACE_CORS_ORIGINS lets pages of this machine use the agents, not end the processes.

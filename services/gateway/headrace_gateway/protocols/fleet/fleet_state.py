@@ -11,13 +11,14 @@ from starlette.types import ASGIApp
 
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
+from headrace.model.timestamp import timestamp
 from headrace_gateway.call import caller_of, check_unchanged
 from headrace_gateway.changes import Batch, Changes
 from headrace_gateway.fleet_sample import EVERY, Sample
 from headrace_gateway.protocols.fleet.parameters import wants_events
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.development import is_development
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.public_url import public_url
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
@@ -51,7 +52,7 @@ class FleetState:
         )
         if not wants_events(request):
             content = view.of(await self._services.fleet_sampler.sample())
-            return json_response(content, headers={"Cache-Control": "no-store"})
+            return json_response(content, headers=NO_STORE)
 
         async def opening() -> ASGIApp:
             changes = self._changes
@@ -83,7 +84,7 @@ class _FleetView:
     def of(self, sample: Sample) -> Json:
         """Return what the caller sees of `sample`."""
         found: Json = {
-            "at": sample.at.isoformat().replace("+00:00", "Z"),
+            "at": timestamp(sample.at, "auto"),
             "agents": self._agents(sample),
         }
         if not self._operates:

@@ -14,7 +14,7 @@ from headrace_gateway.call import Call, call_of
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.fleet.parameters import number_in, wants_events
-from headrace_gateway.server.json_response import JSON
+from headrace_gateway.server.json_response import JSON, NO_STORE
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import SharedRenderer
 from headrace_gateway.streaming.sse import HttpStream, frame
@@ -117,7 +117,7 @@ def _answer(opened: OpenedLog, rows: list[bytes]) -> Response:
         b",".join(rows),
         following,
     )
-    return Response(body, 200, {"Cache-Control": "no-store"}, JSON)
+    return Response(body, 200, NO_STORE, JSON)
 
 
 def _place(stated: str) -> Cursor | int | None:

@@ -11,7 +11,7 @@ from headrace.model.messages import USAGE_GROUPS, GetUsage, UsageCounts, UsageGr
 from headrace.model.subjects import decode_token, encode_token
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
 PATH = "/v1/usage"
@@ -55,7 +55,7 @@ class UsagePage:
             "to": query.last,
             "rows": [_shown(row) for row in found.rows],
         }
-        return json_response(content, headers={"Cache-Control": "no-store"})
+        return json_response(content, headers=NO_STORE)
 
 
 def _owner(request: Request) -> str | None:
