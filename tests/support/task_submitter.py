@@ -194,6 +194,10 @@ class Task:
         info = await self.bus.js.stream_info(self.bus.streams.runs, subjects_filter=runs)
         return sum((info.state.subjects or {}).values())
 
+    async def is_off_the_queue(self) -> bool:
+        """Return whether no run of this agent waits or is at work."""
+        return await self.runs_waiting() == 0
+
 
 def user_message(text: str) -> Json:
     """Return a user's message with one text part."""

@@ -6,7 +6,6 @@ from typing import Any
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from tests.support.task_submitter import Task
 
 
 def script(*begin: Json, resume: list[Json] | None = None) -> Json:
@@ -65,8 +64,3 @@ def shape(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
     if isinstance(value, str) and value.startswith(("block-", "think-", "message-", "file-")):
         return value.partition("-")[0]
     return value
-
-
-async def off_the_queue(task: Task) -> bool:
-    """Tell whether no run of the task's agent waits or is at work."""
-    return await task.runs_waiting() == 0

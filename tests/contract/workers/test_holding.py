@@ -19,7 +19,6 @@ from tests.contract.workers.conftest import Spawn, Worker
 from tests.contract.workers.scripts import (
     attempts,
     metadata,
-    off_the_queue,
     script,
     statuses,
     texts,
@@ -57,7 +56,7 @@ async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
     assert taken[events.WORKER] == successor.id
     assert entries[-1].stamp.state == COMPLETED
     assert texts((await task.found()).task) == [WHOLE]
-    assert await eventually(lambda: off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 async def test_a_frozen_worker_comes_back_fenced_and_mute(
@@ -90,18 +89,18 @@ async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
     assert await task.ask("cancel") is not None
     entries = await task.ended()
     assert attempts(entries) == [1]
-    assert await eventually(lambda: off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 @pytest.mark.usefixtures("repeater")
 async def test_a_request_for_a_run_that_has_ended_is_dropped(submitter: TaskSubmitter) -> None:
     task = await submitter.start("repeater", message=script({"text": "once"}))
     before = await task.ended()
-    await eventually(lambda: off_the_queue(task))
+    await eventually(task.is_off_the_queue)
     # The second is what asks agents to clean up that say they do.
     for run in (1, before[-1].last_generation):
         await task.publish(run)
-        assert await eventually(lambda: off_the_queue(task))
+        assert await eventually(task.is_off_the_queue)
         assert await task.entries() == before
 
 
@@ -109,7 +108,7 @@ async def test_a_request_for_a_run_that_has_ended_is_dropped(submitter: TaskSubm
 async def test_a_run_that_does_not_parse_becomes_a_dead_letter(submitter: TaskSubmitter) -> None:
     task = await submitter.start("repeater", publish=False)
     await task.publish(1, b'{"log": 5}')
-    assert await eventually(lambda: off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
     stored = await submitter.bus.js.get_last_msg(
         submitter.bus.streams.dead, submitter.bus.subjects.dead("default", "repeater")
     )
@@ -125,7 +124,7 @@ async def test_a_canceled_run_ends_in_the_log(submitter: TaskSubmitter) -> None:
     assert await task.ask("cancel") is not None
     entries = await task.ended()
     assert entries[-1].stamp.state == CANCELED
-    assert await eventually(lambda: off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 async def test_a_leaving_worker_hands_its_run_back_at_once(

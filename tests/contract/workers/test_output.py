@@ -12,7 +12,6 @@ from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WOR
 from tests.contract.workers.conftest import Worker
 from tests.contract.workers.scripts import (
     metadata,
-    off_the_queue,
     said_parts,
     script,
     shape,
@@ -50,7 +49,7 @@ async def test_a_task_is_worked_on_and_leaves_the_queue(
     ]
     assert generations == list(range(1, len(generations) + 1))
     assert texts((await task.found()).task) == ["hi"]
-    assert await eventually(lambda: off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 @pytest.mark.usefixtures("repeater")

@@ -7,7 +7,7 @@ import pytest
 from headrace.model.events import BEHIND
 from headrace.model.task import CANCELED, COMPLETED, WORKING
 from tests.contract.workers.conftest import Spawn
-from tests.contract.workers.scripts import off_the_queue, script, texts
+from tests.contract.workers.scripts import script, texts
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
@@ -45,7 +45,7 @@ async def test_a_task_begins_when_those_that_it_names_are_over(submitter: TaskSu
     assert [end.stamp.state for end in ends] == [COMPLETED, COMPLETED]
     assert ends[0].sequence < await begun_at(third)
     assert texts((await third.found()).task) == ["third"]
-    assert await eventually(lambda: off_the_queue(third))
+    assert await eventually(third.is_off_the_queue)
 
 
 @pytest.mark.usefixtures("repeater")

@@ -317,7 +317,7 @@ async def test_a_cancelled_agent_cleans_up_and_the_log_confirms(
         events = await _cancelled(task)
     assert texts(events) == ["begun ", "cleaned up"]
     assert end_of(events)[0] == CANCELED
-    assert await eventually(lambda: _is_off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
@@ -399,7 +399,3 @@ async def _cancelled(task: Task) -> list[Json]:
     assert answer is not None
     assert (answer.accepted, answer.writer) == (True, held.writer)
     return await task.events()
-
-
-async def _is_off_the_queue(task: Task) -> bool:
-    return await task.runs_waiting() == 0

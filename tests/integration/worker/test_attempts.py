@@ -119,7 +119,7 @@ async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_says
         assert letter["task"] == task.key.task
         assert letter["subject"] == submitter.bus.subjects.run(task.key, 1)
         assert DeadLetter.model_validate(letter).body
-        assert await eventually(lambda: _is_off_the_queue(task))
+        assert await eventually(task.is_off_the_queue)
 
 
 async def test_attempts_whose_workers_live_on_do_not_count(
@@ -196,7 +196,7 @@ async def test_attempts_that_died_without_a_word_count_too(
         assert attempts(entries) == [1, 2, 3]
         assert end_of(entries) == (FAILED, "Given up after 3 attempts")
         assert len(await dead_letters(submitter, "deadly")) == 1
-        assert await eventually(lambda: _is_off_the_queue(task))
+        assert await eventually(task.is_off_the_queue)
 
 
 async def test_an_agent_that_kills_its_workers_is_given_up(
@@ -313,10 +313,6 @@ async def _is_in_attempt(task: Task, attempt: int) -> bool:
     last = await task.last()
     # Its first output is there, so it is at work.
     return last.stamp.attempt == attempt and b"artifactUpdate" in last.lines[-1]
-
-
-async def _is_off_the_queue(task: Task) -> bool:
-    return await task.runs_waiting() == 0
 
 
 async def _is_at_attempt(task: Task, attempt: int) -> bool:

@@ -121,7 +121,7 @@ async def test_a_queued_task_is_canceled_and_never_begun(
     task = await submitter.start("patient")
     assert await cancel(task) == CANCELED
     async with working(patient):
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
     assert len(await task.entries()) == 2
 
 
@@ -154,7 +154,7 @@ async def test_a_task_between_two_attempts_is_canceled(
         task = await submitter.start("moody")
         await task.reaches(3)
         assert await cancel(task) == CANCELED
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
     assert [entry.stamp.attempt for entry in await task.entries()] == [0, 1, 1, 0]
 
 
@@ -261,10 +261,6 @@ async def test_a_cancel_reaches_the_run_that_has_just_followed(
         await hand_in(task, "two")
         assert await cancel(task) == CANCELED
     assert ends(await task.entries()) == [CANCELED]
-
-
-async def _is_off_the_queue(task: Task) -> bool:
-    return await task.runs_waiting() == 0
 
 
 async def _nobody_answers(task: Task) -> bool:

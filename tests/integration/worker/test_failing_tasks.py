@@ -63,10 +63,7 @@ async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(
         async with asyncio.timeout(60):
             await stopped.wait()
 
-        async def is_off_the_queue() -> bool:
-            return await task.runs_waiting() == 0
-
-        await eventually(is_off_the_queue)
+        await eventually(task.is_off_the_queue)
     assert await ends(task) == [FAILED]
 
 

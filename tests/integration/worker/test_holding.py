@@ -87,7 +87,7 @@ async def test_a_killed_workers_run_is_taken_over_and_goes_on_to_its_end(
     first = {attempt: first_chunk(entries, attempt) for attempt in (1, 2)}
     assert first[1]["artifact"]["artifactId"] == first[2]["artifact"]["artifactId"]
     assert "append" not in first[2]
-    assert await eventually(lambda: _is_off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 async def test_a_frozen_worker_comes_back_fenced_and_mute(
@@ -107,7 +107,7 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(
     after = [e.stamp.attempt for e in entries[[e.stamp.attempt for e in entries].index(2) :]]
     assert set(after) == {2}
     assert texts(entries, 2) == [f"{n} " for n in range(1, COUNT + 1)]
-    assert await eventually(lambda: _is_off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
@@ -140,7 +140,7 @@ async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
     assert await task.ask("cancel") is not None
     entries = await task.ended()
     assert attempts(entries) == [1]
-    assert await eventually(lambda: _is_off_the_queue(task))
+    assert await eventually(task.is_off_the_queue)
 
 
 async def test_a_request_for_an_ended_run_is_dropped(
@@ -149,12 +149,12 @@ async def test_a_request_for_an_ended_run_is_dropped(
     async with working(echo):
         task = await submitter.start("echo", "x")
         before = await task.ended()
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
         info = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "echo")
         assert info.delivered is not None
         assert info.delivered.consumer_seq == 1
         await task.publish(1)
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
         assert len(await task.entries()) == len(before)
 
 
@@ -166,7 +166,7 @@ async def test_a_request_for_a_superseded_run_is_dropped(
     await task.append(said, SUBMITTED, writer="gateway-test")
     await task.publish(1)
     async with working(echo):
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
         assert len(await task.entries()) == 2
         await task.publish(2)
         entries = await task.ended()
@@ -179,7 +179,7 @@ async def test_a_run_for_another_log_is_dropped(submitter: TaskSubmitter, workin
     task.log, own = "00000000", task.log
     await task.publish(1)
     async with working(echo):
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
         task.log = own
         assert len(await task.entries()) == 1
 
@@ -194,7 +194,7 @@ async def test_a_run_whose_log_is_gone_becomes_a_dead_letter(
     )
     await task.publish(1)
     async with working(echo):
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
     subject = submitter.bus.subjects.dead("default", "echo")
     letter = await submitter.bus.js.get_last_msg(submitter.bus.streams.dead, subject)
     assert b"its log is gone" in (letter.data or b"")
@@ -270,7 +270,7 @@ async def test_a_purged_log_is_not_written_to_again(
             subject=submitter.bus.subjects.event(task.key),
         )
         await eventually(lambda: _nobody_answers(task))
-        assert await eventually(lambda: _is_off_the_queue(task))
+        assert await eventually(task.is_off_the_queue)
 
 
 async def test_a_follow_up_goes_on_with_what_was_said(
@@ -296,10 +296,6 @@ async def _attempt_in_tail(task: Task, attempt: int) -> bool:
 async def _ended_run(task: Task, run: int) -> list[Entry] | None:
     last = await task.last()
     return await task.entries(last) if last.ends_task and last.stamp.run == run else None
-
-
-async def _is_off_the_queue(task: Task) -> bool:
-    return await task.runs_waiting() == 0
 
 
 async def _nobody_answers(task: Task) -> bool:

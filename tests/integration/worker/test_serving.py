@@ -185,7 +185,7 @@ async def test_what_is_no_run_becomes_a_dead_letter(
         task = await submitter.start("echo", publish=False)
         await task.publish(1, b'{"log": 5}')
         letter = await eventually(lambda: _dead_letter(submitter, "echo"))
-        assert await eventually(lambda: _is_off_the_queue(task))
+        assert await eventually(task.is_off_the_queue)
         good = await submitter.start("echo", "still here")
         assert texts(await good.ended(), 1) == ["still here"]
     assert letter.subject == submitter.bus.subjects.run(task.key, 1)
@@ -393,7 +393,3 @@ async def _is_gone(directory: Directory, agent_name: str) -> bool:
 def _ends(entries: list[Entry]) -> list[tuple[int, list[Entry]]]:
     """Return where to look for the first attempt's last entry and the second one's first."""
     return [(1, entries[::-1]), (2, entries)]
-
-
-async def _is_off_the_queue(task: Task) -> bool:
-    return await task.runs_waiting() == 0

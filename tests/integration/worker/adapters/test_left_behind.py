@@ -111,7 +111,7 @@ async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
         begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
         await task.append(begun, WORKING, writer="dead", run=1, attempt=1)
         assert await cancel(task) == CANCELED
-        await eventually(lambda: _is_off_the_queue(task))
+        await eventually(task.is_off_the_queue)
         assert executor.canceled == []
         assert await cancel(victim) == CANCELED
         await eventually(lambda: _was_canceled(executor, 1))
@@ -192,10 +192,6 @@ def _updater(context: RequestContext, queue: EventQueue) -> TaskUpdater:
     assert context.task_id
     assert context.context_id
     return TaskUpdater(queue, context.task_id, context.context_id)
-
-
-async def _is_off_the_queue(task: Task) -> bool:
-    return await task.runs_waiting() == 0
 
 
 async def _waits(task: Task) -> bool:

@@ -1,6 +1,7 @@
-"""A stub worker that does nothing; it ignores SIGTERM if STAND_IN_STUBBORN is set.
+"""A stub worker that does nothing but tell the stub gateway of its agent, by a file.
 
-A stubborn one ignores SIGTERM and has a child of its own, whose pid it writes to that file.
+If STAND_IN_STUBBORN is set, it ignores SIGTERM and has a child of its own, whose pid it writes to
+that file.
 """
 
 import os
@@ -21,6 +22,7 @@ def run(target: str, _config: str = "", *, reload: bool) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
         Path(notes).write_text(str(child.pid))
+    Path("agent-is-there").touch()
     sys.stdout.write(f"runs {target}\n")
     signal.pause()
     return 0
