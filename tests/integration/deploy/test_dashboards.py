@@ -94,7 +94,7 @@ async def test_every_query_of_a_dashboard_finds_something(
         return not empty
 
     try:
-        await eventually(all_are_answered, f"{name}: all queries find something", 30)
+        await eventually(all_are_answered, f"{name}: all queries find something")
     finally:
         assert empty == []
 
@@ -119,7 +119,7 @@ async def test_the_charts_autoscalers_have_figures(prometheus: Prometheus) -> No
     async def all_are_answered() -> bool:
         return all(prometheus.query(one) for one in asked)
 
-    assert await eventually(all_are_answered, "the autoscalers' queries find something", 30)
+    assert await eventually(all_are_answered, "the autoscalers' queries find something")
 
 
 def test_all_dashboards_are_tested_and_use_documented_metrics() -> None:

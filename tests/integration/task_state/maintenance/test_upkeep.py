@@ -212,10 +212,13 @@ async def test_the_large_files_of_an_ended_task_go_with_it_and_no_others(
             return False
         return True
 
+    async def is_erased() -> bool:
+        info = await hasty.bus.js.stream_info(f"OBJ_{hasty.bus.streams.files}")
+        return info.state.messages == 4
+
     await eventually(is_gone, "the file is gone")
+    await eventually(is_erased, "what is left are three chunks and their description")
     assert await files.read(kept, open_task.key.tenant, ANNS) == b"y" * 300_000
-    info = await hasty.bus.js.stream_info(f"OBJ_{hasty.bus.streams.files}")
-    assert info.state.messages == 4, "three chunks and their description"
 
 
 async def test_a_bare_message_goes_as_well(hasty: TaskStates) -> None:

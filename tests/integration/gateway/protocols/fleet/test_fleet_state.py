@@ -40,6 +40,19 @@ async def seen(http: httpx.AsyncClient) -> Json:
     return found
 
 
+async def with_assistant(http: httpx.AsyncClient, fleet: ScriptedFleet) -> Json:
+    """Return the state in which the assistant has its worker, which does not renew itself."""
+    assert fleet.working
+    await fleet.announcer.renew("assistant")
+
+    async def is_there() -> Json | None:
+        found = await seen(http)
+        agents = {one["name"]: one for one in found["agents"]}
+        return found if agents["assistant"]["available"] else None
+
+    return await eventually(is_there, "the assistant has its worker")
+
+
 async def first_state(http: httpx.AsyncClient) -> Json:
     """Watch until the whole state comes."""
     async with http.stream("GET", PATH, headers=EVENTS) as response:
@@ -56,8 +69,7 @@ async def waiting(http: httpx.AsyncClient, fleet: ScriptedFleet) -> None:
 async def test_the_fleet_is_shown_with_its_agents_workers_streams_and_task_state(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
-    assert fleet.working
-    found = await seen(http)
+    found = await with_assistant(http, fleet)
     agents = {one["name"]: one for one in found["agents"]}
     assistant = agents["assistant"]
     assert (assistant["available"], assistant["workers"]) == (True, ["scripted"])
@@ -91,6 +103,7 @@ async def test_a_queue_shows_what_waits_and_for_how_long(
 async def test_prometheus_sees_what_waits_and_how_full_the_streams_are(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
+    await with_assistant(http, fleet)
     await waiting(http, fleet)
     samples = dict[str, float]()
 
