@@ -68,20 +68,19 @@ class Inputs:
 
     async def take_in(self, asked: Control) -> int | InputRefusal:
         """Queue the message of `asked`; return its generation once it is stored."""
-        if self.refuses:
-            return InputRefusal("policy")
         try:
-            receipt = self._known.get(asked.input or "")
-            if receipt is None:
-                if (refusal := self._refusal_of_new(asked)) is not None:
-                    return refusal
-                receipt = self._queue(asked)
+            receipt = self._receipt(asked)
+            if isinstance(receipt, InputRefusal):
+                return receipt
             generation = await receipt.stored()
         except MalformedOutput:
             return InputRefusal("too_large")
         except RunOver:
             return InputRefusal("over")
         except Overtaken as other:
+            if asked.if_generation is None:
+                # The condition was that of another request with the same message.
+                return await self.take_in(asked)
             return InputRefusal("generation", other.generation)
         self._tell()
         return generation
@@ -141,6 +140,12 @@ class Inputs:
         if asked.if_generation not in (None, self._appender.offered):
             return InputRefusal("generation", self._appender.offered)
         return None
+
+    def _receipt(self, asked: Control) -> Receipt | InputRefusal:
+        if self.refuses:
+            return InputRefusal("policy")
+        known = self._known.get(asked.input or "")
+        return known or self._refusal_of_new(asked) or self._queue(asked)
 
     def _queue(self, asked: Control) -> Receipt:
         state = AUTH_REQUIRED if self._asking else WORKING
