@@ -188,6 +188,7 @@ class TaskState:
             settings.sweep_after,
             notifier.announce,
             retention.wake,
+            silence=timing.silence,
             output_linger=timing.output_linger,
         )
         return [

@@ -94,8 +94,9 @@ class MemoryTaskState:
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)
+        after = self._sweep_after
         follower = RangeFollower(
-            self._bus, writer, self._sweep_after, _announce_to_nobody, lambda: None
+            self._bus, writer, after, _announce_to_nobody, lambda: None, silence=after
         )
         return [follower.run()]
 

@@ -135,7 +135,7 @@ async def test_any_mix_of_logs_in_any_batches_is_stored_as_it_folds(
         logs = [
             data.draw(legal_logs(new_key(shard, agent=f"agent{shard % 2}"))) for shard in range(3)
         ]
-        writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+        writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
         left = arrivals(logs, data.draw(st.randoms(use_true_random=False)))
         while left:
             size = data.draw(st.integers(1, 12))
@@ -144,7 +144,7 @@ async def test_any_mix_of_logs_in_any_batches_is_stored_as_it_folds(
             if data.draw(st.integers(0, 3)) == 0:
                 # Another replica takes over: it knows nothing of what the lists end with.
                 await stored_range.leases.release([writer.lease])
-                writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+                writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
         for log in logs:
             stored = await stored_range.reader.task(log.key.tenant, log.key.task)
             assert stored is not None
@@ -158,7 +158,7 @@ async def test_any_mix_of_logs_in_any_batches_is_stored_as_it_folds(
 
 async def begun(stored_range: StoredRange, log: LegalLog) -> tuple[Writer, Batches, list[Arrival]]:
     """Apply all of a log but its last entry; return what is needed to apply that one too."""
-    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
     all_arrivals = arrivals([log], random.Random(0))
     await stored_range.apply(writer, batches, all_arrivals[:-1])
     return writer, batches, all_arrivals[-1:]
@@ -219,7 +219,7 @@ async def test_a_store_that_lost_last_entries_takes_no_more_of_them(
     stored_range: StoredRange,
 ) -> None:
     """A Redis that takes over from another, or restarts from its disk, may lack the last writes."""
-    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
     start, stored = Progress(summarized=9), Progress(summarized=9, summaries=1)
     await writer.apply(Progress(), start, [])
     lost = stored_range.progress = start
@@ -257,7 +257,7 @@ async def test_streamed_text_costs_little_more_than_itself(stored_range: StoredR
     log.append([log.chunk("a", "first ", block)])
     for _ in range(50):
         log.append([log.chunk("a", "word ", block) for _ in range(20)])
-    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
     await stored_range.apply(writer, batches, arrivals([log], random.Random(0)))
     stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
@@ -269,7 +269,7 @@ async def test_a_task_in_many_pieces_takes_one_write(stored_range: StoredRange) 
     log = some_log()
     for number in range(5000):
         log.append([log.chunk(f"artifact-{number}", "x")])
-    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
     await stored_range.apply(writer, batches, arrivals([log], random.Random(0)))
     stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
@@ -282,7 +282,7 @@ async def test_a_log_begun_again_on_the_same_subject_replaces_the_task(
     log = some_log()
     again = LegalLog(log.key, log="otherlog")
     again.submit("again")
-    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
     for one in (log, again):
         offset = stored_range.progress.position
         await stored_range.apply(
@@ -299,7 +299,7 @@ async def test_a_log_begun_again_on_the_same_subject_replaces_the_task(
 
 async def test_without_its_beginning_a_log_makes_no_task(stored_range: StoredRange) -> None:
     log = some_log()
-    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
     await stored_range.apply(writer, batches, arrivals([log], random.Random(0))[-1:])
     assert await stored_range.reader.task(log.key.tenant, log.key.task) is None
 
@@ -403,7 +403,7 @@ async def test_built_anew_in_either_store_everything_reads_the_same_to_the_byte(
         sizes = (data.draw(st.integers(1, 5)), 1000, 1000)
         found = []
         for stored_range, size in zip(stored_ranges, sizes, strict=True):
-            writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5)
+            writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
             for some in batched(history, size):
                 await stored_range.apply(writer, batches, list(some))
             found.append(await seen(stored_range, writer))
@@ -465,7 +465,7 @@ async def test_usage_of_all_attempts_is_counted_once_whoever_applies_it(
     log = using_log()
     writer = await stored_range.writer()
     for one in arrivals([log], random.Random(0)):
-        await stored_range.apply(writer, Batches(SUBJECTS, 5), [one])
+        await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), [one])
     assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
 
 
@@ -475,11 +475,11 @@ async def test_usage_is_counted_once_although_the_view_is_built_anew(
     log = using_log()
     history = arrivals([log], random.Random(0))
     writer = await stored_range.writer()
-    await stored_range.apply(writer, Batches(SUBJECTS, 5), history)
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), history)
     before = await counted(stored_range)
     await writer.begin_era()
     stored_range.progress = Progress()
-    await stored_range.apply(await stored_range.writer(), Batches(SUBJECTS, 5), history)
+    await stored_range.apply(await stored_range.writer(), Batches(SUBJECTS, 5, 30), history)
     assert before == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
     assert await counted(stored_range) == before
 
@@ -491,7 +491,7 @@ async def test_usage_stays_when_the_task_is_erased_even_in_the_same_batch(
     history = arrivals([log], random.Random(0))
     writer = await stored_range.writer()
     gone = [*history, tombstone(log, len(history) + 1)]
-    await stored_range.apply(writer, Batches(SUBJECTS, 5), gone)
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), gone)
     assert await stored_range.reader.task(log.key.tenant, log.key.task) is None
     assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
 
@@ -501,7 +501,7 @@ async def test_a_run_that_nobody_began_is_not_counted(stored_range: StoredRange)
     log.submit("hello")
     log.end(REJECTED)
     writer = await stored_range.writer()
-    await stored_range.apply(writer, Batches(SUBJECTS, 5), arrivals([log], random.Random(0)))
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), arrivals([log], random.Random(0)))
     assert await counted(stored_range) == []
 
 
@@ -512,7 +512,7 @@ async def test_delegated_usage_names_its_own_agent_and_the_one_at_the_root(
     log = using_log(metadata={DELEGATION: lineage.to_json()})
     writer = await stored_range.writer()
     for one in arrivals([log], random.Random(0)):
-        await stored_range.apply(writer, Batches(SUBJECTS, 5), [one])
+        await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), [one])
     assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, "first", *ONCE)]
 
 
@@ -521,7 +521,7 @@ async def test_what_a_fork_copies_is_not_counted_again(stored_range: StoredRange
     copied = ForkOf(source, "context", 3, "2026-01-01T00:00:00Z", 3, WORKING)
     log = using_log(metadata={FORK_OF: copied.to_json()})
     writer = await stored_range.writer()
-    await stored_range.apply(writer, Batches(SUBJECTS, 5), arrivals([log], random.Random(0)))
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), arrivals([log], random.Random(0)))
     [(*_, agent, _, read, time, written, runs, tokens)] = await counted(stored_range)
     assert (agent, read, written, tokens) == (log.key.agent, "input=100", "output=20", "tokens=120")
     assert (time, runs) == ("ms=2000", "runs=1")
@@ -543,9 +543,9 @@ async def test_usage_before_and_after_a_summary_is_counted_with_the_whole_log(
     log.end()
     history = arrivals([log], random.Random(0))
     stored_range.progress = Progress()
-    await stored_range.apply(writer, Batches(SUBJECTS, 5), history[len(history) - 4 :])
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), history[len(history) - 4 :])
     assert await counted(stored_range) == []
-    [whole] = Batches(SUBJECTS, 5).build(history, Progress()).changes
+    [whole] = Batches(SUBJECTS, 5, 30).build(history, Progress()).changes
     assert isinstance(whole, TaskChange)
     name = f"{log.key.tenant}:{log.key.task}"
     assert await writer.complete(name, history[-1].sequence, whole)
@@ -561,7 +561,7 @@ async def test_days_and_tenants_are_counted_apart(stored_range: StoredRange) -> 
     history = arrivals([log], random.Random(0))
     late = [one._replace(time=one.time + (day if one.sequence > 3 else 0)) for one in history]
     writer = await stored_range.writer()
-    await stored_range.apply(writer, Batches(SUBJECTS, 5), late)
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), late)
     found = await counted(stored_range, DAY, "1970-01-02")
     assert [row[4:] for row in found] == [
         ("cost=250000", "input=10", "output=2", "tokens=12"),

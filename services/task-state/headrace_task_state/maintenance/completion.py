@@ -76,7 +76,7 @@ class Completion:
             StateUnavailable: the store does not answer.
         """
         sequence = int(task["sequence"])
-        whole = await read_whole_log(self._bus, key, sequence, self._timeout)
+        whole = await read_whole_log(self._bus, key, sequence, self._timeout, self._timing.silence)
         for letter in whole.letters:
             await self._letters.send(letter)
         return await self._writer.complete(f"{key.tenant}:{key.task}", sequence, whole.task)

@@ -46,10 +46,13 @@ class Batches:
     Each batch relies on the previous ones being written; after a failure, start with a new object.
     """
 
-    def __init__(self, subjects: Subjects, timeout: float) -> None:
-        """Build from messages on `subjects`; an input is due again after `timeout` seconds."""
+    def __init__(self, subjects: Subjects, timeout: float, silence: float) -> None:
+        """Build from messages on `subjects`.
+
+        An input is due again after `timeout` seconds, a running task after `silence` seconds.
+        """
         self._subjects = subjects
-        self._timeout = round(timeout * 1000)
+        self._timeout, self._silence = round(timeout * 1000), round(silence * 1000)
         self._deltas: dict[str, Delta] = {}
 
     def build(self, arrivals: Sequence[Arrival], before: Progress) -> StoreBatch:
@@ -73,7 +76,7 @@ class Batches:
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
         for delta in touched:
-            change = delta.flush(self._timeout)
+            change = delta.flush(self._timeout, self._silence)
             batch.changes.append(change)
             batch.touched.append(delta.key)
             if change.ended is not None:
@@ -105,7 +108,7 @@ class Batches:
         if (delta := self._deltas.pop(subject, None)) is not None and delta in touched:
             touched.remove(delta)
             if delta.has_usage:
-                yield delta.flush(self._timeout)
+                yield delta.flush(self._timeout, self._silence)
         owner = (arrival.msg.headers or {}).get(OWNER, "")
         yield Departure(key, arrival.time // 1_000_000, owner)
 

@@ -314,23 +314,30 @@ class Delta:
         """Whether the batch has usage of the task to count."""
         return bool(self._change.usage)
 
-    def flush(self, timeout: int) -> TaskChange:
-        """Return the changes of the batch; waiting inputs are due after `timeout` ms."""
+    def flush(self, timeout: int, silence: int) -> TaskChange:
+        """Return the changes of the batch; its task is due as `fall_due` says."""
         change, self._change, self.touched = self._change, _NONE, False
         if self._status is not None:
             change.fields["status"] = orjson.dumps(self._status).decode()
         if state := change.state:
             change.fields["state"] = state
             change.time = time_of(self._status or {}, self._stored)
-            fall_due(change, self._stored // 1_000_000, timeout, self._start_by)
+            stored = self._stored // 1_000_000
+            fall_due(change, stored, timeout, silence, self._start_by)
         change.is_asked_for = change.begins and "parent" in change.fields
         change.history, change.artifacts = self._history.flush(), self._artifacts.flush()
         self._status, self._start_by = None, 0
         return change
 
 
-def fall_due(change: TaskChange, stored: int, timeout: int, start_by: int = 0) -> None:
-    """Set when a task in its new state is due; all times in ms."""
+def fall_due(
+    change: TaskChange, stored: int, timeout: int, silence: int, start_by: int = 0
+) -> None:
+    """Set when a task in its new state is due; all times in ms.
+
+    A waiting input is due `timeout` after it was stored. A running task is due after `silence`,
+    because nothing is done about it before.
+    """
     state = change.state
     if state in _OVER:
         change.ended = stored
@@ -338,7 +345,7 @@ def fall_due(change: TaskChange, stored: int, timeout: int, start_by: int = 0) -
         due = stored + timeout
         change.due = min(due, start_by) if start_by else due
     elif state in _AT_WORK:
-        change.due = stored + timeout
+        change.due = stored + silence
     elif state == INPUT_REQUIRED:
         change.due = stored
 

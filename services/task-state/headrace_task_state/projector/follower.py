@@ -197,7 +197,7 @@ written once."""
 LONGER = 0.06
 """Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
 
-OUTPUT_LINGER = 0.25
+OUTPUT_LINGER = 1.0
 """Seconds between batches while nothing but output of working tasks arrives, unless another time is
 given. Each task is written once per batch. Lists end it: see `wanted_by_list`."""
 
@@ -215,7 +215,7 @@ def wanted_by_list(bus: Bus, place: Range) -> str:
 class RangeFollower:
     """Applies one range under one lease."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # three of them are durations
         self,
         bus: Bus,
         writer: Writer,
@@ -223,14 +223,16 @@ class RangeFollower:
         announce: Announce,
         tombstone_seen: Callable[[], None],
         *,
+        silence: float,
         output_linger: float = OUTPUT_LINGER,
     ) -> None:
-        """Write through `writer`; an input is due for another run request after `timeout` s.
+        """Write through `writer`; `timeout` and `silence` as for `Batches`.
 
         Changed tasks are announced before the change counts as applied; `tombstone_seen` is called
         after tombstones were applied.
         """
-        self._bus, self._writer, self._timeout = bus, writer, timeout
+        self._bus, self._writer = bus, writer
+        self._timeout, self._silence = timeout, silence
         self._announce, self._tombstone_seen = announce, tombstone_seen
         self._output_linger = output_linger
         self._range = writer.lease.range
@@ -299,7 +301,7 @@ class RangeFollower:
             TooLittle: applying all entries is faster.
         """
         entries = LastEntries(self._bus, self._range, self._new_name())
-        summaries = Summaries(self._bus, self._timeout)
+        summaries = Summaries(self._bus, self._timeout, self._silence)
         writing, newest = BatchWrite(self._writer, summaries), (0, 0)
         try:
             await entries.open()
@@ -336,7 +338,7 @@ class RangeFollower:
 
         `shards` has for each shard the stream sequence up to which it is already applied.
         """
-        batches = Batches(self._bus.subjects, self._timeout)
+        batches = Batches(self._bus.subjects, self._timeout, self._silence)
         changes = ListChangePublisher(self._bus, self._writer)
         writing = BatchWrite(self._writer, changes=changes)
         consumer = Consumer(self._bus, self._stream, self._new_name())

@@ -73,7 +73,7 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
     }
     stored = arrival.time // 1_000_000
     task.time = time_of(status, arrival.time)
-    fall_due(task, stored, 0)
+    fall_due(task, stored, 0, 0)
     # The newest first: lists show them first.
     task.urgency = -stored - (_FIRST_OF_ALL if state == INPUT_REQUIRED else 0)
     return task
@@ -88,9 +88,9 @@ class TooLittle(HeadraceError):
 class Summaries:
     """Builds batches of a range from its logs' last entries."""
 
-    def __init__(self, bus: Bus, timeout: float) -> None:
-        """Read logs on `bus`; an input is due again after `timeout` seconds."""
-        self._bus, self._timeout = bus, timeout
+    def __init__(self, bus: Bus, timeout: float, silence: float) -> None:
+        """Read logs on `bus`; `timeout` and `silence` as for `Batches`."""
+        self._bus, self._timeout, self._silence = bus, timeout, silence
         self._has_started = False
 
     async def build(self, arrivals: Sequence[Arrival], at: Progress) -> StoreBatch:
@@ -137,7 +137,7 @@ class Summaries:
                     batch.changes.append(whole.task)
 
     async def _read_log(self, key: TaskKey, head: int) -> WholeLog:
-        return await read_whole_log(self._bus, key, head, self._timeout)
+        return await read_whole_log(self._bus, key, head, self._timeout, self._silence)
 
     async def replacement(
         self, key: TaskKey, head: int, agent: str, other_head: int

@@ -24,8 +24,10 @@ class WholeLog:
     """Stream sequence of the log's first entry; 0: it is gone."""
 
 
-async def read_whole_log(bus: Bus, key: TaskKey, head: int, timeout: float) -> WholeLog:
-    """Return the log up to its entry at stream sequence `head`; `timeout` as for `Batches`.
+async def read_whole_log(
+    bus: Bus, key: TaskKey, head: int, timeout: float, silence: float
+) -> WholeLog:
+    """Return the log up to its entry at stream sequence `head`; the rest as for `Batches`.
 
     Raises:
         BusUnavailable: no copy of the log answers.
@@ -36,7 +38,7 @@ async def read_whole_log(bus: Bus, key: TaskKey, head: int, timeout: float) -> W
             arrivals += some
     except LogLost:
         return WholeLog(None, [])
-    batch = Batches(bus.subjects, timeout).build(arrivals, Progress())
+    batch = Batches(bus.subjects, timeout, silence).build(arrivals, Progress())
     tasks = [one for one in batch.changes if isinstance(one, TaskChange) and one.begins]
     if not tasks:
         return WholeLog(None, batch.letters)

@@ -54,19 +54,27 @@ def begun() -> LegalLog:
 
 def test_nothing_moves_nothing() -> None:
     before = Progress(5, 5, 5, "origin")
-    batch = Batches(SUBJECTS, 5).build([], before)
+    batch = Batches(SUBJECTS, 5, 30).build([], before)
     assert (batch.then, batch.changes, batch.letters) == (before, [], [])
 
 
+def test_an_input_is_due_soon_and_a_running_task_after_the_silence_that_is_suspicious() -> None:
+    log = begun()
+    batches = Batches(SUBJECTS, 5, 30)
+    built = [batches.build([one], Progress()).changes[0] for one in arrivals(log)]
+    dues = [change.due for change in built if isinstance(change, TaskChange)]
+    assert dues == [1_000 + 5_000, 2_000 + 30_000]
+
+
 def test_a_batch_ends_at_its_last_message() -> None:
-    batch = Batches(SUBJECTS, 5).build(arrivals(begun()), Progress(origin="origin"))
+    batch = Batches(SUBJECTS, 5, 30).build(arrivals(begun()), Progress(origin="origin"))
     assert batch.then == Progress(2, 2, 2_000_000_000, "origin")
 
 
 def test_a_status_that_the_batch_overtakes_is_not_sent() -> None:
     log = begun()
     log.append([log.status(COMPLETED)], state=COMPLETED)
-    [change] = Batches(SUBJECTS, 5).build(arrivals(log), Progress()).changes
+    [change] = Batches(SUBJECTS, 5, 30).build(arrivals(log), Progress()).changes
     assert isinstance(change, TaskChange)
     status = orjson.loads(change.fields["status"])
     assert status["state"] == COMPLETED
@@ -84,7 +92,9 @@ def test_a_status_that_the_batch_overtakes_is_not_sent() -> None:
 )
 def test_what_is_no_entry_is_stepped_over_with_a_letter(subject: str, reason: str) -> None:
     good = begun()
-    batch = Batches(SUBJECTS, 5).build([arrival(1, subject, b"{}"), *arrivals(good)], Progress())
+    batch = Batches(SUBJECTS, 5, 30).build(
+        [arrival(1, subject, b"{}"), *arrivals(good)], Progress()
+    )
     [found] = batch.letters
     assert reason in found.reason
     assert (found.sequence, found.subject) == (1, subject)
@@ -97,7 +107,7 @@ def test_an_ill_formed_event_costs_one_letter_and_the_rest_of_its_entry_counts()
     *first, last = arrivals(log)
     body = b'{"x":1}\n{"y":2}\n' + last.msg.data
     headers = Stamp(log.log, 3, "w", WORKING, 1, 1).headers()
-    batch = Batches(SUBJECTS, 5).build(
+    batch = Batches(SUBJECTS, 5, 30).build(
         [*first, arrival(3, last.msg.subject, body, headers)], Progress()
     )
     [found] = batch.letters
@@ -113,7 +123,7 @@ def test_an_entry_of_another_log_is_no_part_of_this_one() -> None:
     foreign = Stamp("otherlog", 3, "w", WORKING, 1, 1).headers()
     event = log.status(WORKING, {"messageId": "foreign", "parts": []}).line(3)
     stray = arrival(9, SUBJECTS.event(log.key), event, foreign)
-    batch = Batches(SUBJECTS, 5).build([*arrivals(log), stray], Progress())
+    batch = Batches(SUBJECTS, 5, 30).build([*arrivals(log), stray], Progress())
     assert [found.sequence for found in batch.letters] == [9]
     [change] = batch.changes
     assert isinstance(change, TaskChange)
@@ -123,7 +133,7 @@ def test_an_entry_of_another_log_is_no_part_of_this_one() -> None:
 
 def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED_TASKS", 3)
-    batches = Batches(SUBJECTS, 5)
+    batches = Batches(SUBJECTS, 5, 30)
     for _ in range(10):
         batches.build(arrivals(begun()), Progress())
     assert len(batches._deltas) <= 4
@@ -132,7 +142,7 @@ def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch)
 def test_what_a_batch_has_changed_is_not_remembered_and_nothing_of_ended_tasks() -> None:
     open_log, ended = begun(), begun()
     ended.append([ended.status(COMPLETED)], state=COMPLETED)
-    batches = Batches(SUBJECTS, 5)
+    batches = Batches(SUBJECTS, 5, 30)
     assert len(batches.build([*arrivals(open_log), *arrivals(ended)], Progress()).changes) == 2
     [delta] = batches._deltas.values()
     assert delta.key == open_log.key
@@ -244,7 +254,7 @@ def test_random_bytes_never_break_a_batch() -> None:
         if chance.random() < 0.2:
             headers[chance.choice(list(headers))] = chance.choice(["", "x", "-1", "9" * 30])
         broken = arrival(9, victim.msg.subject, bytes(body), headers)
-        Batches(SUBJECTS, 5).build([*intact[:-1], broken], Progress())
+        Batches(SUBJECTS, 5, 30).build([*intact[:-1], broken], Progress())
 
 
 def test_an_event_that_nobody_foresaw_is_a_letter_and_the_rest_goes_on(
@@ -259,7 +269,7 @@ def test_an_event_that_nobody_foresaw_is_a_letter_and_the_rest_goes_on(
         return read_change(event, generation)
 
     monkeypatch.setattr(module, "read_change", stumbling)
-    batch = Batches(SUBJECTS, 5).build([*arrivals(bad), *arrivals(good)], Progress())
+    batch = Batches(SUBJECTS, 5, 30).build([*arrivals(bad), *arrivals(good)], Progress())
     [told] = batch.letters
     assert (told.task, told.reason) == (bad.key.task, "event 2: OverflowError: no such number")
     assert set(batch.touched) == {bad.key, good.key}

@@ -89,7 +89,7 @@ def in_between(log: LegalLog, chance: random.Random) -> Draft:
 
 
 def built(log: LegalLog, cuts: list[int]) -> list[StoreBatch]:
-    batches, progress, made = Batches(SUBJECTS, 5), Progress(origin="origin"), []
+    batches, progress, made = Batches(SUBJECTS, 5, 30), Progress(origin="origin"), []
     all_arrivals = arrivals(log)
     for start, end in zip([0, *cuts], [*cuts, len(all_arrivals)], strict=True):
         made.append(batches.build(all_arrivals[start:end], progress))
