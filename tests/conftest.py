@@ -74,6 +74,16 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProces
 
 
 @pytest.fixture(scope="module")
+def own_nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
+    """A nats-server for a module's tests that restart it: it has only their streams to recover.
+
+    With those of a thousand tests before, that may take longer than anybody waits.
+    """
+    with NatsProcess(tmp_path_factory.mktemp("own-nats")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
 def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
     """Three nodes for a module's tests; who breaks one calls `heal`.
 

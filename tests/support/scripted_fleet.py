@@ -118,7 +118,8 @@ class ScriptedFleet:
         self.usage = UsageFound(rows=[])
         """What task state says of all usage."""
         self._agents = agents
-        self._keys: dict[str, TaskKey] = {}
+        self._keys: dict[str, tuple[TaskKey, str | None]] = {}
+        """Each task's key and context, by its id."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._coming = 0
         """Runs that are looked at: they become runs, or not."""
@@ -215,8 +216,9 @@ class ScriptedFleet:
 
     async def _on_live(self, msg: Msg) -> None:
         key, owner = self.bus.subjects.key_of_event(msg.subject), (msg.headers or {}).get(OWNER)
-        if owner is not None:
-            self._keys[key.task] = key
+        if owner is not None and key.task not in self._keys:
+            first = orjson.loads(msg.data.partition(b"\n")[0] or b"{}")
+            self._keys[key.task] = key, first.get("task", {}).get("contextId")
 
     def _sweep_soon(self) -> None:
         self._coming += 1
@@ -354,9 +356,11 @@ class ScriptedFleet:
         await msg.respond(self.usage.encode())
 
     async def _listed(self, query: ListTasks) -> AsyncIterator[Json]:
-        for key in list(self._keys.values()):
+        for key, context in list(self._keys.values()):
             if (key.tenant, key.agent) != (query.tenant, query.agent):
                 continue
+            if query.context is not None and context not in (None, query.context):
+                continue  # To read the logs of all would take as long as a gateway waits.
             found = await self._found(
                 GetTask(
                     tenant=query.tenant,

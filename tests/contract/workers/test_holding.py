@@ -35,6 +35,12 @@ WHOLE = "".join(f"{n} " for n in range(600))
 ENDLESS: list[Json] = [{"text": "on "}, {"sleep": 600_000}]
 
 
+@pytest.fixture(scope="module")
+def nats_server(own_nats_server: NatsProcess) -> NatsProcess:
+    """The node, which a test here restarts."""
+    return own_nats_server
+
+
 async def pair(spawn: Spawn, task: Task, language: str, other: str) -> tuple[Worker, Worker]:
     """Let a worker of `language` take the task up, then start one of `other`."""
     holder = await asyncio.to_thread(spawn, language)

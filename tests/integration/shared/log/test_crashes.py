@@ -10,9 +10,16 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable
 from tests.integration.shared.conftest import Connect
+from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog, following, generations, texts
 from tests.support.topology import Topology
 from tests.support.waiting import eventually, soon
+
+
+@pytest.fixture(scope="module")
+def nats_server(own_nats_server: NatsProcess) -> NatsProcess:
+    """The one node, which a test here restarts."""
+    return own_nats_server
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,17 @@ from headrace.model.errors import Fenced, LogFull
 from tests.integration.shared.conftest import Connect
 from tests.integration.shared.log.test_append import limit
 from tests.support.nats_proxy import Frame, NatsProxy
+from tests.support.servers import NatsProcess
 from tests.support.task_log import TIMEOUT, TaskLog, generations, texts
 from tests.support.topology import Topology
 
 LOGS, EVENTS = 10, 60
+
+
+@pytest.fixture(scope="module")
+def nats_server(own_nats_server: NatsProcess) -> NatsProcess:
+    """The one node, which a test here restarts."""
+    return own_nats_server
 
 
 def send(log: TaskLog, text: str) -> AppendRequest:

@@ -4,12 +4,20 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from headrace.model.task import COMPLETED
 from tests.integration.task_state.webhooks.conftest import Hooked
 from tests.integration.task_state.webhooks.test_delivery import task_told, until_told
 from tests.support.receiver import Receiver
 from tests.support.servers import NatsProcess
 from tests.support.task_states import TaskStates, folded
+
+
+@pytest.fixture(scope="module")
+def nats_server(own_nats_server: NatsProcess) -> NatsProcess:
+    """The node, which a test here restarts."""
+    return own_nats_server
 
 
 async def test_a_task_state_killed_again_and_again_tells_everything(
