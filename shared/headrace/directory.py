@@ -3,6 +3,10 @@
 Workers announce their agents. Gateways keep a copy of the whole bucket. They read it every few
 seconds, and at once when an unknown key is written. An agent without instances stays known for a
 week.
+
+Keys are ``card.<agent>``, for a pinned version ``card.<agent>.<version>``; ``live.<agent>.
+<instance>``, whose value names a pinned version; and ``route.<agent>``, the rule that sends new
+tasks to the agent's versions.
 """
 
 import asyncio
@@ -19,9 +23,11 @@ from nats.aio.subscription import Subscription
 from headrace.background import keep_running
 from headrace.jetstream.api import server_time, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, stream_of
-from headrace.model.agent_card import AgentCard
+from headrace.jetstream.kv import Bucket, KeyChanged, stream_of
+from headrace.model.agent_card import AgentCard, card_key
+from headrace.model.agent_route import UNPINNED, AgentRoute, first_version
 from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import BusMessage
 from headrace.model.subjects import check_agent_name
 from headrace.wait_for import wait_for
 
@@ -108,17 +114,18 @@ class Announcer:
         check_agent_name(card.name)
         await self._mention_another(card)
         await self._bucket.overwrite(
-            f"card.{card.name}", card.encode(), seconds=self._timing.card_ttl
+            card_key(card.name, card.pinned_version), card.encode(), seconds=self._timing.card_ttl
         )
-        await self.renew(card.name)
+        await self.renew(card.name, card.pinned_version)
 
-    async def renew(self, agent: str) -> None:
-        """Renew this instance's key for `agent`.
+    async def renew(self, agent: str, version: str = UNPINNED) -> None:
+        """Renew this instance's key for `agent`, whose `version` it serves.
 
         Raises:
             BusUnavailable: JetStream did not acknowledge.
         """
-        await self._bucket.overwrite(self._key(agent), b"{}", seconds=self._timing.instance_ttl)
+        serving = Serving(version=version or None).encode()
+        await self._bucket.overwrite(self._key(agent), serving, seconds=self._timing.instance_ttl)
 
     async def withdraw(self, agent: str) -> None:
         """Delete this instance's key for `agent`; the card stays.
@@ -131,7 +138,7 @@ class Announcer:
         await self._bucket.delete(self._key(agent), seconds=self._timing.instance_ttl)
 
     async def _mention_another(self, card: AgentCard) -> None:
-        key = f"card.{card.name}"
+        key = card_key(card.name, card.pinned_version)
         found = (await self._bucket.get(key)).data
         with suppress(UndecodableMessage):
             former = card if found is None else AgentCard.decode(key, found)
@@ -142,6 +149,18 @@ class Announcer:
 
     def _key(self, agent: str) -> str:
         return f"live.{agent}.{self._instance}"
+
+
+class Serving(BusMessage):
+    """What an instance serves, the value of its key."""
+
+    version: str | None = None
+    """The version to which it pins tasks. None: it pins none."""
+
+
+def route_key(agent: str) -> str:
+    """Return the key under which the bucket has the agent's route."""
+    return f"route.{agent}"
 
 
 async def renewed(bus: Bus, agent: str, instance: str) -> datetime | None:
@@ -186,16 +205,42 @@ class DirectoryContent:
     """The bucket's content as last read."""
 
     cards: dict[str, AgentCard] = field(default_factory=dict)
+    """By agent: the card of the version that is current."""
+    versions: dict[str, dict[str, AgentCard]] = field(default_factory=dict)
+    """By agent and version."""
+    routes: dict[str, AgentRoute] = field(default_factory=dict)
+    """Of agents with pinned versions."""
+    unrouted: set[str] = field(default_factory=set)
+    """Agents with pinned versions whose route is not stored yet."""
     instances: dict[str, set[str]] = field(default_factory=dict)
     """Live instances by agent. An agent without instances has no item."""
+    serving: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    """Live instances by agent and version."""
+
+    def route(self) -> None:
+        """Choose each agent's current version and card, once the bucket has been read."""
+        for agent, versions in self.versions.items():
+            if agent not in self.routes and versions.keys() != {UNPINNED}:
+                self.routes[agent] = AgentRoute(current=first_version(versions))
+                self.unrouted.add(agent)
+            route = self.routes.get(agent)
+            current = UNPINNED if route is None else route.current
+            # The current version's card may have expired, but not another one's.
+            self.cards[agent] = versions.get(current) or versions[first_version(versions)]
 
 
 class Directory:
     """A gateway's copy of the bucket."""
 
-    def __init__(self, bus: Bus, timing: DirectoryTiming = TIMING) -> None:
-        """Create an empty copy; `start` fills it."""
-        self._bus, self._timing = bus, timing
+    def __init__(
+        self, bus: Bus, timing: DirectoryTiming = TIMING, *, stores_routes: bool = False
+    ) -> None:
+        """Create an empty copy; `start` fills it.
+
+        With `stores_routes`, it stores the first route of an agent, so that all gateways send new
+        tasks to the same version.
+        """
+        self._bus, self._timing, self._stores_routes = bus, timing, stores_routes
         self._bucket = Bucket(bus, bus.streams.agents)
         self._listing = DirectoryContent()
         self._renewals = Renewals()
@@ -232,8 +277,28 @@ class Directory:
         return self._listing.cards.get(agent)
 
     def available(self, agent: str) -> bool:
-        """Return whether an instance of the agent is alive."""
-        return agent in self._listing.instances
+        """Return whether an instance of the agent's current version is alive."""
+        route = self._listing.routes.get(agent)
+        if route is None:
+            return agent in self._listing.instances
+        return route.current in self._listing.serving.get(agent, {})
+
+    def route(self, agent: str) -> AgentRoute | None:
+        """Return where the agent's new tasks go. None: it has no pinned versions."""
+        return self._listing.routes.get(agent)
+
+    def versions(self, agent: str) -> Mapping[str, AgentCard]:
+        """Return the cards of the agent's versions; the empty version is the unpinned one."""
+        return self._listing.versions.get(agent, {})
+
+    def serving(self, agent: str, version: str) -> set[str]:
+        """Return the live instances of the agent's version."""
+        return self._listing.serving.get(agent, {}).get(version, set())
+
+    def card_for(self, agent: str, version: str | None) -> AgentCard | None:
+        """Return the version's card; the current one's if `version` is None or has no card."""
+        known = None if version is None else self._listing.versions.get(agent, {}).get(version)
+        return known or self._listing.cards.get(agent)
 
     def workers(self) -> dict[str, Instance]:
         """Return all live instances by their names."""
@@ -278,30 +343,69 @@ class Directory:
             BusUnavailable: The bucket can't be read.
         """
         listing, lives = DirectoryContent(), dict[str, int]()
-        for key, copied in (await self._bucket.copy()).items():
+        copy = await self._bucket.copy()
+        for key, copied in copy.items():
             kind, _, agent = key.partition(".")
             if kind == "card":
                 self._take_card(listing, agent, copied.data)
             elif kind == "live":
                 lives[key] = copied.sequence
+            elif kind == "route":
+                self._take_route(listing, agent, copied.data)
         timeout = self._timing.instance_ttl + self._timing.read_interval
         for key in self._renewals.fresh(lives, time.monotonic(), timeout):
             _, agent, instance = (*key.split("."), "", "")[:3]
             listing.instances.setdefault(agent, set()).add(instance)
+            serving = listing.serving.setdefault(agent, {})
+            serving.setdefault(_version_in(copy[key].data), set()).add(instance)
+        listing.route()
         self._listing = listing
+        if self._stores_routes:
+            for agent in listing.unrouted:
+                await self._store(agent, listing.routes[agent])
 
-    def _take_card(self, listing: DirectoryContent, agent: str, data: bytes) -> None:
+    async def _store(self, agent: str, route: AgentRoute) -> None:
+        with suppress(KeyChanged):
+            await self._bucket.put(route_key(agent), route.encode(), after=0)
+            _log.info("agent %s: new tasks go to version %s", agent, route.current or "(unpinned)")
+
+    def _take_card(self, listing: DirectoryContent, name: str, data: bytes) -> None:
         try:
-            listing.cards[agent] = _decode_card(agent, data)
-            self._complained.pop(agent, None)
+            card = _decode_card(name, data)
+            listing.versions.setdefault(card.name, {})[card.pinned_version] = card
+            self._complained.pop(name, None)
         except UndecodableMessage as error:
-            if self._complained.get(agent) != data:
-                _log.warning("agent %s has no readable card: %s", agent, error)
-            self._complained[agent] = data
+            self._complain(name, data, f"agent {name} has no readable card: {error}")
+
+    def _take_route(self, listing: DirectoryContent, agent: str, data: bytes) -> None:
+        try:
+            listing.routes[agent] = AgentRoute.decode(route_key(agent), data)
+            self._complained.pop(route_key(agent), None)
+        except UndecodableMessage as error:
+            reason = f"agent {agent} has no readable route: {error}"
+            self._complain(route_key(agent), data, reason)
+
+    def _complain(self, what: str, data: bytes, reason: str) -> None:
+        """Log why a value can't be read, once."""
+        if self._complained.get(what) != data:
+            _log.warning("%s", reason)
+        self._complained[what] = data
 
 
-def _decode_card(agent: str, data: bytes) -> AgentCard:
-    card = AgentCard.decode(f"card.{agent}", data)
-    if card.name != agent:
-        raise UndecodableMessage(f"card.{agent}", f"the card names agent {card.name!r}")
+def _decode_card(name: str, data: bytes) -> AgentCard:
+    """Return the card under ``card.<name>``."""
+    card = AgentCard.decode(f"card.{name}", data)
+    if card_key(card.name, card.pinned_version) != f"card.{name}":
+        stated = f"{card.name} {card.pinned_version}".strip()
+        raise UndecodableMessage(f"card.{name}", f"the card names agent {stated!r}")
     return card
+
+
+def _version_in(data: bytes) -> str:
+    """Return the version in the value of an instance's key."""
+    if data == b"{}":
+        return UNPINNED
+    try:
+        return Serving.decode("live", data).version or UNPINNED
+    except UndecodableMessage:
+        return UNPINNED

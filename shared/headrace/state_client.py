@@ -20,12 +20,14 @@ from headrace.model.errors import (
 from headrace.model.messages import (
     BusMessage,
     CancelChild,
+    CountOpenTasks,
     Done,
     DropFile,
     GetTask,
     GetUsage,
     ListTasks,
     OpenQueue,
+    OpenTasksCounted,
     Refusal,
     StartTask,
     TaskFound,
@@ -145,6 +147,10 @@ class StateClient:
             InvalidName: the days are invalid.
         """
         return await self._ask("usage", query, UsageFound)
+
+    async def open_tasks(self, query: CountOpenTasks) -> OpenTasksCounted:
+        """Return how many tasks of an agent are not over, complete as of the time of the call."""
+        return await self._ask("open", query, OpenTasksCounted)
 
     async def start(self, query: StartTask) -> TaskStarted:
         """Start a delegated task. Repeated calls start it once.

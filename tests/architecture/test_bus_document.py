@@ -45,7 +45,7 @@ def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> N
     operations = whole["operations"]
     asked = {name for name, one in operations.items() if one["action"] == "receive"}
     assert asked == set(ANSWERS)
-    assert len(asked) == 10
+    assert len(asked) == 11
     addresses = {whole["channels"][name]["address"].split(".")[2] for name in asked}
     state_client = inspect.getsource(StateClient)
     called = set(re.findall(r'_ask\(f?"(\w+)', state_client))

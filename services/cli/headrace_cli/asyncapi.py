@@ -26,6 +26,8 @@ _PARAMETERS = {
     "task": "The task's id, `<shard>-<32 hex digits>`.",
     "shard": "The task's shard: the number at the start of its id.",
     "run": "Generation of the run's input.",
+    "priority": "The run's priority: `high`, `normal` or `low`.",
+    "version": "The version that the task is pinned to, as a subject token.",
     "stream": "Number of the event stream that contains the task's log.",
     "webhook": "The webhook's id, as a subject token.",
     "instance": "A worker's id.",

@@ -6,11 +6,13 @@ the document can't name an unused subject.
 
 from dataclasses import dataclass
 
-from headrace.directory import TIMING, AgentCard
+from headrace.directory import TIMING, Serving
 from headrace.jetstream.headers import TTL as TTL_HEADER
 from headrace.jetstream.kv import subject_of
 from headrace.jetstream.streams import Streams
 from headrace.model import entry
+from headrace.model.agent_card import AgentCard
+from headrace.model.agent_route import AgentRoute
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import (
     BusMessage,
@@ -19,6 +21,7 @@ from headrace.model.messages import (
     Done,
     HolderReply,
     ListChanges,
+    OpenTasksCounted,
     Refusal,
     RequestsTaken,
     RunRequest,
@@ -27,7 +30,7 @@ from headrace.model.messages import (
     TaskStarted,
     UsageFound,
 )
-from headrace.model.subjects import UNUSUAL, Subjects
+from headrace.model.subjects import NORMAL, UNUSUAL, Subjects
 from headrace.model.task import STATES, TaskKey
 from headrace.webhooks import Webhook
 
@@ -143,13 +146,18 @@ def _task(address: str) -> str:
     return address.replace(".0.", f".{_SHARD}.").replace("0-{task}", _TASK)
 
 
-def _run(name: str, priority: str = "normal") -> Channel:
-    address = SUBJECTS.run(_KEY, 0, priority).replace(".0", ".{run}")
+def _run(name: str, priority: str = NORMAL) -> Channel:
+    address = SUBJECTS.run(_KEY, 0, priority)
+    return _run_on(name, address, f"Asks workers to do a run ({priority} priority).")
+
+
+def _run_on(name: str, address: str, description: str) -> Channel:
+    address = address.replace(".0", ".{run}")
     return Channel(
         name,
         _task(address.replace("{run}-{task}", _TASK)),
         f"stream {STREAMS.runs}, a work queue",
-        f"Asks workers to do a run ({priority} priority).",
+        description,
         (_RUN,),
     )
 
@@ -157,6 +165,11 @@ def _run(name: str, priority: str = "normal") -> Channel:
 CHANNELS: tuple[Channel, ...] = (
     _run("run"),
     *(_run(f"run.{priority}", priority) for priority in UNUSUAL),
+    _run_on(
+        "run.version",
+        SUBJECTS.run(_KEY, 0, "{priority}") + ".{version}",
+        "Asks workers of a version to do a run of a task that is pinned to it.",
+    ),
     Channel(
         "queue",
         SUBJECTS.queue("{agent}"),
@@ -236,11 +249,25 @@ CHANNELS: tuple[Channel, ...] = (
         (_message(AgentCard),),
     ),
     Channel(
+        "card.version",
+        subject_of(STREAMS.agents, "card.{agent}.{version}"),
+        f"bucket {STREAMS.agents}",
+        "The card of a version that tasks are pinned to.",
+        (_message(AgentCard),),
+    ),
+    Channel(
+        "route",
+        subject_of(STREAMS.agents, "route.{agent}"),
+        f"bucket {STREAMS.agents}",
+        "Where the new tasks of an agent with pinned versions go.",
+        (_message(AgentRoute),),
+    ),
+    Channel(
         "instance",
         subject_of(STREAMS.agents, "live.{agent}.{instance}"),
         f"bucket {STREAMS.agents}; expires after {TIMING.instance_ttl} s unless renewed",
         "A worker that serves the agent; deleted when the worker leaves.",
-        (ChannelMessage("Alive", EMPTY, TTL), ChannelMessage("Nothing", NOTHING, TTL)),
+        (ChannelMessage("Serving", Serving, TTL), ChannelMessage("Nothing", NOTHING, TTL)),
     ),
 )
 
@@ -249,6 +276,7 @@ ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
     "stateGet": (_message(TaskFound), _REFUSAL),
     "stateList": (_message(TasksFound), _REFUSAL),
     "stateUsage": (_message(UsageFound), _REFUSAL),
+    "stateOpen": (_message(OpenTasksCounted), _REFUSAL),
     "stateStart": (_message(TaskStarted), _REFUSAL),
     **dict.fromkeys(
         ("stateCancel", "stateTell", "stateQueue", "stateDrop"), (_message(Done), _REFUSAL)

@@ -25,7 +25,7 @@ _HEAD = """\
     multiple=True,
     default=[DEMO],
     show_default=True,
-    help="Group of workers with one user, and its agents: NAME=AGENT,AGENT. Repeatable.",
+    help="Group of workers with one user, and its agents: NAME=AGENT,AGENT@VERSION. Repeatable.",
 )
 @click.option(
     "--tenant",
@@ -68,5 +68,7 @@ def configuration(groups: tuple[str, ...], tenants: tuple[str, ...]) -> str:
 def _group(text: str) -> WorkerGroup:
     name, separator, agents = text.partition("=")
     if not separator:
-        raise InvalidName("group", text, "is not of the form NAME=AGENT,AGENT")
-    return WorkerGroup(name, tuple(agent.strip() for agent in agents.split(",")))
+        raise InvalidName("group", text, "is not of the form NAME=AGENT,AGENT@VERSION")
+    served = [agent.strip().partition("@") for agent in agents.split(",")]
+    versions = tuple((agent, version) for agent, at, version in served if at)
+    return WorkerGroup(name, tuple(dict.fromkeys(agent for agent, _, _ in served)), versions)

@@ -85,7 +85,7 @@ async def _start(
 ) -> _Running:
     """Start the parts that run in the background; `stack` stops them in reverse order."""
     quotas = read_quotas(settings.quotas) if settings.quotas else []
-    directory = Directory(bus)
+    directory = Directory(bus, stores_routes=True)
     callers = Callers(
         settings.credentials,
         lambda: key_headers(directory.cards()),

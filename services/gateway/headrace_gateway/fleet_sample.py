@@ -19,7 +19,7 @@ from headrace.jetstream.consumers import consumers
 from headrace.jetstream.headers import nanoseconds
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
-from headrace.model.subjects import NORMAL
+from headrace.model.subjects import NORMAL, decode_token
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.stream_limits import StreamLimits
 
@@ -30,17 +30,22 @@ _TIMEOUT = 2.0
 _OLDEST_OF = 100
 """Maximum queues per sample whose oldest run is looked up."""
 
+_UNSTATED = ("", "", "", "", NORMAL, "")
+"""Tokens of a queue's filter that it may leave out: tenant, agent, task, run, priority, version."""
+
 _NANO = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The waiting runs of one agent, tenant and priority."""
+    """The waiting runs of one agent, tenant, priority and version."""
 
     agent: str
     tenant: str
     """As a subject token."""
     priority: str
+    version: str
+    """The version that its tasks are pinned to; empty: they are not pinned."""
     waiting: int
     running: int
     """Runs that workers have received and not acknowledged."""
@@ -52,6 +57,7 @@ class QueueState:
         return {
             "agent": self.agent,
             "priority": self.priority,
+            **({"version": self.version} if self.version else {}),
             "waiting": self.waiting,
             "running": self.running,
             "oldestSeconds": self.oldest,
@@ -145,12 +151,13 @@ class FleetSampler:
         queues = list[QueueState]()
         for one in listed:
             tokens = str(one["config"].get("filter_subject", "")).removeprefix(start).split(".")
-            tenant, agent, _, _, priority = (*tokens, "", "", "", NORMAL)[:5]
+            tenant, agent, _, _, priority, version = (*tokens, *_UNSTATED[len(tokens) :])[:6]
             figures = int(one["num_pending"]), int(one["num_ack_pending"])
+            pinned = decode_token(version)
             queues.append(
-                QueueState(agent, tenant, priority or NORMAL, *figures, age_of.get(one["name"]))
+                QueueState(agent, tenant, priority, pinned, *figures, age_of.get(one["name"]))
             )
-        return sorted(queues, key=lambda one: (one.agent, one.tenant, one.priority))
+        return sorted(queues, key=lambda one: (one.agent, one.tenant, one.priority, one.version))
 
     async def _oldest(self, consumer: Json, now: int) -> float | None:
         """Return the age of the consumer's next message in seconds."""

@@ -13,6 +13,7 @@ from http import HTTPStatus
 
 from a2a.utils import errors as a2a
 
+from headrace.agent_versions import RouteRefused, VersionInUse, VersionUnknown
 from headrace.log_lines import UNLIMITED
 from headrace.metrics import REFUSALS
 from headrace.model.errors import (
@@ -135,6 +136,9 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
     LetterUnknown: _own(-32602, 404, "NOT_FOUND", "LETTER_NOT_FOUND"),
+    VersionUnknown: _own(-32602, 404, "NOT_FOUND", "VERSION_NOT_FOUND"),
+    VersionInUse: _own(-32600, 409, "FAILED_PRECONDITION", "VERSION_IN_USE"),
+    RouteRefused: _own(-32600, 409, "FAILED_PRECONDITION", "ROUTE_REFUSED"),
     NotRetryable: _own(-32600, 409, "FAILED_PRECONDITION", "NOT_RETRYABLE"),
     AlreadyOver: _own(-32600, 409, "FAILED_PRECONDITION", "ALREADY_OVER"),
     BodyTooLarge: _TOO_LARGE,

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from headrace.metrics import REQUEST_SECONDS, REQUESTS
 from headrace_gateway.problems import status_of
-from headrace_gateway.server.auth.credentials_file import OPERATIONS
+from headrace_gateway.server.auth.credentials_file import OPERATIONS, OPERATORS
 from headrace_gateway.server.open_requests import OpenRequest
 from headrace_gateway.tasks.subscribe import NothingFollows
 
@@ -44,7 +44,7 @@ class RequestMetrics:
         # Kept, because each look-up by labels takes longer than the count itself.
         self._counters: dict[_Key, Mapping[str, Counter]] = {}
         self._seconds: dict[_Key, Histogram] = {}
-        groups = [names for group, names in OPERATIONS.items() if group != "operate"]
+        groups = [names for group, names in OPERATIONS.items() if group not in OPERATORS]
         for binding, names in product(_BINDINGS, groups):
             for name in names:
                 self._begin(("a2a", binding, name))

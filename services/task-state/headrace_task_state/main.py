@@ -30,6 +30,7 @@ from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
+from headrace_task_state.queries.open_tasks import OpenTasks
 from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import AnswerPieces, Answers
@@ -169,6 +170,7 @@ class TaskState:
             Tasks(self._bus, reader),
             Lists(self._bus, reader, frontier),
             UsageReports(reader, frontier),
+            OpenTasks(reader, frontier),
             ForWorkers(self._bus, starter, self._timing.cancel),
             reader=reader,
             ranges=self._ranges,
@@ -195,7 +197,14 @@ class TaskState:
             notifier.run(),
             follower.run(),
             completion.run(),
-            Sweep(self._bus, writer, settings.start_within, self._clock, timing).run(),
+            Sweep(
+                self._bus,
+                writer,
+                self._directory,
+                settings.start_within,
+                clock=self._clock,
+                timing=timing,
+            ).run(),
             Orphans(self._bus, writer, self._clock, timing).run(),
             retention.run(),
         ]

@@ -4,6 +4,7 @@ The store is a projection: if it is lost, it is rebuilt from the logs. This modu
 on how it is stored.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -140,6 +141,10 @@ class DueList(StrEnum):
     """Tasks to complete from their logs: when; the most urgent have times long ago."""
 
 
+OPEN = (DueList.AT_WORK, DueList.WAITING)
+"""The lists with all tasks that are not over."""
+
+
 @dataclass(slots=True)
 class TaskChange:
     """The changes of a batch in one task."""
@@ -174,8 +179,8 @@ class TaskChange:
     ``answer_generation``, ``generation`` and ``sequence`` of the last event; ``summary`` while
     history and artifacts are still to be read from the log; of the newest input its generation
     (``run``), when it was ``submitted`` and its start deadline (``start_by``; 0: none), ms, its
-    ``priority`` and ``traceparent``; ``parent``, ``parent_agent`` and ``parent_run`` of a child
-    task."""
+    ``priority`` and ``traceparent``; the ``version`` that the task is pinned to; ``parent``,
+    ``parent_agent`` and ``parent_run`` of a child task."""
     history: list[Item] = field(default_factory=list)
     """New history items, after the existing ones (`headrace.model.fold`)."""
     artifacts: list[Item] = field(default_factory=list)
@@ -345,6 +350,12 @@ class Reader(Protocol):
 
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
         """Return what a tenant used on these days (``YYYY-MM-DD``, UTC), in any order."""
+
+    async def open_tasks(self, agent: str, ranges: Iterable[Range]) -> Counter[str]:
+        """Return how many of the agent's tasks are not over, by the version they are pinned to.
+
+        For operators' rare questions: it reads every open task of the fleet.
+        """
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return the stream sequence up to which each range has been applied."""

@@ -1,7 +1,7 @@
 """In-memory store: for tests, and the reference that the store in Redis is compared with."""
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -15,6 +15,7 @@ from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
+    OPEN,
     SUMMARY,
     After,
     Census,
@@ -319,6 +320,22 @@ class _Reader:
 
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
         return self._store.usage.rows(tenant, days)
+
+    async def open_tasks(self, agent: str, ranges: Iterable[Range]) -> Counter[str]:
+        projection = self._store.projection
+        names = {
+            name
+            for place in ranges
+            for due_list in OPEN
+            for name in projection.due.get((place, due_list), ())
+        }
+        keys = [tuple(name.split(":")) for name in names]
+        tasks = (projection.tasks.get((tenant, task)) for tenant, task in keys)
+        return Counter(
+            kept.fields.get("version", "")
+            for kept in tasks
+            if kept is not None and kept.fields["agent"] == agent
+        )
 
     async def advance_completion(self, place: Range, name: str) -> None:
         urgent = self._store.projection.due[place, DueList.SUMMARIES]

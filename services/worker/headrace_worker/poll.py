@@ -28,7 +28,7 @@ from headrace.jetstream.consumers import (
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.headers import STATUS
 from headrace.model.errors import BusUnavailable
-from headrace.model.queues import RunQueue, agent_of, weight_of
+from headrace.model.queues import RunQueue, agent_of, version_of, weight_of
 from headrace.tasks.runs import no_right_to
 from headrace_worker.concurrency import AgentConcurrency, Permit, PermitTurn
 
@@ -41,15 +41,15 @@ type OpenQueue = Callable[[str, str], Awaitable[Puller]]
 class QueueWatch:
     """Pulls from every queue of the agents, as queues appear and disappear."""
 
-    def __init__(self, bus: Bus, agents: list[str], serve: OpenQueue, interval: float) -> None:
-        """Watch the queues of `agents`; `serve` starts to pull from one.
+    def __init__(self, bus: Bus, first: list[RunQueue], serve: OpenQueue, interval: float) -> None:
+        """Watch the queues of the agents and versions of `first`; `serve` starts to pull from one.
 
         New queues are looked for at least every `interval` seconds.
         """
-        self._bus, self._agents, self._serve = bus, agents, serve
+        self._bus, self._serve = bus, serve
         self._interval = interval
         self._stream = bus.streams.runs
-        self._first = {RunQueue(agent).consumer for agent in agents}
+        self._first = {_served_from(queue.consumer): queue for queue in first}
         self._pullers: dict[str, Puller] = {}
         self._hints: dict[str, Subscription] = {}
         self._barred: set[str] = set()
@@ -63,31 +63,33 @@ class QueueWatch:
         Raises:
             BusUnavailable: the connection is closed.
         """
-        for agent in self._agents:
-            await self._welcome(agent)
+        for queue in self._first.values():
+            await self._welcome(queue)
         self._hinted.set()
         self._task = keep_running(self._watch, "queues")
 
-    async def serve_others(self, agents: list[str]) -> None:
-        """Watch the queues of `agents` only: pull from new ones, and stop pulling from others.
+    async def serve_others(self, first: list[RunQueue]) -> None:
+        """Watch the queues of `first`'s agents and versions only: pull from new ones.
+
+        Pulling from others stops.
 
         Raises:
             BusUnavailable: JetStream does not answer; call it again.
         """
-        for agent in agents:
-            if agent not in self._agents:
-                await self._welcome(agent)
-        kept = set(agents)
-        for agent in self._hints.keys() - kept:
+        kept = {_served_from(queue.consumer): queue for queue in first}
+        for served in kept.keys() - self._first.keys():
+            await self._welcome(kept[served])
+        for agent in self._hints.keys() - {queue.agent for queue in first}:
             await self._bus.unsubscribe(self._hints.pop(agent))
-        for name in [name for name in self._pullers if agent_of(name) not in kept]:
+        for name in [name for name in self._pullers if _served_from(name) not in kept]:
             await self._pullers.pop(name).drain()
-        self._agents, self._first = agents, {RunQueue(agent).consumer for agent in agents}
+        self._first = kept
 
-    async def _welcome(self, agent: str) -> None:
-        hints = self._bus.subjects.queue(agent)
-        self._hints[agent] = await self._bus.subscribe(hints, self._on_hint)
-        await self._begin(RunQueue(agent).consumer)
+    async def _welcome(self, queue: RunQueue) -> None:
+        if queue.agent not in self._hints:
+            hints = self._bus.subjects.queue(queue.agent)
+            self._hints[queue.agent] = await self._bus.subscribe(hints, self._on_hint)
+        await self._begin(queue.consumer)
 
     async def drain(self) -> None:
         """Stop pulling."""
@@ -149,10 +151,15 @@ class QueueWatch:
 
     async def _names(self) -> set[str]:
         names = await consumer_names(self._bus, self._stream)
-        return {name for name in names if agent_of(name) in self._agents}
+        return {name for name in names if _served_from(name) in self._first}
 
     def _others(self) -> set[str]:
-        return self._pullers.keys() - self._first
+        return self._pullers.keys() - {queue.consumer for queue in self._first.values()}
+
+
+def _served_from(consumer: str) -> tuple[str, str]:
+    """Return the agent and the version whose runs the consumer delivers."""
+    return agent_of(consumer), version_of(consumer)
 
 
 _log = logging.getLogger(__name__)

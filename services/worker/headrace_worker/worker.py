@@ -14,7 +14,7 @@ from headrace.directory import TIMING, Announcer
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.queues import RunQueue
+from headrace.model.queues import RunQueue, version_of
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.runs import ensure_queue
@@ -96,7 +96,7 @@ class Registration:
                     await self._announce()
                     announced = loop.time()
                 for agent in self._agents:
-                    await self._announcer.renew(agent.name)
+                    await self._announcer.renew(agent.name, agent.card.pinned_version)
             except BusUnavailable as trouble:
                 _log.warning("could not renew this worker's directory entry: %s", trouble)
 
@@ -142,7 +142,8 @@ class Worker:
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
         self._limit = AdaptiveLimit(settings.concurrency)
         self._served = {agent.name: (agent, self._concurrency_of(agent)) for agent in agents}
-        self._queues = QueueWatch(self._bus, list(self._served), self._serve, timing.queue_interval)
+        first = [_first_queue(agent) for agent in agents]
+        self._queues = QueueWatch(self._bus, first, self._serve, timing.queue_interval)
         self._runs: dict[tuple[str, int], Attempt] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
@@ -184,7 +185,7 @@ class Worker:
         """
         begin_at_zero(agent.name for agent in agents)
         kept = {agent.name for agent in agents if self._is_served_alike(agent)}
-        await self._queues.serve_others(sorted(kept))
+        await self._queues.serve_others([_first_queue(a) for a in agents if a.name in kept])
         for agent in agents:
             if agent.name not in kept:
                 await self._ensure_queue(agent)
@@ -193,7 +194,7 @@ class Worker:
             )
             self._served[agent.name] = (agent, concurrency)
         await self._registration.replace(agents)
-        await self._queues.serve_others([agent.name for agent in agents])
+        await self._queues.serve_others([_first_queue(agent) for agent in agents])
         self._agents = agents
 
     async def retire(self) -> None:
@@ -239,14 +240,18 @@ class Worker:
         await _briefly(self._queues.drain())
 
     def _is_served_alike(self, agent: Agent) -> bool:
-        """Return whether the agent is served with the concurrency that it declares now."""
+        """Return whether the agent is served with the concurrency and from the queues as now."""
         served = {one.name: one for one in self._agents}.get(agent.name)
-        return served is not None and served.concurrency == agent.concurrency
+        return (
+            served is not None
+            and served.concurrency == agent.concurrency
+            and _first_queue(served) == _first_queue(agent)
+        )
 
     async def _ensure_queue(self, agent: Agent) -> None:
         await wait_for(
             f"the work queue of {agent.name}",
-            partial(ensure_queue, self._bus, RunQueue(agent.name)),
+            partial(ensure_queue, self._bus, _first_queue(agent)),
             self._settings.startup_timeout,
         )
 
@@ -274,7 +279,7 @@ class Worker:
         return puller
 
     def _repair(self, agent: str, consumer: str) -> Repair:
-        queue = RunQueue(agent)
+        queue = RunQueue(agent, version=version_of(consumer))
         if consumer == queue.consumer:
             return partial(ensure_queue, self._bus, queue, _REPAIR_TIMEOUT)
         # Publishers create the other queues; this one may have been removed.
@@ -328,6 +333,10 @@ class Worker:
         while True:
             self._leases.health_probe()
             await asyncio.sleep(_HEALTH_CHECK)
+
+
+def _first_queue(agent: Agent) -> RunQueue:
+    return RunQueue.first_of(agent.name, agent.card.pinned_version)
 
 
 async def _briefly(*steps: Awaitable[None]) -> None:

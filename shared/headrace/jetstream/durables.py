@@ -36,7 +36,9 @@ def of_runs(subjects: Subjects, queue: RunQueue) -> api.ConsumerConfig:
     """Return the consumer of the queue's runs."""
     return api.ConsumerConfig(
         durable_name=queue.consumer,
-        filter_subject=subjects.runs_of_agent(queue.agent, queue.tenant, queue.priority),
+        filter_subject=subjects.runs_of_agent(
+            queue.agent, queue.tenant, queue.priority, queue.version
+        ),
         ack_policy=api.AckPolicy.EXPLICIT,
         ack_wait=ACK_WAIT,
         # Attempts are counted in the log; with a maximum here, a run could be stuck for ever.
@@ -128,12 +130,12 @@ def _queue_of(subjects: Subjects, found: Json) -> RunQueue | None:
     name = found.get("durable_name")
     if not name:
         return None
-    queue = RunQueue(*name.split("@")[:3])
+    queue = RunQueue(*name.split("@")[:4])
     tenant = str(found.get("filter_subject", "")).removeprefix(f"{subjects.prefix}.run.")
     tenant = tenant.partition(".")[0]
     # The name has the hash of a long tenant; only the filter has the tenant itself.
     if hashlib.sha256(tenant.encode()).hexdigest() == queue.tenant:
-        return RunQueue(queue.agent, tenant, queue.priority)
+        return RunQueue(queue.agent, tenant, queue.priority, queue.version)
     is_hash = _HASH.fullmatch(queue.tenant) is not None
     return queue if queue.consumer == name and (tenant == queue.tenant or not is_hash) else None
 

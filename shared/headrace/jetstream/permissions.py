@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
-from headrace.model.subjects import check_agent_name, is_token
+from headrace.model.subjects import check_agent_name, encode_token, is_token
 from headrace.settings import BusSettings
 
 ANY_TENANT = "*"
@@ -44,6 +44,8 @@ class WorkerGroup:
 
     name: str
     agents: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...] = ()
+    """Agents and their versions, to which their workers pin tasks."""
 
     @property
     def account(self) -> str:
@@ -129,6 +131,9 @@ class Permissions:
             f"{p}.push.>",
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
+            # For operators, who route agents and retire versions over HTTP.
+            f"$KV.{streams.agents}.route.*",
+            f"$KV.{streams.agents}.card.*.*",
             f"$O.{streams.files}.>",
             *self._making(),
             # Of the work queue it reads the age of the oldest waiting run.
@@ -233,6 +238,10 @@ class Permissions:
             for tenant in self._tenants:
                 for priority in PRIORITIES:
                     yield RunQueue(agent, tenant, priority).consumer
+        for agent, version in group.versions:
+            for tenant in self._tenants:
+                for priority in PRIORITIES:
+                    yield RunQueue(agent, tenant, priority, encode_token(version)).consumer
 
     def _subjects_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams, p = self._streams, self._prefix
@@ -245,10 +254,12 @@ class Permissions:
             yield AccountExport(f"{p}.event.*.*.{agent}.*")
             yield AccountExport(f"{p}.run.*.{agent}.*.*")
             yield AccountExport(f"{p}.run.*.{agent}.*.*.*")
+            yield AccountExport(f"{p}.run.*.{agent}.*.*.*.*")
             yield AccountExport(f"{p}.dead.*.{agent}")
             for operation in FOR_WORKERS:
                 yield from self._questions(f"{operation}.{agent}")
             yield AccountExport(f"$KV.{streams.agents}.card.{agent}")
+            yield AccountExport(f"$KV.{streams.agents}.card.{agent}.*")
             yield AccountExport(f"$KV.{streams.agents}.live.{agent}.*")
             yield AccountExport(f"$O.{streams.files}.C.*.{agent}.*.*")
             yield AccountExport(f"$O.{streams.files}.M.*.{agent}.*.*")

@@ -6,7 +6,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log.read import Tombstone, headers_of, last_raw, replay, tombstone_of
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
-from headrace.model.events import TRACEPARENT
+from headrace.model.events import TRACEPARENT, VERSION
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.subjects import is_token, stream_of_shard
@@ -27,6 +27,8 @@ class LoggedTask:
     """Stream sequence of the last entry that the fold reflects."""
     traceparent: str | None = None
     """W3C trace context of the newest input that came with one."""
+    version: str | None = None
+    """The version of the agent that the newest input which names one pins the task to."""
 
     @classmethod
     def started_by(cls, first: Entry, agent: str) -> "LoggedTask":
@@ -45,7 +47,8 @@ class LoggedTask:
         self.fold.apply_entry(entry)
         self.sequence = entry.sequence
         if entry.generation == entry.stamp.run:
-            self.traceparent = _traceparent(entry) or self.traceparent
+            self.traceparent = _term(entry, TRACEPARENT) or self.traceparent
+            self.version = _term(entry, VERSION) or self.version
 
     def is_for(self, query: GetTask) -> bool:
         """Return whether the task matches `query` and belongs to the caller."""
@@ -64,14 +67,16 @@ class LoggedTask:
             sequence=self.sequence,
             state=self.fold.state,
             traceparent=self.traceparent,
+            version=self.version,
         )
 
 
-def _traceparent(entry: Entry) -> str | None:
+def _term(entry: Entry, name: str) -> str | None:
+    """Return the text under `name` in the metadata of the entry's first event."""
     for body in entry.events[0].values():
         metadata = body.get("metadata") if isinstance(body, dict) else None
-        trace = metadata.get(TRACEPARENT) if isinstance(metadata, dict) else None
-        return trace if isinstance(trace, str) else None
+        value = metadata.get(name) if isinstance(metadata, dict) else None
+        return value if isinstance(value, str) else None
     return None
 
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from headrace.model.messages import BusMessage
+from headrace.model.subjects import encode_token
 
 
 class Provider(BusMessage):
@@ -43,6 +44,8 @@ class AgentCard(BusMessage):
     """Name shown to people. Empty: the id."""
     description: str = ""
     version: str = "1.0.0"
+    pinned: bool = False
+    """Whether tasks stay with the version that began them: it has queues of its own."""
     icon_url: str = ""
     documentation_url: str = ""
     provider: Provider | None = None
@@ -73,6 +76,19 @@ class AgentCard(BusMessage):
     """AG-UI AgentCapabilities that the agent declares. Gateways add what every agent has."""
 
     @property
+    def pinned_version(self) -> str:
+        """The version that its tasks are pinned to; empty: its tasks are not pinned."""
+        return self.version if self.pinned else ""
+
+    @property
     def title(self) -> str:
         """The display name, or the id."""
         return self.display_name or self.name
+
+
+def card_key(agent: str, version: str) -> str:
+    """Return the key under which the directory has the card of an agent's version.
+
+    `version` is empty if it is not pinned.
+    """
+    return f"card.{agent}.{encode_token(version)}" if version else f"card.{agent}"

@@ -64,6 +64,8 @@ AGUI = "headrace.agui"
 ``state``, ``tools``, ``context``, ``forwardedProps``, ``resume`` and ``messages``, as the client
 sent them, except that large files in messages are replaced by links. The message that became the
 input is listed without its content."""
+VERSION = "headrace.version"
+"""Metadata key of an input: the version of the agent that its task is pinned to from here on."""
 PRIORITY = "headrace.priority"
 """Metadata key of an input: the priority of its run, unless it is the default."""
 START_BY = "headrace.startBy"

@@ -47,6 +47,8 @@ class RunRequest(BusMessage):
     """Owner, as a subject token."""
     traceparent: str | None = None
     """W3C trace context of the request."""
+    version: str | None = None
+    """The version of the agent that the task is pinned to. None: it is not pinned."""
     input: str | None = None
     """The input, as a line of the log, so that its first worker need not read the log. None: it
     must."""
@@ -130,6 +132,8 @@ class TaskFound(BusMessage):
     """The task's state (an `entry.Stamp.state`)."""
     traceparent: str | None = None
     """W3C trace context of the newest input that came with one."""
+    version: str | None = None
+    """The version of the agent that the task is pinned to. None: it is not pinned."""
 
 
 class ListTasks(BusMessage):
@@ -253,6 +257,19 @@ class UsageFound(BusMessage):
     rows: list[UsageCounts]
 
 
+class CountOpenTasks(BusMessage):
+    """Operation ``open``: how many tasks of an agent are not over, of all tenants."""
+
+    agent: str
+
+
+class OpenTasksCounted(BusMessage):
+    """The number of an agent's open tasks."""
+
+    versions: dict[str, int]
+    """By the version that they are pinned to; empty: they are not pinned."""
+
+
 class StartTask(BusMessage):
     """Operation ``start``: an agent delegates to another one. Repetitions start nothing new."""
 
@@ -317,6 +334,8 @@ class OpenQueue(BusMessage):
     tenant: str
     agent: str
     priority: str = "normal"
+    version: str = ""
+    """The version of the agent that its tasks are pinned to, as a token. Empty: not pinned."""
 
 
 class DropFile(BusMessage):

@@ -1,10 +1,10 @@
-"""Queues: the waiting runs of one agent, tenant and priority."""
+"""Queues: the waiting runs of one agent, tenant, priority and version."""
 
 import hashlib
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from headrace.model.subjects import NORMAL
+from headrace.model.subjects import NORMAL, encode_token
 from headrace.model.task import TaskKey
 
 type Priority = Literal["high", "normal", "low"]
@@ -30,11 +30,18 @@ class RunQueue:
     agent: str
     tenant: str = DEFAULT_TENANT
     priority: str = NORMAL
+    version: str = ""
+    """The version of the agent that the tasks are pinned to. Empty: they are not pinned."""
 
     @classmethod
-    def of(cls, key: TaskKey, priority: str = NORMAL) -> "RunQueue":
-        """Return the queue for runs of the task at `key`."""
-        return cls(key.agent, key.tenant, priority)
+    def of(cls, key: TaskKey, priority: str = NORMAL, version: str = "") -> "RunQueue":
+        """Return the queue for runs of the task at `key`, pinned to the agent's `version`."""
+        return cls(key.agent, key.tenant, priority, encode_token(version) if version else "")
+
+    @classmethod
+    def first_of(cls, agent: str, version: str = "") -> "RunQueue":
+        """Return the queue that the agent, or its pinned version, has while a worker serves it."""
+        return cls(agent, version=encode_token(version) if version else "")
 
     @property
     def is_first(self) -> bool:
@@ -43,19 +50,29 @@ class RunQueue:
 
     @property
     def consumer(self) -> str:
-        """The name of its consumer, such as ``shop``, ``shop@tenant`` or ``shop@tenant@high``."""
-        if self.is_first:
+        """The name of its consumer.
+
+        Such as ``shop``, ``shop@tenant``, ``shop@tenant@high`` or ``shop@tenant@high@version``.
+        """
+        if self.is_first and not self.version:
             return self.agent
         tenant = self.tenant
         if len(tenant) > _LONGEST_TENANT:
             tenant = hashlib.sha256(tenant.encode()).hexdigest()
         behind = [tenant] if self.priority == NORMAL else [tenant, self.priority]
+        if self.version:
+            behind = [tenant, self.priority, self.version]
         return "@".join([self.agent, *behind])
 
 
 def agent_of(consumer: str) -> str:
     """Return the agent whose runs the consumer delivers."""
     return consumer.partition("@")[0]
+
+
+def version_of(consumer: str) -> str:
+    """Return the version whose runs the consumer delivers, as a token; empty: not pinned."""
+    return (*consumer.split("@"), "", "", "")[3]
 
 
 def weight_of(consumer: str) -> float:

@@ -14,6 +14,9 @@ from headrace.model.task import SHARDS_PER_STREAM, TaskKey, check_task_id
 MAX_TOKEN = 200
 """Maximum length of a token in characters. Subjects of five tokens stay far below NATS's limit."""
 
+MAX_VERSION = 60
+"""Maximum length of a pinned version's token; a consumer's name has at most 255 characters."""
+
 LONGEST_CONTEXT = 256
 """Maximum length in characters of a context id and of AG-UI's thread and run ids, which every event
 repeats."""
@@ -24,6 +27,8 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 _ESCAPE = re.compile(rb"_([0-9a-f]{2})")
 
 _KEY_TOKENS = 3
+_VERSIONED_TOKENS = 6
+"""Tokens of a run of a pinned version, after the prefix: task, run, priority and version."""
 _PUSH_TOKENS = (4, 5)
 
 NORMAL = "normal"
@@ -82,24 +87,33 @@ class Subjects:
 
     prefix: str = "headrace"
 
-    def run(self, key: TaskKey, run: int, priority: str = NORMAL) -> str:
-        """Return the subject of a run request."""
+    def run(self, key: TaskKey, run: int, priority: str = NORMAL, version: str = "") -> str:
+        """Return the subject of a run request, for workers of `version` if the task is pinned."""
         usual = f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{run}"
+        if version:
+            return f"{usual}.{priority}.{encode_token(version)}"
         return usual if priority == NORMAL else f"{usual}.{priority}"
 
     def runs_of_task(self, key: TaskKey) -> str:
-        """Return the filter for all runs of a task, of any priority."""
+        """Return the filter for all runs of a task, of any priority and version."""
         return f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.>"
 
-    def runs_of_agent(self, agent: str, tenant: str = "*", priority: str = NORMAL) -> str:
-        """Return a consumer's filter for the runs of an agent, tenant and priority."""
+    def runs_of_agent(
+        self, agent: str, tenant: str = "*", priority: str = NORMAL, version: str = ""
+    ) -> str:
+        """Return a consumer's filter for the runs of an agent, tenant, priority and version.
+
+        `version` is a token; empty for tasks that are not pinned.
+        """
         usual = f"{self.prefix}.run.{tenant}.{agent}.*.*"
+        if version:
+            return f"{usual}.{priority}.{version}"
         return usual if priority == NORMAL else f"{usual}.{priority}"
 
     def runs(self) -> list[str]:
         """Return the subjects of all runs: the RUNS stream."""
         usual = f"{self.prefix}.run.*.*.*.*"
-        return [usual, *(f"{usual}.{priority}" for priority in UNUSUAL)]
+        return [usual, *(f"{usual}.{priority}" for priority in UNUSUAL), f"{usual}.*.*"]
 
     def queue(self, agent: str) -> str:
         """Return the subject that notifies the agent's workers of a queue that may be new."""
@@ -181,7 +195,10 @@ class Subjects:
         Raises:
             UndecodableMessage: The subject has another form.
         """
-        *tokens, run = self._tokens(subject, "run")
+        tokens = self._tokens(subject, "run")
+        if len(tokens) == _VERSIONED_TOKENS:
+            tokens = self._without_version(subject, tokens)
+        *tokens, run = tokens
         if run in UNUSUAL and tokens:
             *tokens, run = tokens
         if not (run.isascii() and run.isdecimal()):
@@ -194,7 +211,8 @@ class Subjects:
         Raises:
             UndecodableMessage: The subject is not a run's.
         """
-        last = self._tokens(subject, "run")[-1]
+        tokens = self._tokens(subject, "run")
+        last = tokens[-2] if len(tokens) == _VERSIONED_TOKENS else tokens[-1]
         return last if last in UNUSUAL else NORMAL
 
     def key_of_push(self, subject: str) -> tuple[TaskKey, str]:
@@ -207,6 +225,14 @@ class Subjects:
         if len(tokens) not in _PUSH_TOKENS:
             raise UndecodableMessage(subject, "it does not name a webhook")
         return self._key(subject, tokens[:_KEY_TOKENS]), tokens[_KEY_TOKENS]
+
+    @staticmethod
+    def _without_version(subject: str, tokens: list[str]) -> list[str]:
+        """Return a run's tokens without priority and version."""
+        *tokens, priority, version = tokens
+        if priority not in {NORMAL, *UNUSUAL} or not is_token(version):
+            raise UndecodableMessage(subject, "its last tokens are not a priority and a version")
+        return tokens
 
     def _tokens(self, subject: str, *kinds: str) -> list[str]:
         """Return the tokens after the prefix and one of `kinds`."""

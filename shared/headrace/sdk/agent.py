@@ -18,7 +18,7 @@ from typing import Any, Literal, cast, overload
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.subjects import check_agent_name
+from headrace.model.subjects import MAX_VERSION, check_agent_name, encode_token
 from headrace.model.task import TaskKey
 from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun, Reply
@@ -227,6 +227,7 @@ def agent(  # what a card says
     display_name: str = ...,
     description: str = ...,
     version: str = ...,
+    pinned: bool = ...,
     icon_url: str = ...,
     documentation_url: str = ...,
     provider: Provider | None = ...,
@@ -257,6 +258,7 @@ def agent(  # noqa: PLR0913  # what a card says
     display_name: str = "",
     description: str = "",
     version: str = "1.0.0",
+    pinned: bool = False,
     icon_url: str = "",
     documentation_url: str = "",
     provider: Provider | None = None,
@@ -290,6 +292,8 @@ def agent(  # noqa: PLR0913  # what a card says
         display_name: Name shown to people. Default: `name`.
         description: Default: the first line of the function's docstring.
         version: Version of the agent, for its card.
+        pinned: Whether tasks stay with the version that began them. Workers of other versions then
+            serve beside this one, each its own tasks.
         icon_url: URL of an icon, for the card; ``http://`` or ``https://``.
         documentation_url: URL of the documentation, for the card; ``http://`` or ``https://``.
         provider: The organization that runs the agent, for the card.
@@ -329,6 +333,7 @@ def agent(  # noqa: PLR0913  # what a card says
             display_name=display_name,
             description=description or _first_line(function),
             version=version,
+            pinned=pinned,
             icon_url=icon_url,
             documentation_url=documentation_url,
             provider=provider,
@@ -400,6 +405,7 @@ def _check(declared: Agent) -> None:
     except InvalidName as error:
         raise Misdeclared(str(error)) from None
     _check_parameters(declared)
+    _check_version(declared.card)
     if declared.concurrency is not None and declared.concurrency < 1:
         raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
     start_within = declared.card.start_within
@@ -407,6 +413,25 @@ def _check(declared: Agent) -> None:
         raise Misdeclared(f"the start_within of agent {declared.name!r} must be more than 0 s")
     _check_urls(declared.card)
     declared.policy.check(declared.name)
+
+
+def _check_version(card: AgentCard) -> None:
+    """Check that a pinned version can be part of subjects and consumers' names.
+
+    Raises:
+        Misdeclared: It is empty or too long.
+    """
+    if not card.pinned:
+        return
+    try:
+        is_short = len(encode_token(card.version)) <= MAX_VERSION
+    except InvalidName:
+        is_short = False
+    if not is_short:
+        raise Misdeclared(
+            f"the version of agent {card.name!r} must have 1 to {MAX_VERSION} characters, because "
+            "its tasks are pinned to it; others than letters, digits and '-' count three times"
+        )
 
 
 def _check_parameters(declared: Agent) -> None:

@@ -17,7 +17,8 @@ from headrace.jetstream.kv import Bucket
 from headrace.jetstream.purge import purge
 from headrace.log import LogWriter, first_entry, last_entry
 from headrace.model import events, parts
-from headrace.model.agent_card import AgentCard
+from headrace.model.agent_card import AgentCard, card_key
+from headrace.model.agent_route import UNPINNED
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import (
     BusUnavailable,
@@ -50,14 +51,22 @@ async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str, own
 
 
 async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
-    if not await _cleans_up(bus, key.agent):
+    version = await _version(bus, key)
+    if not await _cleans_up(bus, key.agent, version):
         return
-    request = RunRequest(log=last.stamp.log, context=context, owner=owner)
+    request = RunRequest(log=last.stamp.log, context=context, owner=owner, version=version or None)
     await RunRequests(bus).publish(key, last.last_generation + 1, request)
 
 
-async def _cleans_up(bus: Bus, agent: str) -> bool:
-    value = await Bucket(bus, bus.streams.agents).get(f"card.{agent}")
+async def _version(bus: Bus, key: TaskKey) -> str:
+    """Return the version that began the task, which also cleans it up; empty: it is not pinned."""
+    first = await first_entry(bus, key)
+    metadata = {} if first is None else first.events[0].get("task", {}).get("metadata") or {}
+    return str(metadata.get(events.VERSION) or UNPINNED)
+
+
+async def _cleans_up(bus: Bus, agent: str, version: str) -> bool:
+    value = await Bucket(bus, bus.streams.agents).get(card_key(agent, version))
     try:
         return value.data is not None and AgentCard.decode(agent, value.data).cleans_up
     except UndecodableMessage:

@@ -93,6 +93,8 @@ class Forked:
     point: ForkPoint
     priority: str | None
     """Priority of the run that the copy ends in; None for the normal one."""
+    version: str | None
+    """The version that the source is pinned to, and so the copy; None: it is not pinned."""
 
 
 async def fork_point(
@@ -184,7 +186,7 @@ async def copy_past(bus: Bus, fork: Fork, head: int) -> Forked:
     copy = _Copy(bus, fork, log, writer_of(FORK_WRITER))
     async for stamp, drafts in copy.entries(head, writer.generation):
         await writer.append(drafts, stamp, ELECTION)
-    return Forked(log, writer.sequence, writer.generation, fork.point, copy.priority)
+    return Forked(log, writer.sequence, writer.generation, fork.point, copy.priority, copy.version)
 
 
 async def hand_over(bus: Bus, fork: Fork, copied: Forked) -> Forked:
@@ -221,6 +223,7 @@ class _Copy:
     log: str
     writer: str
     priority: str | None = None
+    version: str | None = None
     _files: dict[bytes, bytes] = field(default_factory=dict)
     """New links by the source's."""
 
@@ -235,7 +238,7 @@ class _Copy:
             for entry in batch:
                 if entry.generation > self.fork.point.generation:
                     break
-                self._note_priority(entry)
+                self._note_terms(entry)
                 if entry.last_generation <= after:
                     continue
                 entry = self._cut(entry, after)  # noqa: PLW2901  # the part that is copied
@@ -250,7 +253,10 @@ class _Copy:
         if group:
             yield await self._entry(group)
 
-    def _note_priority(self, entry: Entry) -> None:
+    def _note_terms(self, entry: Entry) -> None:
+        if entry.generation == entry.stamp.run:
+            for body in entry.events[0].values():
+                self.version = (body.get("metadata") or {}).get(events.VERSION, self.version)
         offset = self.fork.point.run - entry.generation
         if 0 <= offset < len(entry.lines):
             for body in entry.events[offset].values():

@@ -71,13 +71,15 @@ async def _request_if_missing(bus: Bus, queue: RunQueue, timeout: float) -> None
 def no_right_to(consumer: str) -> str:
     """Return the error message for a queue that this process's NATS account may not use."""
     return (
-        f"NATS does not permit this worker to use the queue {consumer}: add its agent or tenant "
-        "to the worker's group (headrace nats-permissions)"
+        f"NATS does not permit this worker to use the queue {consumer}: add its agent, tenant or "
+        "version to the worker's group (headrace nats-permissions)"
     )
 
 
 async def _ask_for(bus: Bus, queue: RunQueue) -> None:
-    wanted = OpenQueue(tenant=queue.tenant, agent=queue.agent, priority=queue.priority)
+    wanted = OpenQueue(
+        tenant=queue.tenant, agent=queue.agent, priority=queue.priority, version=queue.version
+    )
     try:
         await StateClient(bus).open_queue(wanted)
     except StateUnavailable as trouble:
@@ -175,9 +177,10 @@ class RunRequests:
 
         None: only `publish` can, because the queue may not exist or traces are exported.
         """
-        if tracing.is_enabled() or not self._queues.is_known(RunQueue.of(key, priority)):
+        version = request.version or ""
+        if tracing.is_enabled() or not self._queues.is_known(RunQueue.of(key, priority, version)):
             return None
-        subject = self._bus.subjects.run(key, generation, priority)
+        subject = self._bus.subjects.run(key, generation, priority, version)
         return store_soon(self._bus, subject, request.encode())
 
     def is_stored(self, answer: asyncio.Future[Msg]) -> bool:
@@ -194,7 +197,8 @@ class RunRequests:
     async def _publish_request(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str
     ) -> bool:
-        subject = self._bus.subjects.run(key, generation, priority)
+        version = request.version or ""
+        subject = self._bus.subjects.run(key, generation, priority, version)
         is_new = True
         try:
             await store_with_retries(self._bus, subject, request.encode())
@@ -203,7 +207,7 @@ class RunRequests:
                 raise
             is_new = False
         # The process that published it first may have died before it created the queue.
-        await self._queues.open(RunQueue.of(key, priority))
+        await self._queues.open(RunQueue.of(key, priority, version))
         return is_new
 
 
@@ -217,7 +221,8 @@ async def publish_unconfirmed(
     Raises:
         BusUnavailable: The connection is down, and the buffer for a reconnect is full.
     """
-    await bus.publish(bus.subjects.run(key, generation, priority), without_input(request).encode())
+    subject = bus.subjects.run(key, generation, priority, request.version or "")
+    await bus.publish(subject, without_input(request).encode())
 
 
 async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) -> None:
@@ -225,21 +230,24 @@ async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) ->
 
     If the queue's leader does not answer, the query is repeated: an election may be in progress.
     """
-    query = {"subjects_filter": bus.subjects.run(key, generation)}
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
             while True:
-                if not await _is_queued(bus, query):
+                if not await _is_queued(bus, key, generation):
                     return
                 await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _is_queued(bus: Bus, query: Json) -> bool:
+async def _is_queued(bus: Bus, key: TaskKey, generation: int) -> bool:
+    query: Json = {"subjects_filter": bus.subjects.runs_of_task(key)}
     try:
         answer = await stream_info(bus, bus.streams.runs, query, bus.timing.leader)
     except BusUnavailable:
         return True
-    return bool(answer["state"].get("subjects"))
+    queued = answer["state"].get("subjects") or {}
+    # Its priority and version would be further tokens.
+    run = bus.subjects.run(key, generation)
+    return any(subject == run or subject.startswith(f"{run}.") for subject in queued)
 
 
 def without_input(request: RunRequest) -> RunRequest:

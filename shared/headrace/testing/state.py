@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.model.messages import BusMessage, GetTask, GetUsage, ListTasks
+from headrace.model.messages import BusMessage, CountOpenTasks, GetTask, GetUsage, ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.commands.children import ChildStarter
 from headrace_task_state.commands.for_workers import QUESTIONS, ForWorkers
@@ -18,6 +18,7 @@ from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
+from headrace_task_state.queries.open_tasks import OpenTasks
 from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import Answers, refusal_of
@@ -45,6 +46,7 @@ class MemoryTaskState:
             Tasks(bus, reader),
             Lists(bus, reader, frontier),
             UsageReports(reader, frontier),
+            OpenTasks(reader, frontier),
             ForWorkers(bus, ChildStarter(bus, directory, settings)),
             reader=reader,
             ranges=ranges,
@@ -58,6 +60,7 @@ class MemoryTaskState:
         await self._serve("get", lambda msg: self._answers.get(_read(GetTask, msg)))
         await self._serve("list", lambda msg: self._answers.list(_read(ListTasks, msg)))
         await self._serve("usage", lambda msg: self._answers.usage(_read(GetUsage, msg)))
+        await self._serve("open", lambda msg: self._answers.open_tasks(_read(CountOpenTasks, msg)))
         for operation in QUESTIONS:
             await self._serve(f"{operation}.*", self._for_worker)
         leasing = keep_running(self._replica.run, "leases")

@@ -62,6 +62,20 @@ async def test_a_card_that_takes_the_place_of_another_one_is_spoken_of(
     await soon(lambda: directory.card("echo") == other, "the last card is the agent's")
 
 
+async def test_the_first_route_is_stored_and_a_new_version_changes_nothing(own: Bus) -> None:
+    gateways = [Directory(own, LASTING, stores_routes=True) for _ in range(2)]
+    cards = [AgentCard(name="echo", version=version, pinned=True) for version in ("2", "1")]
+    for number, card in enumerate(cards):
+        await Announcer(own, f"worker-{number}", LASTING).announce(card)
+        await gateways[number].read()
+    routes = [gateway.route("echo") for gateway in gateways]
+    assert [route and route.current for route in routes] == ["2", "2"]
+    last = gateways[1]
+    assert (last.card("echo"), last.available("echo")) == (cards[0], True)
+    assert [last.serving("echo", card.version) for card in cards] == [{"worker-0"}, {"worker-1"}]
+    assert list(last.versions("echo").values()) == cards
+
+
 async def test_an_agent_that_nobody_serves_is_known_for_a_time_and_then_forgotten(
     own: Bus, directory: Directory
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
 from headrace.log.read import TOMBSTONE
-from headrace.model import parts
+from headrace.model import events, parts
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import OWNER
 from headrace.model.errors import StateUnavailable
@@ -274,6 +274,21 @@ async def test_a_task_in_many_pieces_takes_one_write(stored_range: StoredRange) 
     stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
     assert len(stored.artifacts) == 5001
+
+
+async def test_open_tasks_are_counted_by_agent_and_version(stored_range: StoredRange) -> None:
+    logs = []
+    versions = [("shop", "1"), ("shop", "1"), ("shop", ""), ("desk", "1"), ("shop", "2")]
+    for agent, version in versions:
+        log = LegalLog(new_key(agent=agent))
+        log.submit("hello", {events.VERSION: version} if version else None)
+        logs.append(log)
+    logs[1].begin_attempt()
+    logs[-1].begin_attempt()
+    logs[-1].append([logs[-1].status(COMPLETED)], state=COMPLETED)
+    writer = await stored_range.writer()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), arrivals(logs, random.Random(1)))
+    assert await stored_range.reader.open_tasks("shop", RANGES) == {"1": 2, "": 1}
 
 
 async def test_a_log_begun_again_on_the_same_subject_replaces_the_task(

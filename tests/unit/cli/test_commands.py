@@ -125,7 +125,8 @@ def test_the_page_on_the_command_line_lists_commands_options_and_exit_codes_as_t
     assert {name: answer.exit_code for name, answer in helps.items()} == dict.fromkeys(named, 0)
     options = set(re.findall(r"--[a-z]+", page))
     outputs = [one.output for one in helps.values()] + [
-        headrace("tasks", "export", "--help").output
+        headrace("tasks", "export", "--help").output,
+        headrace("agents", "route", "--help").output,
     ]
     assert options <= set(re.findall(r"--[a-z]+", "".join(outputs)))
     assert "headrace tasks export" in page

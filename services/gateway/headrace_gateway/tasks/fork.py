@@ -232,4 +232,5 @@ class _Beginning:
             context=self.fork.context,
             owner=self.fork.owner,
             traceparent=asked.traceparent or (asked.metadata or {}).get(TRACEPARENT),
+            version=copied.version,
         )

@@ -69,6 +69,10 @@ class FollowUp:
     if_generation: int | None = None
     """The generation that the task must be at; None for any."""
 
+    def continued_by(self, version: str) -> "FollowUp":
+        """Return the same message for the agent's `version`, to which it pins the task."""
+        return replace(self, metadata={**(self.metadata or {}), events.VERSION: version})
+
     def without(self, keys: Container[str]) -> "FollowUp":
         """Return the same message without the given metadata keys."""
         metadata = self.metadata or {}

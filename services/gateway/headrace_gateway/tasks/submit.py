@@ -15,6 +15,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
 from headrace.log import last_entry
 from headrace.model import events
+from headrace.model.agent_route import UNPINNED
 from headrace.model.errors import Fenced
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
@@ -119,6 +120,11 @@ class Submissions:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
         note_task(key.task, context)
+        route = self._directory.route(key.agent)
+        if route is not None:
+            version = caller.chosen_version or route.version_for(key.agent, key.tenant, context)
+            if version:
+                metadata = {**(metadata or {}), events.VERSION: version}
 
         def build(message: Json, metadata: Json | None) -> Input:
             writer = f"gateway-{secrets.token_hex(6)}"
@@ -219,7 +225,13 @@ class Submissions:
             context=found.task["contextId"],
             owner=caller.owner,
             traceparent=found.traceparent,
+            version=found.version,
         )
+        route = self._directory.route(key.agent)
+        if route is not None:
+            version = found.version or UNPINNED
+            if (following := route.continues(version)) != version:
+                asked = asked.continued_by(following)
 
         def build(message: Json, metadata: Json | None) -> Input:
             end = LogEnd(key, found.sequence, found.generation)

@@ -12,7 +12,7 @@ from headrace.log.read import next_stored
 from headrace.model.delegation import DELEGATION, Lineage, child_task_id, why_no_message
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
-from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, Json
+from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, VERSION, Json
 from headrace.model.messages import RunRequest, StartTask, TaskStarted
 from headrace.model.queues import PRIORITIES
 from headrace.model.subjects import NORMAL, is_token
@@ -60,11 +60,12 @@ class ChildStarter:
             key = TaskKey(query.tenant, query.agent, _checked(query.into))
             started = await self._continuer.continue_child(query, key, lineage, owner)
         else:
-            started = await self._begin(query, lineage, context, owner)
+            version = self._version(query, first.entry, context)
+            started = await self._begin(query, lineage, context, owner, version)
         return started.model_dump(exclude_none=True)
 
     async def _lineage(self, query: StartTask, first: Entry) -> Lineage:
-        above = Lineage.of(first.events[0].get("task", {}).get("metadata") or {})
+        above = Lineage.of(_metadata_of(first))
         path = (*(above.path if above else ()), query.parent_agent)
         if query.into is None:
             await self._check_path(query.agent, path)
@@ -92,12 +93,24 @@ class ChildStarter:
             reason = f"an agent may occur {times} in a chain of delegations: {chain}"
             raise StartRefused("repeated", reason)
 
+    def _version(self, query: StartTask, first: Entry, context: str) -> Json:
+        """Return the version that the child is pinned to, as a term of its run.
+
+        An agent that delegates to itself stays with its version.
+        """
+        route = self._directory.route(query.agent)
+        if route is None:
+            return {}
+        own = _metadata_of(first).get(VERSION) if query.agent == query.parent_agent else None
+        version = own or route.version_for(query.agent, query.tenant, context)
+        return {VERSION: version} if version else {}
+
     async def _begin(
-        self, query: StartTask, lineage: Lineage, context: str, owner: str
+        self, query: StartTask, lineage: Lineage, context: str, owner: str, version: Json
     ) -> TaskStarted:
         task = child_task_id(query.parent, query.run, query.agent, query.name)
         key = TaskKey(query.tenant, query.agent, task)
-        metadata = {DELEGATION: lineage.to_json(), SHOWN: True, **_terms_of(query)}
+        metadata = {DELEGATION: lineage.to_json(), SHOWN: True, **_terms_of(query), **version}
         first = first_input(
             self._bus,
             key,
@@ -178,7 +191,7 @@ class ChildContinuer:
             TaskUnknown: the parent has no such child.
             BusUnavailable: NATS does not answer.
         """
-        await self._check_is_child(query, key, owner)
+        version = await self._version_of_child(query, key, owner)
         for _ in range(_ROUNDS):
             last = await last_entry(self._bus, key)
             if last is None:
@@ -188,28 +201,37 @@ class ChildContinuer:
             if last.stamp.state != INPUT_REQUIRED:
                 raise StartRefused("not_waiting", f"task {key.task} is not waiting for input")
             try:
-                return await self._append(query, key, lineage, last, owner)
+                return await self._append(query, key, lineage, last, owner, version)
             except Fenced:
                 continue
         raise TaskUnknown
 
-    async def _check_is_child(self, query: StartTask, key: TaskKey, owner: str) -> None:
+    async def _version_of_child(self, query: StartTask, key: TaskKey, owner: str) -> str | None:
+        """Return the version that the child is pinned to, after checking whose child it is."""
         first = await next_stored(self._bus, key, 0)
         entry = first.entry if first is not None else None
-        metadata = {} if entry is None else entry.events[0].get("task", {}).get("metadata", {})
+        metadata = {} if entry is None else _metadata_of(entry)
         asked = Lineage.of(metadata)
         if entry is None or asked is None or asked.parent != query.parent:
             raise TaskUnknown
         if entry.stamp.owner != owner:
             raise TaskUnknown
+        version = metadata.get(VERSION)
+        return version if isinstance(version, str) else None
 
-    async def _append(
-        self, query: StartTask, key: TaskKey, lineage: Lineage, last: Entry, owner: str
+    async def _append(  # noqa: PLR0917 - what an input is appended with
+        self,
+        query: StartTask,
+        key: TaskKey,
+        lineage: Lineage,
+        last: Entry,
+        owner: str,
+        version: str | None,
     ) -> TaskStarted:
         context, run = _context_of(last), last.last_generation + 1
         message = _as_asked(query, key.task)
         metadata = {DELEGATION: lineage.to_json(), **_terms_of(query)}
-        request = RunRequest(log=last.stamp.log, context=context, owner=owner)
+        request = RunRequest(log=last.stamp.log, context=context, owner=owner, version=version)
         end = LogEnd(key, last.sequence, last.last_generation)
         following = next_input(self._bus, end, request, message, metadata, writer=_writer_id())
         appended = await following.append(_APPEND_TIMEOUT)
@@ -227,6 +249,11 @@ class ChildContinuer:
                     if lineage.is_same_question(Lineage.of(update.get("metadata") or {})):
                         return entry.generation, entry.sequence, str(update.get("contextId", ""))
         return None
+
+
+def _metadata_of(first: Entry) -> Json:
+    """Return the metadata of the event that began a log."""
+    return first.events[0].get("task", {}).get("metadata") or {}
 
 
 def _context_of(last: Entry) -> str:

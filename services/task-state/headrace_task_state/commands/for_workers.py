@@ -107,9 +107,11 @@ class ForWorkers:
         """Create a queue unless it exists."""
         if not all(map(is_token, (query.tenant, query.agent))):
             raise InvalidName("agent", query.agent, "is not an agent name")
+        if query.version and not is_token(query.version):
+            raise InvalidName("version", query.version, "is not a token")
         if query.priority not in PRIORITIES:
             raise InvalidName("priority", query.priority, "is not a priority")
-        await self._queues.open(RunQueue(query.agent, query.tenant, query.priority))
+        await self._queues.open(RunQueue(query.agent, query.tenant, query.priority, query.version))
         return Done().model_dump(exclude_none=True)
 
     async def _drop(self, query: DropFile) -> Json:

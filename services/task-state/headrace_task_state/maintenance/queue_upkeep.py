@@ -9,7 +9,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumers, delete_consumer
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
-from headrace.model.queues import agent_of
+from headrace.model.queues import RunQueue
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 
 _log = logging.getLogger(__name__)
@@ -49,9 +49,15 @@ class QueueUpkeep:
                 await delete_consumer(self._bus, self._stream, name)
 
     async def _queues(self) -> dict[str, Json]:
-        """Return JetStream's ConsumerInfo of every queue except each agent's first."""
+        """Return JetStream's ConsumerInfo of every queue except those that workers keep."""
         found = await consumers(self._bus, self._stream)
-        return {one["name"]: one for one in found if agent_of(one["name"]) != one["name"]}
+        return {one["name"]: one for one in found if not _is_kept(one)}
+
+
+def _is_kept(consumer: Json) -> bool:
+    """Return whether the queue is an agent's first, or a version's first that has a worker."""
+    queue = RunQueue(*consumer["name"].split("@"))
+    return queue.is_first and (not queue.version or bool(consumer.get("num_waiting")))
 
 
 class Disuse:

@@ -13,9 +13,11 @@ import logging
 from datetime import datetime
 
 from headrace import metrics
+from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
+from headrace.model.agent_route import UNPINNED
 from headrace.model.entry import Entry
 from headrace.model.messages import Control, RunRequest
 from headrace.model.subjects import NORMAL
@@ -40,9 +42,20 @@ class Sweep:
     """Handles the waiting inputs and silent tasks of one range, under its lease."""
 
     def __init__(
-        self, bus: Bus, writer: Writer, start_within: float, clock: Clock, timing: MaintenanceTiming
+        self,
+        bus: Bus,
+        writer: Writer,
+        directory: Directory,
+        start_within: float,
+        *,
+        clock: Clock,
+        timing: MaintenanceTiming,
     ) -> None:
-        """Find tasks through `writer`; reject inputs not started within `start_within` seconds."""
+        """Find tasks through `writer`; reject inputs not started within `start_within` seconds.
+
+        `directory` knows which versions continue the tasks of others.
+        """
+        self._directory = directory
         self._bus, self._timing = bus, timing
         self._start_within = round(start_within * 1000)
         self._runs, self._clock = RunRequests(bus), clock
@@ -100,12 +113,18 @@ class Sweep:
         due = now + min(now - submitted, round(self._timing.max_request_interval * 1000))
         return min(due, start_by) if start_by > now else due
 
+    def _version(self, agent: str, version: str | None) -> str | None:
+        """Return the version that continues the tasks pinned to `version`."""
+        route = self._directory.route(agent)
+        return version if route is None else route.continues(version or UNPINNED) or None
+
     async def _publish(self, key: TaskKey, task: Fields, priority: str) -> None:
         request = RunRequest(
             log=task["log"],
             context=task["context"],
             owner=task["owner"],
             traceparent=task.get("traceparent"),
+            version=self._version(key.agent, task.get("version")),
         )
         try:
             is_new = await self._runs.publish(key, int(task["run"]), request, priority)

@@ -14,7 +14,7 @@ from datetime import datetime
 import orjson
 
 from headrace.model.entry import ANSWERED, Stamp
-from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, Json
+from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, VERSION, Json
 from headrace.model.fold import ADD, KIN, META, NEW, OUT, TEXTS, Change, Item, same_but_text
 from headrace.model.subjects import NORMAL
 from headrace.model.task import (
@@ -304,6 +304,8 @@ class Delta:
         fields["start_by"] = str(self._start_by)
         if trace := own.get(TRACEPARENT):
             fields["traceparent"] = str(trace)
+        if version := own.get(VERSION):
+            fields["version"] = str(version)
         if (lineage := change.asked_by) is not None:
             fields["parent"] = lineage.parent
             fields["parent_agent"] = lineage.agent

@@ -26,6 +26,7 @@ def read_found(stored: StoredTask) -> LoggedTask:
         log=fields["log"],
         sequence=int(fields["sequence"]),
         traceparent=fields["traceparent"] if fields.get("traceparent") else None,
+        version=fields.get("version"),
     )
 
 

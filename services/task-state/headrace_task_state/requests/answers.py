@@ -18,12 +18,13 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.events import Json
-from headrace.model.messages import GetTask, GetUsage, ListTasks, Refusal
+from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks, Refusal
 from headrace.state_client import MORE
 from headrace_task_state.commands.for_workers import ForWorkers, Question
 from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
+from headrace_task_state.queries.open_tasks import OpenTasks
 from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.store import Range, Reader
 
@@ -36,18 +37,19 @@ TIMEOUT = 4.0
 class Answers:
     """Answers requests of gateways and workers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it answers with
         self,
         tasks: Tasks,
         lists: Lists,
         usage: UsageReports,
+        open_tasks: OpenTasks,
         for_workers: ForWorkers,
         *,
         reader: Reader,
         ranges: Iterable[Range],
     ) -> None:
         """Answer with these components."""
-        self._for_workers = for_workers
+        self._for_workers, self._open_tasks = for_workers, open_tasks
         self._tasks, self._lists, self._usage = tasks, lists, usage
         self._reader, self._ranges = reader, list(ranges)
 
@@ -62,6 +64,10 @@ class Answers:
     async def usage(self, query: GetUsage) -> bytes:
         """Return a `UsageFound`; see `UsageReports.get` for what is raised."""
         return await _in_time(self._usage.get(query))
+
+    async def open_tasks(self, query: CountOpenTasks) -> bytes:
+        """Return an `OpenTasksCounted`; see `OpenTasks.count` for what is raised."""
+        return await _in_time(self._open_tasks.count(query))
 
     async def for_worker(self, question: Question, agent: str) -> bytes:
         """Answer a worker of `agent`; see `ForWorkers.answer` for what is raised."""

@@ -9,7 +9,7 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 
 from headrace.model.events import Json
-from headrace.model.messages import GetTask, GetUsage, ListTasks
+from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks
 from headrace.model.subjects import Subjects
 from headrace_task_state.commands.for_workers import QUESTIONS, Question
 from headrace_task_state.requests.answers import AnswerPieces, Answers, Piece, refusal_of
@@ -53,9 +53,14 @@ class Questions:
             """Ask what a tenant's runs have used."""
             return _response(self.pieces.first(await self.answers.usage(query)))
 
+        async def open_tasks(query: CountOpenTasks) -> NatsResponse:
+            """Ask how many tasks of an agent are not over."""
+            return NatsResponse(await self.answers.open_tasks(query))
+
         router = _router(middlewares)
         self._subscribe(router, "list", list_tasks)
         self._subscribe(router, "usage", usage)
+        self._subscribe(router, "open", open_tasks)
         return router
 
     def _about_tasks(self, middlewares: tuple[Any, ...]) -> NatsRouter:

@@ -17,6 +17,7 @@ class Declaration(TypedDict, total=False):
     display_name: str
     description: str
     version: str
+    pinned: bool
     icon_url: str
     documentation_url: str
     provider: Provider | None

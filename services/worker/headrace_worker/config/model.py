@@ -197,6 +197,8 @@ class CommonAgentSection(Section):
     """Name shown to people. The id is the key of this section."""
     description: str | None = None
     version: str | None = None
+    pinned: bool | None = None
+    """Whether tasks stay with the version that began them."""
     icon_url: Url | None = None
     documentation_url: Url | None = None
     provider: ProviderSection | None = None

@@ -9,10 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from nats.js.errors import NotFoundError
 
+from headrace.directory import Directory, route_key
+from headrace.jetstream.kv import Bucket
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import last_entry
 from headrace.log.tombstone import put_tombstone
 from headrace.model import events
+from headrace.model.agent_route import AgentRoute
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import FileUnknown, TaskUnknown
@@ -323,6 +326,27 @@ async def test_a_run_that_is_asked_for_again_keeps_its_terms(hasty: TaskStates) 
     assert found.traceparent == "00-trace"
 
 
+async def test_a_run_that_is_asked_for_again_goes_to_the_version_of_its_task(
+    hasty: TaskStates,
+) -> None:
+    logs = [LegalLog(new_key()) for _ in range(2)]
+    for log, version in zip(logs, ("1", "2"), strict=True):
+        log.submit("hello", {events.VERSION: version})
+    route = AgentRoute(current="3").moving("2", "3")
+    bucket = Bucket(hasty.bus, hasty.bus.streams.agents)
+    await hasty.start()
+    await bucket.put(route_key(logs[0].key.agent), route.encode(), after=0)
+    for log in logs:
+        await hasty.store(log)
+    found = await until_runs(hasty, 2)
+    assert {subject.rsplit(".", 1)[1]: run.version for subject, run in found} == {
+        "1": "1",
+        "3": "3",
+    }
+    query = GetTask(tenant=logs[0].key.tenant, owner=OWNER, task=logs[0].key.task)
+    assert (await hasty.client.get(query)).version == "1"
+
+
 async def applied(fleet: TaskStates) -> Writer:
     """Apply what there is, and return a writer whose lease no replica gets."""
     replica = await fleet.start()
@@ -346,7 +370,17 @@ async def test_one_sweep_goes_through_all_that_is_due(
             await writer.defer(DueList.AT_WORK, name, 1)
         began = round(time.time() * 1000)
         clock = Clock(fleet.bus, fleet.store_in)
-        assert await Sweep(fleet.bus, writer, 3600.0, clock, MaintenanceTiming()).sweep() == 230
+        assert (
+            await Sweep(
+                fleet.bus,
+                writer,
+                Directory(fleet.bus),
+                3600.0,
+                clock=clock,
+                timing=MaintenanceTiming(),
+            ).sweep()
+            == 230
+        )
         assert len(await runs(fleet)) == 230
         # Young inputs are due again soon: maybe before a long pass is over.
         assert await writer.due(DueList.AT_WORK, began, 1) == []

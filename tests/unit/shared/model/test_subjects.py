@@ -139,12 +139,23 @@ def test_a_subject_that_is_no_log_s_is_told_apart(subject: str) -> None:
         "some.fleet.run.tenant.agent.no-task-id.1",
         f"some.fleet.event.tenant.agent.{KEY.task}.1",
         f"some.fleet.run.*.agent.{KEY.task}.1",
+        f"some.fleet.run.tenant.agent.{KEY.task}.1.urgent.2",
+        f"some.fleet.run.tenant.agent.{KEY.task}.1.high.*",
+        f"some.fleet.run.tenant.agent.{KEY.task}.1.high.2.3",
         f"some.fleet.run.tenant.>.{KEY.task}.1",
     ],
 )
 def test_a_subject_that_is_no_run_s_is_told_apart(subject: str) -> None:
     with pytest.raises(UndecodableMessage):
         SUBJECTS.key_of_run(subject)
+
+
+@pytest.mark.parametrize("priority", ["normal", "high", "low"])
+def test_the_run_of_a_pinned_task_names_its_version(priority: str) -> None:
+    subject = SUBJECTS.run(KEY, 7, priority, "1.2.0")
+    assert subject == f"some.fleet.run.tenant.agent.{KEY.task}.7.{priority}.1_2e2_2e0"
+    assert SUBJECTS.key_of_run(subject) == (KEY, 7)
+    assert SUBJECTS.priority_of_run(subject) == priority
 
 
 def test_shards_stay_in_their_stream_however_many_there_are() -> None:

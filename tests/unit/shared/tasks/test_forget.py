@@ -11,6 +11,13 @@ RUN = "headrace.run.default.echo.0-1.1"
 NO_LEADER = {"error": {"code": 503, "err_code": 10008, "description": "no leader"}}
 
 
+async def test_the_run_of_a_pinned_task_is_waited_for_until_it_is_gone() -> None:
+    queued = [{f"{RUN}.normal.2": 1, f"{RUN}1": 1}, {f"{RUN}1": 1}]
+    answers = [{"state": {"subjects": subjects}} for subjects in queued]
+    await until_gone(FakeBus(lambda _subject, _query: answers.pop(0)), KEY, 1, 60.0)
+    assert not answers
+
+
 async def test_a_queue_without_a_leader_does_not_say_that_the_agent_has_cleaned_up() -> None:
     answers: list[dict[str, Any]] = [
         NO_LEADER,

@@ -132,14 +132,19 @@ class Discovery:
         name = stated or self._services.default_agent
         if (card := self._directory.card(name)) is None:
             raise AgentUnknown.called(name, at_root=stated is None)
-        return card
+        route = self._directory.route(name)
+        if route is None:
+            return card
+        version = route.chosen_by("", request.headers)
+        return self._directory.card_for(name, version) or card
 
     async def _signed(self, request: Request) -> SignedCard:
         card, settings = self._asked(request), self._settings
         base, grpc = public_url(request, settings), public_grpc(request, settings)
         content = agent_card(card, base, grpc, self._callers.known)
         await self._cards.ready()
-        return self._cards.sign(card.name, base, content)
+        what = f"{card.name} {card.pinned_version}" if card.pinned else card.name
+        return self._cards.sign(what, base, content)
 
 
 def _named(card: AgentCard, root: str) -> Json:

@@ -13,6 +13,7 @@ from headrace_gateway.protocols.fleet import (
     fleet_state,
     task_log,
     usage,
+    versions,
     watch,
 )
 from headrace_gateway.server.open_requests import Endpoint
@@ -24,10 +25,15 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     log, fleet = task_log.TaskLog(services), fleet_state.FleetState(services)
     watching = watch.TaskWatch(services)
     letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
+    of_agent = versions.VersionPages(services)
     pages: Sequence[tuple[str, str, Endpoint]] = (
         ("GET", f"{AGENT}{task_log.PATH}", log.read),
         ("GET", f"{AGENT}{watch.PATH}", watching.watch),
         ("GET", fleet_state.PATH, fleet.read),
+        ("GET", f"{versions.PATH}/versions", of_agent.list),
+        ("POST", f"{versions.PATH}:route", of_agent.route),
+        ("POST", f"{versions.PATH}:rollback", of_agent.roll_back),
+        ("POST", f"{versions.PATH}:retire", of_agent.retire),
         ("GET", usage.PATH, usage.UsagePage(services).read),
         ("POST", f"{AGENT}{fail.PATH}", failing.fail),
         ("GET", dead_letters.PATH, letters.list),

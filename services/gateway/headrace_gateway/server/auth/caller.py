@@ -9,6 +9,9 @@ from headrace.model.queues import Priority
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})
 """Operations with which an operator can read and cancel other owners' tasks."""
 
+ROUTING = frozenset({"GetAgentVersions", "RouteAgent", "RetireAgentVersion"})
+"""Operations on the versions of agents. They concern all tenants."""
+
 FLEET = frozenset(
     {
         "GetFleet",
@@ -19,6 +22,7 @@ FLEET = frozenset(
         "DropDeadLetter",
         "FailTask",
         "KillProcess",
+        *ROUTING,
     }
 )
 """Operations of operators only: they concern the fleet, and not the caller's own tasks."""
@@ -60,6 +64,9 @@ class Caller:
     """Whether credentials identify the caller."""
     has_agents_key: bool = field(default=False, compare=False)
     """Whether the key came in a header that only some agents accept."""
+    chosen_version: str | None = field(default=None, compare=False)
+    """The version of the called agent that its route gives the tenant, or a header of the request.
+    None: the task's context decides."""
     grants: tuple[Grant, ...] | None = field(default=None, compare=False)
     """Permissions of the caller's roles; None for everything, with its own tasks."""
     unguarded: bool = field(default=False, compare=False)

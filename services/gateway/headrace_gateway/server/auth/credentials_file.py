@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from headrace.model.errors import HeadraceError, InvalidName
 from headrace.model.queues import Priority
 from headrace.model.subjects import encode_token
-from headrace_gateway.server.auth.caller import FLEET, Grant
+from headrace_gateway.server.auth.caller import FLEET, ROUTING, Grant
 
 
 class Table(BaseModel):
@@ -32,10 +32,14 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "cancel": ("CancelTask",),
     "delete": ("DeleteTask",),
     "push": ("CreateTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"),
-    "operate": tuple(sorted(FLEET)),
+    "operate": tuple(sorted(FLEET - ROUTING)),
+    "route": tuple(sorted(ROUTING)),
 }
 """The operations of each group. An AG-UI run is ``send``, attaching to one ``read``, stopping one
 ``cancel``."""
+
+OPERATORS = frozenset({"operate", "route"})
+"""Groups of operators' operations, which a role must name."""
 
 _NAMES = frozenset(name for names in OPERATIONS.values() for name in names)
 
@@ -46,9 +50,10 @@ class Role(Table):
     name: str = Field(min_length=1)
     agents: tuple[str, ...] = ("*",)
     """Names of agents, or patterns: ``faq-*``."""
-    operations: tuple[str, ...] = tuple(group for group in OPERATIONS if group != "operate")
-    """Groups (``read``, ``send``, ``cancel``, ``delete``, ``push``, ``operate``), or names of
-    operations. ``operate`` must be named, because it concerns the whole fleet."""
+    operations: tuple[str, ...] = tuple(group for group in OPERATIONS if group not in OPERATORS)
+    """Groups (``read``, ``send``, ``cancel``, ``delete``, ``push``, ``operate``, ``route``), or
+    names of operations. ``operate`` and ``route`` must be named, because they concern the whole
+    fleet."""
     operator: bool = False
     """Whether reading and canceling reach the tasks of all owners of the tenant; ``operate`` needs
     it."""

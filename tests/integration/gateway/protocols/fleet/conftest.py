@@ -18,6 +18,7 @@ from tests.support.servers import ports
 FAQ = Person("acme", "faq", ("faq",))
 ONCALL = Person("acme", "on-call", ("on-call",))
 OPERATOR = Person("acme", "operator", ("operator",))
+RELEASER = Person("acme", "releaser", ("releaser",))
 _ROLES = """
 [[role]]
 name = "faq"
@@ -31,6 +32,12 @@ operator = true
 name = "operator"
 operator = true
 operations = ["operate"]
+
+[[role]]
+name = "releaser"
+operator = true
+agents = ["ask"]
+operations = ["route"]
 """
 
 _TIMING = GatewayTiming(credentials_interval=0.05)

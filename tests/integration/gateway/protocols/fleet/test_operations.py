@@ -13,6 +13,7 @@ from headrace.tasks.dead_letters import LetterFilter, LetterPage, Letters
 from tests.integration.gateway.protocols.fleet.conftest import (
     ONCALL,
     OPERATOR,
+    RELEASER,
     OpenRoleGateway,
 )
 from tests.support.clients.bindings import Json
@@ -175,6 +176,26 @@ async def test_a_refusal_names_the_field_and_its_rule(  # noqa: PLR0917 - the ca
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "invalid_input")
     assert error["message"].startswith(said)
+
+
+async def test_only_operators_of_all_tenants_route_agents(
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    path = "/v1/fleet/agents/ask"
+    requests: list[tuple[str, str, Json | None]] = [
+        ("GET", f"{path}/versions", None),
+        ("POST", f"{path}:route", {"version": "9"}),
+        ("POST", f"{path}:rollback", {}),
+        ("POST", f"{path}:retire", {"version": "9"}),
+    ]
+    async with open_role_gateway(OPERATOR, RELEASER) as gateway:
+        found = [
+            (await gateway.http.request(method, url, json=body, headers=one.bearer)).status_code
+            for one in (OPERATOR, RELEASER)
+            for method, url, body in requests
+        ]
+    assert found == [403, 403, 403, 403, 200, 404, 409, 404]
 
 
 async def test_only_operators_may_and_what_they_do_is_audited(

@@ -1,0 +1,27 @@
+"""What a group of workers may use of the queues of versions."""
+
+from headrace.jetstream.permissions import Permissions, WorkerGroup
+from headrace.settings import BusSettings
+
+GROUP = WorkerGroup("shop", ("shop",), (("shop", "1.2"),))
+
+
+def test_a_group_pulls_from_the_queues_of_its_versions_only() -> None:
+    permissions = Permissions(BusSettings(), [GROUP])
+    pulled = "$JS.API.CONSUMER.MSG.NEXT.RUNS."
+    subjects = [one.subject for one in permissions.imported(GROUP)]
+    assert [s.removeprefix(pulled) for s in subjects if s.startswith(pulled)] == [
+        "shop@default@high",
+        "shop",
+        "shop@default@low",
+        "shop@default@high@1_2e2",
+        "shop@default@normal@1_2e2",
+        "shop@default@low@1_2e2",
+    ]
+
+
+def test_only_services_write_routes() -> None:
+    permissions = Permissions(BusSettings(), [GROUP])
+    routed = "$KV.AGENTS.route.*"
+    assert routed in permissions.rights("gateway").publish
+    assert not any("route" in one.subject for one in permissions.imported(GROUP))
