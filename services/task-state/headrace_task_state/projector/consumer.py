@@ -144,7 +144,7 @@ class Consumer:
         self._pulls = Pulls(bus, stream, name, self._inbox, last_per_subject=last_per_subject)
         self._arrived: list[Arrival] = []
         self._bytes = 0
-        self._pressed = asyncio.Event()
+        self._pressed, self._wanted = asyncio.Event(), asyncio.Event()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._last_message_at = self._loop.time()
@@ -231,21 +231,25 @@ class Consumer:
         self._taken = taken[-1].sequence if taken else self._taken
         if not self._arrived and not self._lost:
             self._pressed.clear()
+            self._wanted.clear()
         await self._pulls.top_up(len(self._arrived))
         return taken
 
     async def accumulate(self, seconds: float) -> None:
         """Let messages of working tasks accumulate for `seconds`.
 
-        Return early after `press`, if another message arrives, or if a batch is full.
+        Return early after `want`, if another message arrives, or if a batch is full.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._pressed.wait()
+        await _within(seconds, self._pressed)
 
-    def press(self) -> None:
-        """End `accumulate` now, and until all that has arrived is taken."""
+    async def accumulate_all(self, seconds: float) -> None:
+        """Let all messages accumulate for `seconds`, or until `want` or a full batch."""
+        await _within(seconds, self._wanted)
+
+    def want(self) -> None:
+        """End both kinds of accumulating now, and until all that has arrived is taken."""
         self._pressed.set()
+        self._wanted.set()
 
     async def _wait(self) -> None:
         self._wake.clear()
@@ -275,9 +279,10 @@ class Consumer:
         self._arrived.append(arrival)
         self._bytes += len(msg.data)
         self._wake.set()
-        is_full = self._bytes >= MOST_BYTES or len(self._arrived) >= MOST
-        if is_full or not arrival.leaves_working:
-            self.press()
+        if self._bytes >= MOST_BYTES or len(self._arrived) >= MOST:
+            self.want()
+        elif not arrival.leaves_working:
+            self._pressed.set()
 
     def _receive_status(self, headers: dict[str, str]) -> None:
         match headers.get(STATUS):
@@ -304,7 +309,13 @@ class Consumer:
     def _give_up(self, why: str) -> None:
         self._lost = why
         self._wake.set()
-        self.press()
+        self.want()
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _fitting(arrivals: Sequence[Arrival], most_bytes: int) -> tuple[int, int]:

@@ -195,7 +195,10 @@ MANY = 30
 written once."""
 
 LONGER = 0.06
-"""Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
+"""Minimum seconds from a batch of `MANY` to the next."""
+
+LONGEST = 0.25
+"""The same while no list waits for the view. Reads of one task never do."""
 
 OUTPUT_LINGER = 1.0
 """Seconds between batches while nothing but output of working tasks arrives, unless another time is
@@ -343,7 +346,7 @@ class RangeFollower:
         writing = BatchWrite(self._writer, changes=changes)
         consumer = Consumer(self._bus, self._stream, self._new_name())
         wanted = await self._bus.listen(
-            wanted_by_list(self._bus, self._range), lambda _: consumer.press()
+            wanted_by_list(self._bus, self._range), lambda _: consumer.want()
         )
         try:
             await consumer.open(progress.position)
@@ -371,8 +374,11 @@ class RangeFollower:
                 metrics.LAG.labels(self._range.name).set(waiting)
                 if waiting < FULL:
                     await writing.done()
-                    linger = LINGER if len(arrivals) < MANY else LONGER
+                    is_loaded = len(arrivals) >= MANY
+                    linger = LONGER if is_loaded else LINGER
                     await asyncio.sleep(started + linger - self._loop.time())
+                    if is_loaded:
+                        await consumer.accumulate_all(started + LONGEST - self._loop.time())
                     await consumer.accumulate(started + self._output_linger - self._loop.time())
         finally:
             await writing.give_up()

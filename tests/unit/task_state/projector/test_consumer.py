@@ -229,9 +229,11 @@ def test_both_forms_of_reply_subjects_are_read() -> None:
         read_arrival(message(_SUBJECT, reply="$JS.ACK.x"))
 
 
-async def accumulating(bus: FakeServer, consumer: Consumer) -> "asyncio.Task[None]":
+async def accumulating(
+    bus: FakeServer, consumer: Consumer, kind: str = "accumulate"
+) -> "asyncio.Task[None]":
     """Have output accumulate for an hour, after some has arrived."""
-    waiting = asyncio.create_task(consumer.accumulate(3600))
+    waiting = asyncio.create_task(getattr(consumer, kind)(3600))
     bus.deliver(entry(1, WORKING), entry(2, WORKING))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -250,25 +252,56 @@ async def test_output_accumulates_until_a_task_stops_working(bus: FakeServer) ->
 async def test_output_accumulates_until_a_list_waits_for_it(bus: FakeServer) -> None:
     consumer = await opened(bus)
     waiting = await accumulating(bus, consumer)
-    consumer.press()
+    consumer.want()
     await waiting
     assert len(await consumer.take(600, 10**6)) == 2
 
 
-@pytest.mark.parametrize(("count", "size"), [(MOST, 4), (3, MOST_BYTES)])
-async def test_output_accumulates_until_a_batch_is_full(
-    bus: FakeServer, count: int, size: int
+async def test_under_load_a_task_that_stops_working_ends_nothing_and_a_list_does(
+    bus: FakeServer,
 ) -> None:
     consumer = await opened(bus)
-    waiting = await accumulating(bus, consumer)
+    waiting = asyncio.create_task(consumer.accumulate_all(3600))
+    bus.deliver(entry(1, WORKING), entry(2, COMPLETED))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    is_over_before = waiting.done()
+    consumer.want()
+    await waiting
+    assert not is_over_before
+    assert len(await consumer.take(600, 10**6)) == 2
+
+
+@pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
+async def test_what_a_list_wanted_is_forgotten_once_it_is_taken(bus: FakeServer, kind: str) -> None:
+    consumer = await opened(bus)
+    bus.deliver(entry(1, WORKING))
+    consumer.want()
+    await consumer.take(600, 10**6)
+    waiting = asyncio.create_task(getattr(consumer, kind)(3600))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    is_over = waiting.done()
+    waiting.cancel()
+    assert not is_over
+
+
+@pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
+@pytest.mark.parametrize(("count", "size"), [(MOST, 4), (3, MOST_BYTES)])
+async def test_output_accumulates_until_a_batch_is_full(
+    bus: FakeServer, count: int, size: int, kind: str
+) -> None:
+    consumer = await opened(bus)
+    waiting = await accumulating(bus, consumer, kind)
     bus.deliver(*(entry(n, WORKING, size) for n in range(3, count + 1)))
     await waiting
     assert consumer.waiting == count
 
 
-async def test_output_accumulates_until_the_consumer_is_lost(bus: FakeServer) -> None:
+@pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
+async def test_output_accumulates_until_the_consumer_is_lost(bus: FakeServer, kind: str) -> None:
     consumer = await opened(bus)
-    waiting = await accumulating(bus, consumer)
+    waiting = await accumulating(bus, consumer, kind)
     bus.disturb()
     await waiting
     assert consumer.waiting == 2
