@@ -152,7 +152,7 @@ async def test_a_stream_that_has_begun_holds_no_body(
         for number in range(4):
             await socket.send({"id": number, "send": AT_WORK})
             assert "event" in await socket.next(number)
-    assert len(fleet.runs) == 10
+        await eventually(lambda: asyncio.sleep(0, len(fleet.runs) == 10), "the agent works on all")
 
 
 @pytest.mark.parametrize("body", ["rpc", "rest"])

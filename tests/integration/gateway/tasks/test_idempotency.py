@@ -280,10 +280,17 @@ async def test_a_refused_follow_up_may_be_sent_again_under_its_key(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     params = message() | {"configuration": {"returnImmediately": True}}
-    task = (await talk.to("patient").call("SendMessage", params))["task"]["id"]
+    agent = talk.to("patient")
+    task = (await agent.call("SendMessage", params))["task"]["id"]
+
+    async def is_at_work() -> bool:
+        found = await agent.call("GetTask", {"id": task})
+        return bool(found["status"]["state"] == "TASK_STATE_WORKING")
+
+    await eventually(is_at_work, "the agent works")
     with under(some_key(), talk.http):
         for _ in range(2):
-            refusal = await talk.to("patient").refused("SendMessage", message(taskId=task))
+            refusal = await agent.refused("SendMessage", message(taskId=task))
             assert refusal.reason == "UNSUPPORTED_OPERATION"
     assert len(fleet.runs) == 1
 

@@ -21,6 +21,7 @@ from a2a.utils.errors import (
 )
 
 from headrace.model.task import mint_task_id
+from tests.support.agui.runs import run_of
 from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -107,7 +108,7 @@ async def test_a_client_that_left_subscribes_again(
     async with connected(f"{gateway}/v1/agents/patient", binding) as client:
         stream = client.subscribe(a2a_pb2.SubscribeToTaskRequest(id=task.id))
         again = (await anext(stream)).task
-        fleet.runs[0].go_on.set()
+        (await run_of(fleet)).go_on.set()
         rest = [event async for event in stream]
     assert again.id == task.id
     assert rest[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED

@@ -20,6 +20,7 @@ from a2a.utils.errors import (
 
 from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
+from tests.support.agui.runs import run_of
 from tests.support.clients.a2a_v03 import TRANSPORTS, old
 from tests.support.clients.bindings import Json
 from tests.support.scripted_fleet import ScriptedFleet
@@ -80,7 +81,7 @@ async def test_a_task_at_work_is_followed_again(
         task = (await anext(client.sending("hi"))).task.id
         stream = client.subscribe(task)
         first = await anext(stream)
-        fleet.runs[0].go_on.set()
+        (await run_of(fleet)).go_on.set()
         rest = [event async for event in stream]
     assert first.task.id == task
     assert last_state(rest) == "COMPLETED"

@@ -304,7 +304,7 @@ async def test_streams_beyond_a_limit_are_refused(
         assert (await socket.rest(1))[-1]["end"]
         await socket.send({"id": 7, "send": message()})
         assert "event" in await socket.next(7)
-    assert fleet.runs
+    assert fleet.working
 
 
 async def test_a_gateway_that_stops_says_so_and_names_the_tasks_that_were_waited_for(
