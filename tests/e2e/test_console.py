@@ -21,6 +21,8 @@ from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
 from tests.support.resuming_sizes import sized
 from tests.support.service_process import ServiceProcess
+from tests.support.waiting import until
+from tests.support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -339,7 +341,9 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     await page.click(".letters thead input")
     await page.click(".part .actions button.plain")
     await page.click("dialog[open] [type=submit]")
-    await page.until("document.querySelector('[role=status]').innerText.includes('dropped')", "so")
+    await page.until(
+        "document.querySelector('.part [role=status]').innerText.includes('dropped')", "so"
+    )
     counter = PlainAgent(http, fleet.gateways[0], "counter")
     sent = (await counter.send("1000 100", returnImmediately=True)).json()["task"]["id"]
     await page.evaluate(f"location.hash = '#/tasks/counter/{sent}'")
@@ -351,6 +355,20 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     status = (await counter.get(sent)).json()["status"]
     assert status["message"]["parts"][0]["text"] == "It counts too far"
     assert not await page.evaluate("document.querySelector('.task-head button')")
+
+
+async def test_an_operator_drains_a_worker(fleet: Fleet, page: Page, tmp_path: Path) -> None:
+    target = "headrace_worker.demo:agents"
+    with WorkerProcess(tmp_path / "worker", target, fleet.nats_url, {}) as worker:
+        await page.open(f"{fleet.gateways[0]}/console/#/operate")
+        await page.click(f"[aria-label='Drain {worker.id}']")
+        await page.until("document.querySelector('dialog[open]')", "it is confirmed")
+        assert await violations(page) == []
+        await page.click("dialog[open] [type=submit]")
+        says = "document.querySelector('.drained').innerText"
+        await page.until(f"{says}.startsWith('{worker.id} starts no more')", "the worker drains")
+        await asyncio.to_thread(until, lambda: not worker.is_running, "its process ends")
+        assert worker.exit_code() == 0
 
 
 async def test_who_is_no_operator_is_told_so(fleet: Fleet, page: Page, tmp_path: Path) -> None:

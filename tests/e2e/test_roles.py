@@ -27,6 +27,7 @@ from tests.support.roles import NatsOfRoles
 from tests.support.servers import ValkeyProcess, ports
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import eventually, until
+from tests.support.worker_process import WorkerProcess
 
 _TIMEOUT = 120
 
@@ -246,3 +247,25 @@ async def test_an_operator_ends_a_task(roles: RoleFleet, http: httpx.AsyncClient
     sent = (await agent.send("1000 100", returnImmediately=True)).json()["task"]
     await asyncio.to_thread(roles.operate, "tasks", "fail", sent["id"], "--reason", "enough")
     await ended(agent, sent["id"], "FAILED")
+
+
+async def test_a_gateway_drains_a_worker_of_another_account(
+    roles: RoleFleet, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    with WorkerProcess(
+        tmp_path, "tests.support.role_agents:crew", roles.nats.url, _settings(roles, "crew")
+    ) as worker:
+
+        async def is_drained() -> bool:
+            answer = await http.post(f"{roles.gateway}/v1/workers/{worker.id}:drain")
+            return answer.status_code == httpx.codes.OK
+
+        await eventually(is_drained, "the gateway knows the worker, and asks it to drain")
+        await asyncio.to_thread(until, lambda: not worker.is_running, "its process ends")
+        assert worker.exit_code() == 0
+        assert "asked to drain" in worker.output()
+
+
+def _settings(roles: RoleFleet, user: str) -> dict[str, str]:
+    login = roles.nats.login(user)
+    return {key.removeprefix("HEADRACE_").lower(): value for key, value in login.items()}

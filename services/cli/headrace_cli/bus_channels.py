@@ -19,6 +19,7 @@ from headrace.model.messages import (
     Control,
     DeadLetter,
     Done,
+    Draining,
     HolderReply,
     ListChanges,
     OpenTasksCounted,
@@ -176,6 +177,14 @@ CHANNELS: tuple[Channel, ...] = (
         "core NATS",
         "Announces a new queue of runs to workers.",
         (ChannelMessage("Nothing", NOTHING),),
+    ),
+    Channel(
+        "drain",
+        SUBJECTS.drain("{agent}", "{instance}"),
+        "core NATS",
+        "Asks one worker to start no more runs and to end once its active ones have ended.",
+        (ChannelMessage("Nothing", NOTHING),),
+        (_message(Draining),),
     ),
     Channel(
         "event",

@@ -59,7 +59,7 @@ class CodeSource:
 def run(target: str = "", config: str = "", *, reload: bool = True) -> int:
     """Serve the agents of `target` (MODULE:ATTR) or of the file `config` until SIGTERM.
 
-    SIGUSR1 retires the worker: it starts no more runs, and ends once its active ones have ended.
+    SIGUSR1 drains the worker: it starts no more runs, and ends once its active ones have ended.
     Without `reload`, changes of the file have no effect. Returns the process's exit code (see
     `headrace.service`).
     """
@@ -94,7 +94,8 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Run a worker for the duration of the block; with `reload`, follow the changes of `source`.
 
-    SIGUSR1 retires the worker and then sets `stop`; during the start it sets `stop` at once.
+    `stop` is set when the worker has been drained, as SIGUSR1 does. During the start, SIGUSR1 sets
+    it at once.
 
     Raises:
         PortTaken: HEADRACE_METRICS_PORT is in use.
@@ -109,24 +110,17 @@ async def serving(
     await worker.start()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
     following = source.follow(worker) if reload else None
-    retiring = _retiring_on_signal(worker, stop)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, worker.drain)
+    ending = asyncio.create_task(_end_when_drained(worker, stop))
     try:
         yield
     finally:
-        for task in filter(None, (following, *retiring)):
+        for task in filter(None, (following, ending)):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await worker.stop()
 
 
-def _retiring_on_signal(worker: Worker, stop: asyncio.Event) -> set[asyncio.Task[None]]:
-    """Retire `worker` and set `stop` at SIGUSR1; return the tasks that do, once there are any."""
-    tasks = set[asyncio.Task[None]]()
-
-    async def retire() -> None:
-        await worker.retire()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGUSR1, lambda: tasks.add(loop.create_task(retire())))
-    return tasks
+async def _end_when_drained(worker: Worker, stop: asyncio.Event) -> None:
+    await worker.drained.wait()
+    stop.set()

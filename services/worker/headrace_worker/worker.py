@@ -14,6 +14,7 @@ from headrace.directory import TIMING, Announcer
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import Draining
 from headrace.model.queues import RunQueue, version_of
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.runtime import Interrupt
@@ -146,9 +147,13 @@ class Worker:
         self._queues = QueueWatch(self._bus, first, self._serve, timing.queue_interval)
         self._runs: dict[tuple[str, int], Attempt] = {}
         self._working: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
         self._serves = False
         self._leaving: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self.drained = asyncio.Event()
+        """Set when all active runs have ended after `drain`."""
 
     @property
     def is_ready(self) -> bool:
@@ -174,6 +179,8 @@ class Worker:
         for agent in self._agents:
             await self._ensure_queue(agent)
         await self._queues.start()
+        # Of whichever agent: a group of workers has an account that exports its agents' subjects.
+        await self._bus.listen(self._bus.subjects.drain("*", self.id), self._on_drain)
         await self._registration.announce()
         self._serves = True
 
@@ -197,15 +204,15 @@ class Worker:
         await self._queues.serve_others([_first_queue(agent) for agent in agents])
         self._agents = agents
 
-    async def retire(self) -> None:
-        """Start no more runs, and return once all active ones have ended; then call `stop`."""
-        await self._leave()
-        while self._working:
-            _log.info("retiring; %d runs are active", len(self._working))
-            await asyncio.wait(self._working)
+    def drain(self) -> None:
+        """Start no more runs, and set `drained` once all active ones have ended; then `stop`."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain(), name="drain")
 
     async def stop(self) -> None:
         """Stop: give active runs time to end, and hand the rest back."""
+        if self._draining is not None:
+            self._draining.cancel()
         await self._leave()
         await self._finish()
         for task in self._background:
@@ -227,6 +234,21 @@ class Worker:
         if self._working:
             await asyncio.wait(self._working, timeout=self._resources.timing.closing_timeout)
         await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
+
+    async def _drain(self) -> None:
+        await self._leave()
+        while self._working:
+            _log.info("draining; %d runs are active", len(self._working))
+            await asyncio.wait(self._working)
+        self.drained.set()
+
+    def _on_drain(self, msg: Msg) -> None:
+        _log.info("asked to drain")
+        self.drain()
+        answer = Draining(runs=len(self._working)).encode()
+        answering = asyncio.create_task(_briefly(self._bus.publish(msg.reply, answer)))
+        self._answering.add(answering)
+        answering.add_done_callback(self._answering.discard)
 
     async def _leave(self) -> None:
         """Leave the directory and stop pulling, once."""

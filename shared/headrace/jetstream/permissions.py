@@ -110,8 +110,13 @@ class Permissions:
         return [*self._api_for(group), *self._subjects_for(group), *self._heard_by(group)]
 
     def exported(self, group: WorkerGroup) -> list[AccountExport]:
-        """Return what a group's account exports: requests to the holders of its agents' tasks."""
-        return [AccountExport(f"{self._prefix}.control.*.{agent}.*") for agent in group.agents]
+        """Return what a group's account exports: requests to its workers."""
+        p = self._prefix
+        return [
+            AccountExport(subject)
+            for agent in group.agents
+            for subject in (f"{p}.control.*.{agent}.*", f"{p}.drain.{agent}.*")
+        ]
 
     def configuration(self) -> str:
         """Return nats-server's ``accounts`` block; it reads passwords from the environment."""
@@ -127,8 +132,8 @@ class Permissions:
         streams, p = self._streams, self._prefix
         kept = [f"KV_{streams.agents}", *self._buckets(), f"OBJ_{streams.files}"]
         publish = [
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "state", "poke")),
-            f"{p}.push.>",
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "drain")),
+            *(f"{p}.{kind}.>" for kind in ("state", "poke", "push")),
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
             # For operators, who route agents and retire versions over HTTP.

@@ -371,6 +371,13 @@ class TaskStarted(BusMessage):
     """Whether the child already existed."""
 
 
+class Draining(BusMessage):
+    """A worker's answer to the request to drain: it starts no more runs."""
+
+    runs: int
+    """Active runs; the worker ends after them."""
+
+
 class Refusal(BusMessage):
     """The error answer of any operation, recognized by its `code`."""
 

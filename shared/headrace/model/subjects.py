@@ -119,6 +119,10 @@ class Subjects:
         """Return the subject that notifies the agent's workers of a queue that may be new."""
         return f"{self.prefix}.queue.{agent}"
 
+    def drain(self, agent: str, worker: str) -> str:
+        """Return the subject that asks a worker of the agent to drain."""
+        return f"{self.prefix}.drain.{agent}.{worker}"
+
     def event(self, key: TaskKey) -> str:
         """Return the subject of the task's log."""
         return f"{self.prefix}.event.{key.shard}.{key.tenant}.{key.agent}.{key.task}"

@@ -3,11 +3,12 @@ import { useEffect, useMemo } from "preact/hooks";
 import { FleetState } from "../fleet_state";
 import type { Json } from "../gateway";
 import { DeadLetters } from "../operate/dead_letters";
+import { Workers } from "../operate/workers";
 import { session } from "../session";
 import { useStore } from "../store";
 import { Table } from "../table";
 
-/** What operators look after: queues, and what was given up. */
+/** What operators look after: queues, workers, and what was given up. */
 export function OperatePage({ query }: { query: URLSearchParams }) {
   const { token } = useStore(session);
   const fleet = useMemo(() => new FleetState(), [token]);
@@ -35,6 +36,7 @@ export function OperatePage({ query }: { query: URLSearchParams }) {
               </tr>
             ))}
           </Table>
+          <Workers workers={state["workers"]} />
           <DeadLetters asked={Object.fromEntries(query)} />
         </>
       )}

@@ -81,21 +81,21 @@ class _Processes:
             PageRefused: the request comes from a page of another origin.
             HeadraceError: as `Access.check_operator`.
         """
-        self._check(request, "KillProcess")
+        role, number = request.path_params["role"], request.path_params["index"]
+        self._check(request, "KillProcess", f"{role}-{number}")
         check_body_type(request)
-        role = request.path_params["role"]
         if role not in _ROLES:
             raise InputInvalid(f"role: must be one of {', '.join(_ROLES)}")
-        index = whole_number(request.path_params["index"], "index", 0, _LARGEST_INDEX)
+        index = whole_number(number, "index", 0, _LARGEST_INDEX)
         answer = await self._asked({"kill": {"role": role, "index": index}})
         return json_response(answer, headers=NO_STORE)
 
-    def _check(self, request: Request, operation: str) -> None:
+    def _check(self, request: Request, operation: str, process: str = "") -> None:
         # HEADRACE_CORS_ORIGINS lets pages of this machine use the agents, not end the processes.
         if refusal := self._origins.refusal_of_other_pages(request.headers):
             raise PageRefused(refusal)
         caller = caller_of(self._services, request)
-        self._services.access.check_operator(caller, operation)
+        self._services.access.check_operator(caller, operation, process=process)
 
     async def _asked(self, request: Json) -> Json:
         try:

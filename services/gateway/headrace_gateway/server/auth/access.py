@@ -188,9 +188,15 @@ class Access:
         self._audit.permitted(caller, agent, operation, task, operates=operates)
 
     def check_operator(
-        self, caller: Caller, operation: str, agent: str = ANY_AGENT, task: str = ""
+        self,
+        caller: Caller,
+        operation: str,
+        agent: str = ANY_AGENT,
+        task: str = "",
+        *,
+        process: str = "",
     ) -> None:
-        """Check that the caller may carry out an operation of operators.
+        """Check that the caller may carry out an operation of operators, on `process` if given.
 
         Raises:
             NotPermitted: no operator's role of the caller includes the operation.
@@ -203,7 +209,7 @@ class Access:
                 f"{operation} needs a role with operator = true and this operation on {where}"
             )
         self._rates.take(caller)
-        self.record(caller, agent, operation, task)
+        self._audit.permitted(caller, agent, operation, task, operates=True, process=process)
 
     def check_anyone(self, caller: Caller, operation: str) -> bool:
         """Check an operation that needs no permission, and that shows operators more.

@@ -41,7 +41,14 @@ class AuditLog:
         self._audited = audited
 
     def permitted(
-        self, caller: Caller, agent: str, operation: str, task: str, *, operates: bool
+        self,
+        caller: Caller,
+        agent: str,
+        operation: str,
+        task: str,
+        *,
+        operates: bool,
+        process: str = "",
     ) -> None:
         """Record what the caller does, if it is audited; `operates`: as an operator."""
         is_audited = (
@@ -52,6 +59,7 @@ class AuditLog:
         if is_audited:
             fields = _fields(caller, agent, operation, task)
             fields |= {"role": "operator" if operates else "owner", "outcome": "permitted"}
+            fields |= {"process": process} if process else {}
             # All of them: a limit on the requests is a limit on these lines.
             _audit.info("%s", _text(fields), extra={**audit_fields(**fields), **UNLIMITED})
 

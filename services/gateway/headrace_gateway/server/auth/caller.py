@@ -21,6 +21,7 @@ FLEET = frozenset(
         "RetryDeadLetter",
         "DropDeadLetter",
         "FailTask",
+        "DrainWorker",
         "KillProcess",
         *ROUTING,
     }

@@ -1,0 +1,69 @@
+"""Operators drain workers over HTTP."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import pytest_asyncio
+from nats.aio.msg import Msg
+
+from headrace.jetstream.connection import Bus
+from headrace.model.messages import Draining
+from tests.integration.gateway.protocols.fleet.conftest import ONCALL, OPERATOR, OpenRoleGateway
+from tests.support.credentials import ANN
+from tests.support.scripted_fleet import ScriptedFleet
+
+DRAIN = "/v1/workers/scripted:drain"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def asked(bus: Bus, fleet: ScriptedFleet) -> AsyncIterator[list[str]]:
+    """The subjects of the requests to drain; two runs are active."""
+    assert fleet.working
+    asked = list[str]()
+
+    async def answer(msg: Msg) -> None:
+        asked.append(msg.subject)
+        await bus.publish(msg.reply, Draining(runs=2).encode())
+
+    subscription = await bus.subscribe(bus.subjects.drain("*", "scripted"), answer)
+    yield asked
+    await subscription.unsubscribe()
+
+
+async def test_a_worker_is_asked_to_drain(http: httpx.AsyncClient, asked: list[str]) -> None:
+    answer = await http.post(DRAIN)
+    assert answer.raise_for_status().json() == {"worker": "scripted", "runs": 2}
+    assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_a_worker_that_takes_no_runs_any_more_is_unknown(http: httpx.AsyncClient) -> None:
+    answer = await http.post(DRAIN)
+    error = {"code": "worker_unknown", "message": "no worker 'scripted' takes runs"}
+    assert (answer.status_code, answer.json()["error"]) == (404, error)
+
+
+@pytest.mark.parametrize("name", ["worker-1", "*", ">", "scripted.x", "%0A"])
+async def test_only_workers_of_the_directory_are_asked(
+    http: httpx.AsyncClient, asked: list[str], name: str
+) -> None:
+    answer = await http.post(f"/v1/workers/{name}:drain")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "worker_unknown")
+    assert asked == []
+
+
+async def test_only_operators_drain_workers_and_it_is_audited(
+    open_role_gateway: OpenRoleGateway, asked: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_role_gateway(ONCALL, OPERATOR) as gateway:
+        refused = [
+            (await gateway.http.post(DRAIN, headers=headers)).status_code
+            for headers in ({}, ANN.bearer, ONCALL.bearer)
+        ]
+        assert (refused, asked) == ([401, 403, 403], [])
+        with caplog.at_level("INFO", "headrace.audit"):
+            assert (await gateway.http.post(DRAIN, headers=OPERATOR.bearer)).status_code == 200
+    said = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
+    who = "tenant=acme owner=operator role=operator operation"
+    assert f"{who}=DrainWorker agent=* task=- outcome=permitted process=scripted" in said
