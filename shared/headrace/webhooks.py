@@ -5,17 +5,21 @@ delete them, task state delivers to them. After creating one, a gateway publishe
 push work queue that notifies task state.
 """
 
+import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pydantic import Field
 
-from headrace.jetstream.api import store_with_retries
+from headrace.jetstream.api import get_message, store_with_retries, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.model.events import Json
 from headrace.model.messages import BusMessage
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, is_task_id
@@ -66,6 +70,8 @@ class WebhookProgress(BusMessage):
     is_given_up: bool = False
     """Whether the last delivery was given up. Then each delivery gets one attempt until one
     succeeds."""
+    failure: str = ""
+    """Why the last attempt failed. Empty: none has failed since a delivery succeeded."""
 
 
 class Webhook(BusMessage):
@@ -101,6 +107,20 @@ def id_of(address: Address, version: str) -> str:
     of adding one. Everyone who sees the id also knows the secrets it is derived from.
     """
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{version} {address.encode().decode()}"))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedWebhook:
+    """A webhook with a message in the work queue: it has, or may have, events to deliver."""
+
+    sequence: int
+    """Of the message in the work queue."""
+    key: TaskKey
+    token: str
+    queued: str
+    """Time of the message, in RFC 3339."""
+    webhook: Webhook | None
+    """None: it was deleted meanwhile."""
 
 
 class Webhooks:
@@ -186,9 +206,46 @@ class Webhooks:
         """Have task state check whether the webhook has events to deliver."""
         await store_with_retries(self._bus, self._bus.subjects.push(key, token), b"{}")
 
+    async def queued(
+        self, tenant: str, agent: str, task: str, after: int, limit: int
+    ) -> Sequence[QueuedWebhook]:
+        """Return the first webhooks in the work queue after sequence `after`, oldest message first.
+
+        Each costs two requests.
+
+        Args:
+            tenant: As a token, as are the following two.
+            agent: Or ``*``: of any.
+            task: Or ``*``: any.
+            after: 0 for all.
+            limit: The maximum number.
+        """
+        pattern = f"{self._bus.subjects.prefix}.push.*.{tenant}.{agent}.{task}.>"
+        messages = await _messages(self._bus, self._bus.streams.pushes, pattern, after, limit)
+        return await asyncio.gather(*map(self._queued, messages))
+
+    async def _queued(self, message: Json) -> QueuedWebhook:
+        key, token = self._bus.subjects.key_of_push(message["subject"])
+        kept = await self.get(key, token)
+        webhook = None if kept is None else kept.webhook
+        return QueuedWebhook(int(message["seq"]), key, token, message["time"], webhook)
+
     async def _check_room(self, key: TaskKey) -> None:
         if len(await self._bucket.under(_name(key, "*"))) >= MOST_PER_TASK:
             raise TooManyWebhooks(f"a task may have {MOST_PER_TASK} push notification configs")
+
+
+async def _messages(bus: Bus, stream: str, pattern: str, after: int, limit: int) -> list[Json]:
+    """Return the first messages after sequence `after`."""
+    messages = list[Json]()
+    while len(messages) < limit:
+        query = {"seq": after + 1, "next_by_subj": pattern}
+        found = await until_answered(bus, partial(get_message, bus, stream, query))
+        if found is None:
+            break
+        messages.append(found)
+        after = int(found["seq"])
+    return messages
 
 
 def _name(key: TaskKey, token: str) -> str:

@@ -20,8 +20,9 @@ from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
 from tests.support.resuming_sizes import sized
+from tests.support.servers import ports
 from tests.support.service_process import ServiceProcess
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 from tests.support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.timeout(300)
@@ -346,6 +347,18 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     )
     counter = PlainAgent(http, fleet.gateways[0], "counter")
     sent = (await counter.send("1000 100", returnImmediately=True)).json()["task"]["id"]
+    hook = f"{fleet.gateways[0]}/v1/agents/counter/tasks/{sent}/pushNotificationConfigs"
+    receiver = {"url": f"http://127.0.0.1:{ports.pick()}/hook"}
+    (await http.post(hook, json=receiver, headers={"A2A-Version": "1.0"})).raise_for_status()
+
+    async def has_failed() -> bool:
+        deliveries = await http.get(f"{fleet.gateways[0]}/v1/webhook-deliveries?task={sent}")
+        return any(one["lastError"] for one in deliveries.json()["deliveries"])
+
+    await eventually(has_failed, "the first delivery fails")
+    await page.reload()
+    await page.until(f"document.querySelector('.part a[href$=\"{sent}\"]')", "it is listed")
+    assert await violations(page) == []
     await page.evaluate(f"location.hash = '#/tasks/counter/{sent}'")
     await page.until("document.querySelectorAll('.task-head button').length === 2", "it goes on")
     await page.click(".task-head button:last-of-type")

@@ -142,7 +142,9 @@ class Permissions:
             f"$O.{streams.files}.>",
             *self._making(),
             # Of the work queue it reads the age of the oldest waiting run.
+            # Of the work queue of webhooks it shows operators what waits.
             *_api("STREAM.MSG.GET", [*self._events, *kept, streams.runs, streams.dead]),
+            *_api("STREAM.MSG.GET", [streams.pushes]),
             *_api("DIRECT.GET", [*self._events, *kept, streams.dead]),
             # For operators, who drop dead letters over HTTP.
             *_api("STREAM.MSG.DELETE", [streams.dead]),

@@ -3,6 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { FleetState } from "../fleet_state";
 import type { Json } from "../gateway";
 import { DeadLetters } from "../operate/dead_letters";
+import { WebhookDeliveries } from "../operate/webhooks";
 import { Workers } from "../operate/workers";
 import { session } from "../session";
 import { useStore } from "../store";
@@ -37,6 +38,7 @@ export function OperatePage({ query }: { query: URLSearchParams }) {
             ))}
           </Table>
           <Workers workers={state["workers"]} />
+          <WebhookDeliveries />
           <DeadLetters asked={Object.fromEntries(query)} />
         </>
       )}

@@ -133,7 +133,9 @@ class WebhookSender:
             failure = await self._attempt(kept.webhook, undelivered, attempt)
             if failure is not None and not self._is_over(failure, under_way):
                 wait = self._resources.backoff.wait(attempt, failure.wait)
-                later = under_way.model_copy(update={"due": time.time() + wait})
+                later = under_way.model_copy(
+                    update={"due": time.time() + wait, "failure": failure.reason}
+                )
                 await self._resources.webhooks.tell(self._key, self._token, kept, later)
                 _log.info(
                     "webhook of task %s: attempt %d failed: %s",
@@ -151,6 +153,7 @@ class WebhookSender:
                 generation=delivery.generation,
                 sequence=delivery.resume_after,
                 is_given_up=failure is not None,
+                failure="" if failure is None else failure.reason,
             )
         if progress != kept.webhook.progress:
             await self._resources.webhooks.tell(self._key, self._token, kept, progress)

@@ -114,10 +114,12 @@ async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_t
     assert [letter.task for letter in found] == [hooked.log.key.task] * 2
     assert "the receiver answered 500" in found[0].content.reason
     assert "tok" not in found[0].content.encode().decode()
+    assert "the receiver answered 500" in (await hooked.progress()).failure
     hooked.log.append([hooked.log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
     await until_told(hooked)
     assert [one.generation for one in receiver.taken()] == [3]
+    assert not (await hooked.progress()).failure
     await retry(fleet.bus, found[0])
     await receiver.until(lambda: len(receiver.taken()) == 2, "the dead letter is told")
     assert receiver.taken()[1].body == receiver.came[0].body
@@ -155,6 +157,11 @@ async def test_a_dead_receiver_is_told_in_order_once_it_lives(
         return (await hooked.progress()).attempts > 1
 
     await eventually(has_tried, "it has been tried in vain")
+    key = hooked.log.key
+    [queued] = await hooked.webhooks.queued(key.tenant, key.agent, key.task, 0, 10)
+    assert queued.webhook is not None
+    assert queued.webhook.progress.failure
+    assert await hooked.webhooks.queued(key.tenant, "another", "*", 0, 10) == []
     async with receiving(port) as receiver:
         await until_told(hooked)
         assert task_told(receiver) == folded(hooked.log)

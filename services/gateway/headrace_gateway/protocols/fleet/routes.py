@@ -15,6 +15,7 @@ from headrace_gateway.protocols.fleet import (
     usage,
     versions,
     watch,
+    webhook_deliveries,
     workers,
 )
 from headrace_gateway.server.open_requests import Endpoint
@@ -37,6 +38,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{versions.PATH}:retire", of_agent.retire),
         ("GET", usage.PATH, usage.UsagePage(services).read),
         ("POST", f"{AGENT}{fail.PATH}", failing.fail),
+        ("GET", webhook_deliveries.PATH, webhook_deliveries.WebhookDeliveries(services).list),
         ("POST", workers.PATH, workers.DrainingWorkers(services).drain),
         ("GET", dead_letters.PATH, letters.list),
         ("GET", f"{dead_letters.PATH}/{{number}}", letters.show),

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from headrace.jetstream.connection import NobodyListens
+from headrace.model.errors import NobodyListens
 from headrace.model.messages import Draining
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, check_body_type

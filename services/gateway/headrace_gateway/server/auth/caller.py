@@ -20,6 +20,7 @@ FLEET = frozenset(
         "GetDeadLetter",
         "RetryDeadLetter",
         "DropDeadLetter",
+        "ListWebhookDeliveries",
         "FailTask",
         "DrainWorker",
         "KillProcess",
