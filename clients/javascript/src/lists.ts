@@ -20,6 +20,8 @@ export interface ListFilter {
   contextId?: string;
   /** Such as `TASK_STATE_WORKING`. */
   status?: string;
+  /** For operators: only this owner's tasks. */
+  owner?: string;
 }
 
 /**
@@ -45,12 +47,12 @@ class ListStream extends ResumingStream {
 
   constructor(
     url: string | readonly string[],
-    { contextId, status }: ListFilter,
+    filter: ListFilter,
     private readonly options: Options,
   ) {
     const urls = (typeof url === "string" ? [url] : url).map((one) => one.replace(/\/+$/, ""));
     super(new Gateways(urls, options), "");
-    const query = new URLSearchParams({ ...(contextId && { contextId }), ...(status && { status }) });
+    const query = new URLSearchParams(Object.entries(filter).filter(([, value]) => value));
     this.path = `/tasks:watch${query.size > 0 ? `?${query}` : ""}`;
   }
 

@@ -33,7 +33,8 @@ export class TaskList extends Store {
     if (!this.agent) return;
     if (this.filters["page"]) return this.load();
     const { signal } = this.aborting;
-    const filter = { contextId: this.filters["contextId"] ?? "", status: this.status };
+    const { contextId = "", owner = "" } = this.filters;
+    const filter = { contextId, owner, status: this.status };
     const url = urlOf(`v1/agents/${encodeURIComponent(this.agent)}`);
     try {
       for await (const change of watchTasks(url, filter, { fetch: authorized, signal })) {
@@ -89,10 +90,11 @@ export class TaskList extends Store {
   }
 
   private fetch(): Promise<Json> {
-    const { contextId = "", after = "", page = "" } = this.filters;
+    const { contextId = "", owner = "", after = "", page = "" } = this.filters;
     const query = given({
       status: this.status,
       contextId,
+      owner,
       statusTimestampAfter: after && new Date(after).toISOString(),
       pageToken: page,
       pageSize: String(PAGE_SIZE),

@@ -14,6 +14,7 @@ from headrace.directory import AgentCard
 from headrace.log_context import LogContext
 from headrace.model.agent_route import AgentRoute
 from headrace.model.events import TRACEPARENT, Json
+from headrace.model.subjects import encode_token
 from headrace_gateway.extensions import activated, asked_for
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
 from headrace_gateway.request_span import begin_span
@@ -29,6 +30,8 @@ AGENT = "/v1/agents/{agent}"
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """Request header: a message sent twice under one key is accepted once."""
+
+_LISTS = "ListTasks"
 
 _LONGEST_TASK = 64
 """Maximum logged characters of a task id; no valid id is longer."""
@@ -67,6 +70,8 @@ class Call:
     """Host and port for gRPC at the address that the client used; None if unknown."""
     version: str = PROTOCOL_VERSION_1_0
     """The client's A2A version, major and minor number."""
+    owner: str = ""
+    """The owner, as in the credentials, to whose tasks a list is limited; empty: it is not."""
 
     @property
     def marks(self) -> Json:
@@ -248,6 +253,7 @@ def _call(
         base=public_url(request, services.settings),
         grpc=public_grpc(request, services.settings),
         version=version,
+        owner=request.query_params.get("owner", "") if operation == _LISTS else "",
     )
 
 
@@ -264,6 +270,22 @@ def _routed_to(
         return caller, card
     known = services.directory.card_for(card.name, version) or card
     return replace(caller, chosen_version=version), known
+
+
+def listed_owner(call: Call) -> str | None:
+    """Return the owner, as a token, whose tasks the caller lists. None: those of all owners.
+
+    Raises:
+        InvalidName: the call names an owner that can't exist.
+        NotPermitted: it names another owner, and the caller is no operator.
+    """
+    operates = call.caller.operates(call.agent, _LISTS)
+    if not call.owner:
+        return None if operates else call.caller.owner
+    owner = encode_token(call.owner)
+    if owner != call.caller.owner and not operates:
+        raise NotPermitted("only operators may list the tasks of other owners")
+    return owner
 
 
 def _asking(

@@ -6,8 +6,8 @@ somebody watches.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -41,24 +41,37 @@ class Changes[Item]:
         self._produce = produce
         self._users = 0
         self._producing: asyncio.Task[None] | None = None
-        self._waiting: set[Callable[[], None]] = set()
+        self._waiting: dict[str | None, set[Callable[[], None]]] = {}
+        self._watching = Counter[str | None]()
+        self._newest: dict[str | None, int] = {}
+        """By topic: the number of the newest change that its watchers must read."""
 
     @property
     def is_watched(self) -> bool:
         """Whether anybody watches."""
         return self._users > 0
 
-    def append(self, item: Item) -> None:
-        """Add the next change."""
+    def append(self, item: Item, topics: Collection[str] | None = None) -> None:
+        """Add the next change, and wake the watchers of `topics` and those without a topic.
+
+        Without `topics`, wake all.
+        """
         self._kept.append(item)
         self.head += 1
-        waiting, self._waiting = self._waiting, set()
-        for wake in waiting:
-            wake()
+        for topic in list(self._watching) if topics is None else (None, *topics):
+            if topic in self._watching:
+                self._newest[topic] = self.head
+        for topic in list(self._waiting) if topics is None else (None, *topics):
+            for wake in self._waiting.pop(topic, ()):
+                wake()
 
     def reader(self, after: int) -> "ChangeReader[Item]":
         """Return a reader of the changes after number `after`."""
-        return ChangeReader(self, after)
+        return Topic(self).reader(after)
+
+    def concerns(self, topic: str | None, after: int) -> bool:
+        """Return whether a watcher of `topic` must read changes after number `after`."""
+        return after < self._newest.get(topic, self.head)
 
     def since(self, after: int) -> Batch[Item]:
         """Return the first `MOST` changes after number `after`; after missed ones, the newest."""
@@ -73,15 +86,23 @@ class Changes[Item]:
         return Batch(items, missed=behind > kept, end=self.head)
 
     @asynccontextmanager
-    async def held(self, _: "Changes[Item] | None" = None, /) -> AsyncIterator[None]:
+    async def held(
+        self, watched: "Changes[Item] | Topic[Item] | None" = None, /
+    ) -> AsyncIterator[None]:
         """Count one watcher for the length of a block."""
+        topic = watched.topic if isinstance(watched, Topic) else None
         self._users += 1
+        self._watching[topic] += 1
+        self._newest.setdefault(topic, self.head)
         if self._producing is None:
             self._producing = keep_running(self._produce, self.name)
         try:
             yield
         finally:
             self._users -= 1
+            self._watching[topic] -= 1
+            if not self._watching[topic]:
+                del self._watching[topic], self._newest[topic]
             if not self._users:
                 await self._end()
 
@@ -92,35 +113,77 @@ class Changes[Item]:
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(asyncio.gather(producing, return_exceptions=True))
 
-    def wake_on_change(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, at the next change."""
-        self._waiting.add(wake)
+    def wake_on_change(self, topic: str | None, wake: Callable[[], None]) -> None:
+        """Call `wake` once, at the next change of the topic."""
+        self._waiting.setdefault(topic, set()).add(wake)
 
-    def no_wake(self, wake: Callable[[], None]) -> None:
+    def no_wake(self, topic: str | None, wake: Callable[[], None]) -> None:
         """Cancel a `wake_on_change`."""
-        self._waiting.discard(wake)
+        waiting = self._waiting.get(topic, set())
+        waiting.discard(wake)
+        if not waiting:
+            self._waiting.pop(topic, None)
+
+
+def _at_once[Item](_: Batch[Item]) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic[Item]:
+    """The changes of one topic, for its watchers: they sleep through those of other topics."""
+
+    changes: Changes[Item]
+    topic: str | None = None
+    """None: every change wakes them."""
+    pause: Callable[[Batch[Item]], float] = _at_once
+    """Returns the seconds to wait before a batch, after the first one, is read."""
+
+    @property
+    def name(self) -> str:
+        """Its name in logs."""
+        return self.changes.name
+
+    def reader(self, after: int) -> "ChangeReader[Item]":
+        """Return a reader of the changes after number `after`."""
+        return ChangeReader(self, after)
 
 
 class ChangeReader[Item]:
     """Reads changes from one number on, each once."""
 
-    __slots__ = ("_changes", "_wakened", "after", "most")
+    __slots__ = ("_due", "_has_read", "_wakened", "_watched", "after", "most")
 
-    def __init__(self, changes: Changes[Item], after: int) -> None:
+    def __init__(self, watched: Topic[Item], after: int) -> None:
         """Read the changes after number `after`."""
-        self._changes = changes
+        self._watched = watched
         self._wakened: asyncio.Future[None] | None = None
+        self._has_read = False
+        self._due: float | None = None
+        """When the pause before the next batch is over."""
         self.after = after
         self.most = 0
         """Not used: a batch is bounded by the number of its changes."""
 
     async def read_now(self) -> list[Batch[Item]]:
         """Return the next changes, if there are any."""
-        if self.after >= self._changes.head:
+        changes = self._watched.changes
+        if self.after >= changes.head:
             return []
-        batch = self._changes.since(self.after)
-        self.after = batch.end
+        if not changes.concerns(self._watched.topic, self.after):
+            self.after = changes.head
+            return []
+        batch = changes.since(self.after)
+        if not self._is_due(batch):
+            return []
+        self._due, self._has_read, self.after = None, True, batch.end
         return [batch]
+
+    def _is_due(self, batch: Batch[Item]) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self._due is None:
+            self._due = now + self._watched.pause(batch) if self._has_read else now
+        return self._due <= now
 
     @property
     def at_end(self) -> bool:
@@ -133,13 +196,18 @@ class ChangeReader[Item]:
         return False
 
     async def wait(self) -> None:
-        """Return at the next change, or after `wake` is called."""
-        self._wakened = asyncio.get_running_loop().create_future()
-        self._changes.wake_on_change(self.wake)
+        """Return at the next change, when a pause is over, or after `wake` is called."""
+        loop, watched = asyncio.get_running_loop(), self._watched
+        self._wakened = loop.create_future()
+        timer = None if self._due is None else loop.call_at(self._due, self.wake)
+        if timer is None:
+            watched.changes.wake_on_change(watched.topic, self.wake)
         try:
             await self._wakened
         finally:
-            self._changes.no_wake(self.wake)
+            if timer is not None:
+                timer.cancel()
+            watched.changes.no_wake(watched.topic, self.wake)
             self._wakened = None
 
     def wake(self) -> None:

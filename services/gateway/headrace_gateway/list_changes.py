@@ -7,6 +7,7 @@ repaired from here: an item says that the list must be asked for again.
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -18,7 +19,7 @@ from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
-from headrace_gateway.changes import Changes
+from headrace_gateway.changes import Batch, Changes, Topic
 
 _log = logging.getLogger(__name__)
 
@@ -56,9 +57,14 @@ type Item = ListChange | None
 class ListChangeReceiver:
     """Receives the changes while somebody watches, and keeps the newest."""
 
-    def __init__(self, bus: Bus, interest_spreads: float = _INTEREST_SPREADS) -> None:
-        """Receive from `bus`."""
-        self._bus, self._interest_spreads = bus, interest_spreads
+    def __init__(
+        self,
+        bus: Bus,
+        interest_spreads: float = _INTEREST_SPREADS,
+        spread: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Receive from `bus`; `spread` draws in how many seconds one watcher asks for its list."""
+        self._bus, self._interest_spreads, self._spread = bus, interest_spreads, spread
         self.changes = Changes[Item]("lists of tasks", KEPT, self._receive)
         self._name = secrets.token_hex(4)
         self._is_receiving = False
@@ -80,6 +86,14 @@ class ListChangeReceiver:
             return int(number)
         # Until the subscription exists, a list asked for would be too old: wait for its item.
         return _BEGINNING if self._is_receiving else self.changes.head
+
+    def watched(self, tenant: str, agent: str, owner: str | None) -> Topic[Item]:
+        """Return what wakes a watcher of the agent's tasks, of one owner or of all (None)."""
+        return Topic(self.changes, _topic(tenant, agent, owner), self._pause)
+
+    def _pause(self, batch: Batch[Item]) -> float:
+        # The same disturbance tells all watchers; task state would get all their requests at once.
+        return self._spread() if None in batch.items else 0.0
 
     async def _receive(self) -> None:
         subscription = await self._bus.listen(self._bus.subjects.changes(), self._on_message)
@@ -116,7 +130,13 @@ class ListChangeReceiver:
             self.changes.append(None)
         self._ends[msg.subject] = message.end
         for task in message.tasks:
-            self.changes.append(ListChange(task, _body(task)))
+            topics = [_topic(task.tenant, task.agent, owner) for owner in (task.owner, None)]
+            self.changes.append(ListChange(task, _body(task)), topics)
+
+
+def _topic(tenant: str, agent: str, owner: str | None) -> str:
+    """Return a name that no other three have: each is a subject token."""
+    return f"{tenant}.{agent}.{owner or '*'}"
 
 
 def _body(task: ListedTask) -> bytes:

@@ -23,6 +23,8 @@ class GatewayTiming:
     """Minimum between two such reads without a request for one."""
     credentials_interval: float = 1.0
     """Between checks of the credentials file; a removed token is refused after that."""
+    list_spread: float = 3.0
+    """Over which watchers of lists are told to ask for their lists again, all for one reason."""
     drain: float = 5.0
     """In which detached work must end when the gateway stops."""
 

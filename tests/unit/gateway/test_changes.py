@@ -1,8 +1,10 @@
 """Changes: what a watcher reads, and that nothing is produced without watchers."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from headrace_gateway.changes import MOST, Batch, Changes
+from headrace_gateway.changes import MOST, Batch, ChangeReader, Changes, Topic
 
 
 async def _nothing() -> None:
@@ -75,3 +77,70 @@ async def test_changes_are_produced_only_while_somebody_watches() -> None:
     async with changes.held():
         await asyncio.sleep(0)
     assert states == ["begun", "ended"] * 2
+
+
+@asynccontextmanager
+async def watching(topic: Topic[int], woken: list[str | None]) -> AsyncIterator[ChangeReader[int]]:
+    """Wait for changes as a stream does, and note each time that the topic's watcher wakes."""
+    async with topic.changes.held(topic):
+        reader = topic.reader(topic.changes.head)
+
+        async def wait() -> None:
+            while True:
+                await reader.wait()
+                woken.append(topic.topic)
+
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        yield reader
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_change_wakes_only_watchers_of_its_topics() -> None:
+    changes, woken = Changes[int]("test", 9, _nothing), list[str | None]()
+    async with AsyncExitStack() as stack:
+        for name in ("ann", "bob", "*", None):
+            await stack.enter_async_context(watching(Topic(changes, name), woken))
+        changes.append(1, ["ann", "*"])
+        await asyncio.sleep(0)
+        assert sorted(map(str, woken)) == ["*", "None", "ann"]
+        woken.clear()
+        changes.append(2)
+        await asyncio.sleep(0)
+        assert sorted(map(str, woken)) == ["*", "None", "ann", "bob"]
+
+
+async def test_who_slept_through_others_changes_has_missed_nothing() -> None:
+    changes = Changes[int]("test", 3, _nothing)
+    bobs = Topic(changes, "bob")
+    async with changes.held(Topic(changes, "ann")), changes.held(bobs):
+        reader = bobs.reader(changes.head)
+        for number in range(10):
+            changes.append(number, ["ann"])
+        assert await reader.read_now() == []
+        changes.append(10, ["bob"])
+        assert await reader.read_now() == [Batch([10], missed=False, end=11)]
+        late = bobs.reader(2)
+        assert [batch.missed for batch in await late.read_now()] == [True]
+
+
+async def test_after_its_first_read_a_watcher_pauses_before_what_tells_all() -> None:
+    changes, asked = Changes[int]("test", 9, _nothing), list[Batch[int]]()
+
+    def pause(batch: Batch[int]) -> float:
+        asked.append(batch)
+        return 0.05
+
+    changes.append(1)
+    reader = Topic(changes, pause=pause).reader(0)
+    assert await reader.read_now() == [Batch([1], missed=False, end=1)]
+    assert asked == []
+    changes.append(2)
+    assert await reader.read_now() == []
+    changes.append(3)
+    await reader.wait()
+    while not (read := await reader.read_now()):
+        await reader.wait()
+    assert read == [Batch([2, 3], missed=False, end=3)]
+    assert len(asked) == 1

@@ -164,3 +164,43 @@ async def test_a_malformed_message_is_ignored(
     bus.hear(message(bus.subjects.changes(0), b"{}"))
     assert read(receiver) == []
     assert "malformed" in caplog.text
+
+
+async def test_watchers_are_told_to_list_at_times_of_their_own(bus: ListeningBus) -> None:
+    drawn = iter((0.0, 3600.0, 0.0))
+    receiver = ListChangeReceiver(bus, interest_spreads=3600, spread=lambda: next(drawn))
+    watched = receiver.watched("default", "echo", "ann_2dlee")
+    async with receiver.changes.held(watched):
+        bus.may_flush.set()
+        await until_told(receiver, 1)
+        readers = [watched.reader(0) for _ in range(3)]
+        first = [len(await reader.read_now()) for reader in readers]
+        bus.say(1, 2)  # task state lost some changes
+        again = [len(await reader.read_now()) for reader in readers]
+    assert (first, again) == ([1, 1, 1], [1, 0, 1])
+
+
+async def test_a_change_wakes_the_tasks_owner_and_operators(bus: ListeningBus) -> None:
+    receiver = ListChangeReceiver(bus, interest_spreads=3600)
+    async with receiver.changes.held():
+        bus.may_flush.set()
+        await until_told(receiver, 1)
+        waiting = {
+            (tenant, agent, owner): asyncio.create_task(reader.wait())
+            for tenant, agent, owner in (
+                ("default", "echo", "ann_2dlee"),
+                ("default", "echo", None),
+                ("default", "echo", "bob"),
+                ("default", "other", None),
+                ("other", "echo", "ann_2dlee"),
+            )
+            for reader in [receiver.watched(tenant, agent, owner).reader(1)]
+        }
+        await asyncio.sleep(0)
+        bus.say(5, 6, TASK)
+        await asyncio.sleep(0)
+        woken = [who for who, wait in waiting.items() if wait.done()]
+        for wait in waiting.values():
+            wait.cancel()
+        await asyncio.gather(*waiting.values(), return_exceptions=True)
+    assert woken == [("default", "echo", "ann_2dlee"), ("default", "echo", None)]

@@ -3,6 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { Choice } from "../choice";
 import { fetchJson, type Json } from "../gateway";
 import { useLoaded } from "../loaded";
+import { useAccess } from "../operator";
 import { linkTo, route } from "../route";
 import { session } from "../session";
 import { useStore } from "../store";
@@ -19,6 +20,7 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
   const asked = Object.fromEntries(query);
   const agent = asked["agent"] ?? (agents.find((one) => one["default"]) ?? agents[0])?.["id"] ?? "";
   const { token } = useStore(session);
+  const { isOperator } = useAccess();
   const list = useMemo(() => new TaskList(agent, asked), [agent, String(query), token]);
   useEffect(() => {
     void list.open();
@@ -36,6 +38,12 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
           Context
           <input value={asked["contextId"] ?? ""} placeholder="id of a context or thread" onChange={({ currentTarget }) => set({ contextId: currentTarget.value.trim() })} />
         </label>
+        {isOperator && (
+          <label>
+            Owner
+            <input name="owner" value={asked["owner"] ?? ""} placeholder="of any owner" onChange={({ currentTarget }) => set({ owner: currentTarget.value.trim() })} />
+          </label>
+        )}
         <label>
           Changed after
           <input type="datetime-local" value={asked["after"] ?? ""} onChange={({ currentTarget }) => set({ after: currentTarget.value })} />

@@ -11,7 +11,7 @@ from headrace.model import messages
 from headrace.model.events import Json
 from headrace.model.messages import GetTask
 from headrace.model.task import TERMINAL, TaskKey
-from headrace_gateway.call import Call
+from headrace_gateway.call import Call, listed_owner
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.cards import extended_card
 from headrace_gateway.protocols.a2a.messages import (
@@ -107,14 +107,15 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
 
     Raises:
         Malformed: the parameters do not fit the operation.
-        InvalidName: the page token is invalid.
+        InvalidName: the page token is invalid, or the owner.
+        NotPermitted: the caller is no operator, and asks for another owner's tasks.
         StateUnavailable: try again.
     """
-    asked = ListTasksParams.read(params)
+    asked, owner = ListTasksParams.read(params), listed_owner(call)
     query = messages.ListTasks(
         tenant=call.caller.tenant,
-        owner=call.caller.owner,
-        any_owner=call.caller.operates(call.agent, "ListTasks"),
+        owner=owner or call.caller.owner,
+        any_owner=owner is None,
         agent=call.agent,
         context=asked.context,
         status=asked.status,

@@ -1,5 +1,6 @@
 """Watching a list: the changes of the tasks that the list with the same filters contains."""
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from starlette.types import ASGIApp
 
 from headrace.model.messages import ListedTask
 from headrace.model.task import STATES
-from headrace_gateway.call import Call, call_of, check_unchanged
+from headrace_gateway.call import Call, call_of, check_unchanged, listed_owner
 from headrace_gateway.changes import Batch
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.list_changes import Item, ListChangeReceiver
@@ -51,23 +52,29 @@ class TaskWatch:
 
     def __init__(self, services: Services) -> None:
         """Watch over the bus of `services`."""
-        self._services, self._receiver = services, ListChangeReceiver(services.bus)
+        most = services.timing.list_spread
+        self._services = services
+        self._receiver = ListChangeReceiver(
+            services.bus,
+            spread=lambda: random.uniform(0, most),  # noqa: S311 - nothing to guess
+        )
 
     async def watch(self, request: Request) -> ASGIApp:
         """Return the stream of changes.
 
         Raises:
             InputInvalid: a query parameter breaks its rule.
-            A2AError, HeadraceError: as `call_of`.
+            A2AError, HeadraceError: as `call_of` and `listed_owner`.
         """
         services, call = self._services, call_of(self._services, request, OPERATION)
         wanted = _filter(request, call)
 
         async def opening() -> ASGIApp:
-            changes, start = self._receiver.changes, self._receiver.start(call.cursor)
-            shared = replace(services.subscriptions, feeds=changes)
+            receiver, start = self._receiver, self._receiver.start(call.cursor)
+            watched = receiver.watched(wanted.tenant, wanted.agent, wanted.owner)
+            shared = replace(services.subscriptions, feeds=receiver.changes)
             renderer = _WatchRenderer(services, self._receiver, wanted, call, request.headers)
-            return HttpStream(shared, changes, start, renderer)
+            return HttpStream(shared, watched, start, renderer)
 
         return await services.stream_limits.with_permit(call.caller, opening)
 
@@ -120,9 +127,8 @@ class _WatchRenderer(Renderer):
 
 def _filter(request: Request, call: Call) -> _Filter:
     query, caller = request.query_params, call.caller
+    owner = listed_owner(call)
     status = query.get("status") or None
     if status is not None and status not in STATES:
         raise InputInvalid(f"status: must be one of {', '.join(sorted(STATES))}")
-    operates = caller.operates(call.agent, OPERATION)
-    owner = None if operates else caller.owner
     return _Filter(caller.tenant, call.agent, owner, query.get("contextId") or None, status)

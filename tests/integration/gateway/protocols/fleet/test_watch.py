@@ -13,6 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.subjects import encode_token
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace_gateway.timing import GatewayTiming
 from tests.integration.gateway.protocols.fleet.conftest import (
     FAQ,
     ONCALL,
@@ -22,10 +23,12 @@ from tests.integration.gateway.protocols.fleet.conftest import (
 from tests.support.clients.bindings import Json
 from tests.support.credentials import ANN, Person
 from tests.support.event_stream import Frame, frames
+from tests.support.plain_a2a import message
 from tests.support.scripted_fleet import ScriptedFleet
 
 PATH = "/v1/agents/assistant/tasks:watch"
 EVENTS = {"Accept": "text/event-stream"}
+VERSION = {"A2A-Version": "1.0"}
 MINE = ListedTask(
     tenant="default",
     agent="assistant",
@@ -36,6 +39,12 @@ MINE = ListedTask(
     before=SUBMITTED,
 )
 _MARKS = count()
+
+
+@pytest.fixture(scope="module")
+def timing() -> GatewayTiming:
+    """Watchers are told to ask for their lists again nearly at once."""
+    return GatewayTiming(list_spread=0.05)
 
 
 class Watch:
@@ -172,6 +181,41 @@ async def test_operators_watch_the_tasks_of_all_owners_of_their_tenant(
     ):
         assert await ann.changes(MINE, theirs, mine) == ["mine"]
         assert await oncall.changes(MINE, theirs, mine) == ["theirs", "mine"]
+
+
+async def test_operators_limit_a_list_and_its_changes_to_one_owner(
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet
+) -> None:
+    mine = like_mine(tenant="acme", owner=encode_token(ANN.owner))
+    theirs = like_mine(tenant="acme", owner="bob", task="theirs")
+    async with open_role_gateway(ONCALL, FAQ) as gateway:
+
+        async def listed(query: str, who: Person) -> list[str]:
+            path = f"/v1/agents/assistant/tasks{query}"
+            answer = await gateway.http.get(path, headers=VERSION | who.bearer)
+            if answer.status_code != httpx.codes.OK:
+                return [str(answer.status_code)]
+            return [task["id"] for task in answer.json()["tasks"]]
+
+        tasks = [await begun(gateway.http, who) for who in (ANN, FAQ)]
+        assert sorted(await listed("", ONCALL)) == sorted(tasks)
+        assert await listed(f"?owner={ANN.owner}", ONCALL) == [tasks[0]]
+        assert await listed(f"?owner={ANN.owner}", ANN) == [tasks[0]]
+        assert await listed(f"?owner={ANN.owner}", FAQ) == ["403"]
+        assert await listed("?owner=nobody", ONCALL) == []
+        refused = await gateway.http.get(f"{PATH}?owner=bob", headers=EVENTS | ANN.bearer)
+        assert refused.status_code == 403
+        oncall = ONCALL.bearer
+        async with watching(gateway.http, fleet.bus, "?owner=bob", theirs, **oncall) as watch:
+            assert await watch.changes(mine, theirs) == ["theirs"]
+
+
+async def begun(http: httpx.AsyncClient, who: Person) -> str:
+    """Begin a task of that owner; return its id."""
+    body = {"message": message("hello"), "configuration": {"returnImmediately": True}}
+    path = "/v1/agents/assistant/message:send"
+    answer = await http.post(path, json=body, headers=VERSION | who.bearer)
+    return str(answer.raise_for_status().json()["task"]["id"])
 
 
 async def test_a_watch_ends_with_the_permission_for_it(
