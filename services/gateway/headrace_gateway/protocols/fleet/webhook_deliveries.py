@@ -9,11 +9,12 @@ from starlette.types import ASGIApp
 from headrace.model.events import Json
 from headrace.model.subjects import decode_token, is_token
 from headrace.model.task import is_task_id
+from headrace.model.timestamp import timestamp
 from headrace.webhooks import QueuedWebhook
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.fleet.parameters import number_in
-from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
 PATH = "/v1/webhook-deliveries"
@@ -53,7 +54,7 @@ class WebhookDeliveries:
             "deliveries": [_shown(one) for one in found],
             "next": found[-1].sequence if len(found) == limit else None,
         }
-        return json_response(content, headers={"Cache-Control": "no-store"})
+        return json_response(content, headers=NO_STORE)
 
 
 def _shown(queued: QueuedWebhook) -> Json:
@@ -68,7 +69,7 @@ def _shown(queued: QueuedWebhook) -> Json:
     if queued.webhook is None:
         return shown
     progress, address = queued.webhook.progress, urlsplit(queued.webhook.address.url)
-    due = datetime.fromtimestamp(progress.due, UTC).isoformat().replace("+00:00", "Z")
+    due = timestamp(datetime.fromtimestamp(progress.due, UTC))
     return {
         **shown,
         "owner": decode_token(queued.webhook.owner),

@@ -55,7 +55,7 @@ async def test_a_queued_webhook_is_shown_with_its_last_error_and_without_secrets
         "receiver": "https://hooks.example",
         "delivered": 4,
         "attempts": 3,
-        "due": "2027-01-15T08:00:00.500000Z",
+        "due": "2027-01-15T08:00:00.500Z",
         "lastError": "the receiver answered 503",
     }
 
