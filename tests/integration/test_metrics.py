@@ -88,8 +88,8 @@ async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
                 await http.post("/", json={"jsonrpc": "2.0", "id": 1, "method": "Method7"})
                 await http.post("/v1/agents/patient/ag-ui", json={"nonsense": 7})
                 async with talk.stream("SendStreamingMessage", message("hello")) as stream:
-                    async for _ in stream.frames():
-                        break
+                    frames = stream.frames()  # Let go of, it closes the stream.
+                    await anext(frames)
                     during = await scraped(f"{url}/metrics")
         await fleet.stop()
     rest = {"protocol": "a2a", "binding": "http", "operation": "SendMessage"}

@@ -144,10 +144,12 @@ async def test_a_frame_that_grows_too_large_closes_its_connection(
 async def test_a_stream_that_has_begun_holds_no_body(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
+    reading = list[AsyncIterator[object]]()  # What is let go of is closed.
     async with limited(settings, LIMITS[1][0]) as (url, talks), AsyncExitStack() as stack:
         for talk in talks * 2:
             stream = await stack.enter_async_context(talk.stream("SendStreamingMessage", AT_WORK))
-            await anext(stream.frames())
+            reading.append(stream.frames())
+            await anext(reading[-1])
         socket = await stack.enter_async_context(socket_to(url, "/v1/agents/patient/stream"))
         for number in range(4):
             await socket.send({"id": number, "send": AT_WORK})
