@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -118,7 +119,9 @@ async def test_a_view_built_from_last_entries_becomes_the_one_that_was(
     nats_server: NatsProcess, valkey: ValkeyProcess, gate: asyncio.Event, data: st.DataObject
 ) -> None:
     gate.clear()
-    async with open_task_states(nats_server.url, valkey.url, HASTY) as fleet:
+    # No sweep: it requests what waits for long again, and moves when that is due.
+    timing = replace(HASTY, sweep_interval=3600)
+    async with open_task_states(nats_server.url, valkey.url, timing) as fleet:
         logs = [ended(new_key(n), context=f"context {n % 3}") for n in range(12)]
         for number in range(8):
             log = data.draw(legal_logs(new_key(number)))

@@ -67,6 +67,8 @@ class Behaviour:
 
     model: ClassVar[Any] = staticmethod(chat_model)
     """A model server of `Script`s: a context manager that yields a `Model`."""
+    calls_tools: ClassVar[bool] = True
+    """Whether the worker does; a backend that does asks its model before the worker is told."""
 
     @property
     def build(self) -> Callable[..., Agent]:
@@ -183,6 +185,8 @@ class Behaviour:
             with kill(model) as worker:
                 task = await submitter.start("agent", "Mail bob.")
                 await model.until_heard(2)
+                if not self.calls_tools:
+                    await until_said(task, "sent to bob")
                 worker.kill()
             async with working(self.build(model.url, office)):
                 done = await folded(task)

@@ -48,6 +48,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
     """Its behaviour."""
 
     refuses_names = True
+    calls_tools = False
 
     @pytest.fixture(autouse=True)
     def _in_office(self, office: Office) -> None:
