@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from xdist.remote import Producer
 
-from tests.support import containers, memory_folder
+from tests.support import containers, lost_connections, memory_folder
 from tests.support.cluster import NatsCluster
 from tests.support.draws import draw_by_seed
 from tests.support.resuming_sizes import SEED
@@ -25,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # Ignored in background jobs and under nohup, and by every stack that tests start there.
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+    lost_connections.fix_asyncio()
     draw_by_seed(config)
     try:
         config.stash[_SERVERS] = containers.choose([NatsProcess.image, ValkeyProcess.image])

@@ -33,6 +33,7 @@ INTERNALS: dict[type, dict[str, str]] = {
     NatsClient: {
         "_attempt_reconnect": "self",
         "_connect_command": "self",
+        "_connect_to_server": "self, s",
         "_current_server": ATTRIBUTE,
         "_error_cb": ATTRIBUTE,
         "_flush_pending": "self, force_flush=False",

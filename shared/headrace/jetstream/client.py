@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import nats.errors
-from nats.aio.client import PING_PROTO, Client
+from nats.aio.client import PING_PROTO, Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport, Transport
@@ -23,6 +23,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.protocol.parser import PERMISSIONS_ERR, Parser
 
 from headrace.jetstream.credentials import NatsCredentials
+from headrace.jetstream.tcp_transport import SafeTcpTransport
 
 _EOL = b"\r\n"
 _MSG, _HMSG = ord("M"), ord("H")
@@ -334,6 +335,11 @@ class NatsClient(Client):
             receive(ReceivedMessage(self, subject.decode(), reply.decode(), data, headers))
         except Exception as error:  # noqa: BLE001  # otherwise nothing more would be read
             await self._error_cb(error)
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if self._transport is None and s.uri.scheme not in {"ws", "wss"}:
+            self._transport = SafeTcpTransport()
+        await super()._connect_to_server(s)
 
     async def _read_loop(self) -> None:
         transport: Any = self._transport if isinstance(self._transport, TcpTransport) else None

@@ -20,6 +20,12 @@ createRoot(document.getElementById("root")).render(
   />,
 );
 
+// A chat that is opened connects to its thread, and the end of that also ends the display of a run that
+// was begun meanwhile: its stop button goes away.
+performance.setResourceTimingBufferSize(100_000);
+const connected = () =>
+  performance.getEntriesByType("resource").some(({ name }) => name.endsWith("/connect"));
+
 const found = (name) => document.querySelector(`[data-testid="copilot-${name}"]`);
 const setter = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set;
 
@@ -44,7 +50,7 @@ setInterval(async () => {
     press = null;
   }
   const said = {
-    ready: found("chat-textarea") !== null,
+    ready: found("chat-textarea") !== null && connected(),
     typed: found("chat-textarea")?.value ?? "",
     running,
     sendable,

@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from urllib.parse import urlparse
 
 import pytest
 from nats.aio.transport import TcpTransport
 from nats.errors import StaleConnectionError
 
 from headrace.jetstream.client import NatsClient, _DirectInput
+from headrace.jetstream.tcp_transport import SafeTcpTransport
+from tests.support import lost_connections
 from tests.support.waiting import TIMEOUT, soon
 
 _INFO = b'INFO {"server_id":"x","version":"2.12.0","headers":true,"max_payload":1048576}\r\n'
@@ -233,3 +237,29 @@ async def test_a_server_hears_of_the_end_of_a_subscription_however_much_waits_to
     async with asyncio.timeout(TIMEOUT):
         received = [await scripted.received.get() for _ in range(2)]
     assert received == [b"SUB a  1\r\n", b"UNSUB 1\r\n"]
+
+
+async def test_what_is_flushed_to_a_lost_connection_blocks_no_other_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lost_connections.TRANSPORT, "writelines", lost_connections.WRITELINES)
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        transport = SafeTcpTransport()
+        await transport.connect(urlparse(f"nats://127.0.0.1:{port}"), 1024, 5)
+        assert transport._io_writer is not None
+        transport._io_writer.transport.abort()
+        transport.writelines([b"PING\r\n"])
+        await asyncio.sleep(0)  # The socket is closed, and its descriptor free.
+        async with asyncio.timeout(TIMEOUT):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.readexactly(5) == b"hello"
+        writer.close()
+        await writer.wait_closed()
