@@ -42,6 +42,8 @@ _SILENCE = 10.0
 _AGAIN = {429, 502, 503, 504}
 _GONE = ("past retention", "past its retention", "was deleted", "TASK_NOT_FOUND")
 """What is said of a task that was erased; the last when its tombstone has gone, too."""
+_LOG_LOST = "log_lost"
+"""The code with which AG-UI's streams end whose run was erased; the verdict sees whether it was."""
 _AT_WORK = {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
 _UNSETTLED = 60.0
 """Seconds for which a task that may have been accepted is asked for though nobody knows it."""
@@ -373,6 +375,8 @@ class RunFollower(Impatient, RunClient):
             while self.received and self.received[-1].event["type"] == "TEXT_MESSAGE_END":
                 self.received.pop()
             raise ConnectionCut(str(received.event))
+        if received.event.get("code") == _LOG_LOST:
+            raise Refused(httpx.codes.GONE, str(received.event))
         super()._take(received)
 
 
@@ -395,7 +399,8 @@ class AguiClient(Client):
         try:
             await self.follower.follow(self.steps(AGUI))
         except Refused as refused:
-            if "run_unknown" not in str(refused):
+            # Erased before the client came back, or while it was reading.
+            if not any(code in str(refused) for code in ("run_unknown", _LOG_LOST)):
                 raise Broken(f"{self.agent} {self.follower.task}: {refused}") from refused
             self.expired = True
 

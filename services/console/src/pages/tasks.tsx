@@ -31,17 +31,18 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
   return (
     <section class="page">
       <h1>Tasks</h1>
+      {/* Fields keep what is typed while the list changes under them; another address replaces them. */}
       <div class="filters">
         <Choice label="Agent" options={agents.map((one) => one["id"])} chosen={agent} onChoose={(id) => set({ agent: id })} />
         <Choice label="State" options={STATES} chosen={asked["status"] ?? ""} none="all" text={stateName} onChoose={(status) => set({ status })} />
         <label>
           Context
-          <input value={asked["contextId"] ?? ""} placeholder="id of a context or thread" onChange={({ currentTarget }) => set({ contextId: currentTarget.value.trim() })} />
+          <input key={asked["contextId"]} defaultValue={asked["contextId"] ?? ""} placeholder="id of a context or thread" onChange={({ currentTarget }) => set({ contextId: currentTarget.value.trim() })} />
         </label>
         {isOperator && (
           <label>
             Owner
-            <input name="owner" value={asked["owner"] ?? ""} placeholder="of any owner" onChange={({ currentTarget }) => set({ owner: currentTarget.value.trim() })} />
+            <input name="owner" key={asked["owner"]} defaultValue={asked["owner"] ?? ""} placeholder="of any owner" onChange={({ currentTarget }) => set({ owner: currentTarget.value.trim() })} />
           </label>
         )}
         <label>

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from headrace.model.events import Json
 from tests.integration.gateway.own_nats import Outcome, OwnNats, own_nats
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Rest, Rpc, message
@@ -61,15 +62,21 @@ async def by_socket(outage: Outage, text: str) -> Outcome:
     return Outcome.of_frame(last)
 
 
+def run_of(text: str) -> Json:
+    """Return the same run of AG-UI's however often it is sent: sent again, it is found."""
+    said = {"id": text, "role": "user", "content": text}
+    return run_input(threadId=f"thread-{text}", runId=f"run-{text}", messages=[said])
+
+
 async def by_agui(outage: Outage, text: str) -> Outcome:
     return Outcome.of_response(
-        await outage.http.post("/v1/agents/assistant/ag-ui", json=run_input(text))
+        await outage.http.post("/v1/agents/assistant/ag-ui", json=run_of(text))
     )
 
 
 async def by_copilotkit(outage: Outage, text: str) -> Outcome:
     return Outcome.of_response(
-        await outage.http.post("/copilotkit/agent/assistant/run", json=run_input(text))
+        await outage.http.post("/copilotkit/agent/assistant/run", json=run_of(text))
     )
 
 
