@@ -28,7 +28,7 @@ from headrace.log_lines import LogOptions
 from headrace.metrics import BUILD, LOOP_LAG_SECONDS
 from headrace.model.errors import HeadraceError, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
-from headrace.setting_names import misspelt_settings
+from headrace.setting_names import ineffective_settings
 
 _log = logging.getLogger(__name__)
 
@@ -85,12 +85,12 @@ def run(
         prepared = prepare()
     except unfit as error:
         log_lines.configure_bare(is_json=variables.get(_LOG_FORMAT, "").lower() == "json")
-        _warn_of_misspelt_settings(variables)
+        _warn_of_ineffective_settings(variables)
         for line in setting_errors(error) if isinstance(error, ValidationError) else [error]:
             _log.error("%s", line)
         return os.EX_CONFIG
     log_lines.configure(prepared.logs)
-    _warn_of_misspelt_settings(variables)
+    _warn_of_ineffective_settings(variables)
     with (
         tracing.exporting(variables, prepared.logs.service),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -106,10 +106,9 @@ def run(
     return 0
 
 
-def _warn_of_misspelt_settings(variables: Mapping[str, str]) -> None:
-    # Values are not logged: they may be secrets.
-    for name, similar in misspelt_settings(variables).items():
-        _log.warning("%s is not a setting; did you mean %s?", name, similar)
+def _warn_of_ineffective_settings(variables: Mapping[str, str]) -> None:
+    for setting in ineffective_settings(variables):
+        _log.warning("%s", setting)
 
 
 async def _until_signal(prepared: PreparedService, notify_socket: str) -> None:

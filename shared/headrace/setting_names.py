@@ -1,10 +1,11 @@
-"""Names of environment variables that are no settings, for warnings about misspelt ones.
+"""Names of environment variables that are no settings: misspelt ones and those of earlier releases.
 
 A service knows its own settings only, but its environment may hold those of all services.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 _PREFIX = "HEADRACE_"
@@ -133,26 +134,45 @@ SETTING_NAMES = frozenset(
 )
 """Variables that a service or the command line reads."""
 
+REMOVED_SETTINGS: Mapping[str, str] = {
+    "HEADRACE_APPEND_PATIENCE": "set HEADRACE_APPEND_TIMEOUT instead",
+}
+"""Variables that an earlier release read, and what to do instead. They have no effect any more."""
+
 _OF_KUBERNETES = re.compile(r"(_SERVICE_(HOST|PORT(_.+)?)|_PORT_\d+_(TCP|UDP)(_.+)?)$")
 """How variables end that Kubernetes adds for a Service called ``headrace-…``."""
 
 _SIMILARITY = 0.8
 
 
-def misspelt_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the `variables` that are no settings, each with the most similar setting.
+@dataclass(frozen=True, slots=True)
+class IneffectiveSetting:
+    """A variable that looks like a setting and has no effect."""
+
+    name: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Return it as a line of a log. The value is not part of it: it may be a secret."""
+        return f"{self.name} {self.problem}; {self.remedy}"
+
+
+def ineffective_settings(variables: Mapping[str, str]) -> Iterator[IneffectiveSetting]:
+    """Yield those of `variables` that were settings, or that are misspelt ones.
 
     Variables without a similar setting are not included: they belong to others.
     """
-    others = [
-        name
-        for name, value in sorted(variables.items())
-        if name.startswith(_PREFIX)
-        and name not in SETTING_NAMES
-        and not _is_of_kubernetes(name, value)
-    ]
-    similar = {name: _most_similar(name) for name in others}
-    return {name: setting for name, setting in similar.items() if setting is not None}
+    for name, value in sorted(variables.items()):
+        if name in REMOVED_SETTINGS:
+            yield IneffectiveSetting(name, "is no longer a setting", REMOVED_SETTINGS[name])
+        elif (
+            name.startswith(_PREFIX)
+            and name not in SETTING_NAMES
+            and not _is_of_kubernetes(name, value)
+            and (similar := _most_similar(name)) is not None
+        ):
+            yield IneffectiveSetting(name, "is not a setting", f"did you mean {similar}?")
 
 
 def _most_similar(name: str) -> str | None:

@@ -1,8 +1,10 @@
-"""Misspelt settings are recognized, and only those."""
+"""Misspelt settings and those of earlier releases are recognized, and only those."""
+
+import re
 
 import pytest
 
-from headrace.setting_names import misspelt_settings
+from headrace.setting_names import REMOVED_SETTINGS, SETTING_NAMES, ineffective_settings
 
 
 @pytest.mark.parametrize(
@@ -14,7 +16,21 @@ from headrace.setting_names import misspelt_settings
     ],
 )
 def test_a_misspelt_setting_is_found_with_the_one_that_was_meant(name: str, meant: str) -> None:
-    assert misspelt_settings({name: "8080"}) == {name: meant}
+    [found] = ineffective_settings({name: "8080"})
+    assert str(found) == f"{name} is not a setting; did you mean {meant}?"
+
+
+def test_a_setting_of_an_earlier_release_is_named_with_what_replaces_it() -> None:
+    [found] = ineffective_settings({"HEADRACE_APPEND_PATIENCE": "9", "HEADRACE_RUNS_MAX": "9"})
+    assert str(found) == (
+        "HEADRACE_APPEND_PATIENCE is no longer a setting; set HEADRACE_APPEND_TIMEOUT instead"
+    )
+
+
+def test_no_removed_setting_is_read_and_those_that_replace_them_are() -> None:
+    assert not REMOVED_SETTINGS.keys() & SETTING_NAMES
+    named = set(re.findall(r"HEADRACE_\w+", " ".join(REMOVED_SETTINGS.values())))
+    assert named <= SETTING_NAMES
 
 
 @pytest.mark.parametrize(
@@ -33,4 +49,4 @@ def test_a_misspelt_setting_is_found_with_the_one_that_was_meant(name: str, mean
     ],
 )
 def test_others_are_not(name: str, value: str) -> None:
-    assert misspelt_settings({name: value}) == {}
+    assert list(ineffective_settings({name: value})) == []

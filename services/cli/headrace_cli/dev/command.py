@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from headrace_cli.dev import stack
-from headrace_cli.dev.settings import drop_misspelt_settings, load
+from headrace_cli.dev.settings import drop_ineffective_settings, load
 from headrace_cli.services import import_from_here
 
 
@@ -60,7 +60,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     With --observe, workers and task state serve their metrics, too, and
     DATA_DIR/prometheus/targets.json lists all metrics for Prometheus's file_sd_configs.
     """
-    drop_misspelt_settings()
+    drop_ineffective_settings()
     settings = load(
         gateways=gateways,
         workers=workers,

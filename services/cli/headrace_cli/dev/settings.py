@@ -7,7 +7,7 @@ import click
 from pydantic import Field, ValidationError
 
 from headrace.secret_settings import setting_errors
-from headrace.setting_names import misspelt_settings
+from headrace.setting_names import ineffective_settings
 from headrace.settings import BusSettings
 from headrace_cli.failures import CannotStart
 
@@ -104,8 +104,8 @@ def load(**flags: str | int | bool | None) -> DevSettings:
     return settings
 
 
-def drop_misspelt_settings() -> None:
-    """Warn of misspelt settings, and remove them: each service would repeat the warning."""
-    for name, similar in misspelt_settings(os.environ).items():
-        click.echo(f"{name} is not a setting; did you mean {similar}?", err=True)
-        del os.environ[name]
+def drop_ineffective_settings() -> None:
+    """Warn of misspelt and former settings, and remove them: each service would repeat it."""
+    for setting in list(ineffective_settings(os.environ)):
+        click.echo(str(setting), err=True)
+        del os.environ[setting.name]

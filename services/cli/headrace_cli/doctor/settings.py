@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import ValidationError
 
 from headrace.secret_settings import setting_errors
-from headrace.setting_names import misspelt_settings
+from headrace.setting_names import ineffective_settings
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 from headrace_cli.settings_table import settings_classes
 
@@ -19,8 +19,8 @@ def check_settings(variables: Mapping[str, str]) -> Iterator[Diagnosis]:
         for service, error in _invalid()
     ]
     yield from wrong
-    for name, similar in misspelt_settings(variables).items():
-        yield warning(SUBJECT, f"{name} is not a setting", f"did you mean {similar}?")
+    for one in ineffective_settings(variables):
+        yield warning(SUBJECT, f"{one.name} {one.problem}", one.remedy)
     if not wrong:
         yield ok(SUBJECT, "every service accepts them")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace_cli.dev.settings import DevSettings, drop_misspelt_settings, load
+from headrace_cli.dev.settings import DevSettings, drop_ineffective_settings, load
 from headrace_cli.failures import CannotStart
 
 
@@ -30,15 +30,17 @@ def test_dev_hands_its_flags_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not settings.reload
 
 
-def test_a_misspelt_variable_is_named_once(
+def test_misspelt_and_former_settings_are_named_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADRACE_WORKRES", "7")
-    drop_misspelt_settings()
+    monkeypatch.setenv("HEADRACE_APPEND_PATIENCE", "7")
+    drop_ineffective_settings()
     assert capsys.readouterr().err == (
+        "HEADRACE_APPEND_PATIENCE is no longer a setting; set HEADRACE_APPEND_TIMEOUT instead\n"
         "HEADRACE_WORKRES is not a setting; did you mean HEADRACE_WORKERS?\n"
     )
-    assert "HEADRACE_WORKRES" not in os.environ
+    assert not {"HEADRACE_WORKRES", "HEADRACE_APPEND_PATIENCE"} & os.environ.keys()
 
 
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
