@@ -333,6 +333,7 @@ async def retry(bus: Bus, letter: Letter) -> RetryResult:
         case "run":
             return await _retry_run(bus, letter)
         case "run-request" | "push":
+            _check_stored(bus, letter)
             own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)
             return RetryResult(None, f"sent again on {letter.content.subject}")
@@ -433,6 +434,16 @@ async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: st
         again = without_input(request.model_copy(update={"log": last.stamp.log}))
         await RunRequests(bus).publish(key, 1, again, priority)
     return RetryResult(key.task, f"already retried as task {key.task}")
+
+
+def _check_stored(bus: Bus, letter: Letter) -> None:
+    """Refuse a subject that no stream stores: like an election, it has no listener."""
+    subject = letter.content.subject
+    key_of = bus.subjects.key_of_push if letter.kind == "push" else bus.subjects.key_of_run
+    try:
+        key_of(subject)
+    except UndecodableMessage as error:
+        raise NotRetryable(str(error)) from error
 
 
 async def _send_again(

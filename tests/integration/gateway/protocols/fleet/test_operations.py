@@ -153,6 +153,21 @@ async def test_what_cannot_be_retried_stays_until_it_is_dropped(
     assert (await http.get(f"{LETTERS}/{number}")).status_code == 404
 
 
+@pytest.mark.parametrize("subject", ["{0}.run.default.ask", "run.default.ask.0-1.1", "{0}.push.0"])
+async def test_a_letter_that_no_stream_would_take_back_is_refused(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus, subject: str
+) -> None:
+    assert fleet.working
+    subject = subject.format(bus.subjects.prefix)
+    letter = DeadLetter(reason="made up", subject=subject, at=events.now())
+    stored = await bus.js.publish(bus.subjects.dead("default", "ask"), letter.encode())
+    answer = await http.post(f"{LETTERS}:retry", json={"ids": [stored.seq]})
+    [result] = answer.raise_for_status().json()["results"]
+    assert result["error"]["code"] == "not_retryable"
+    assert result["error"]["message"].startswith(f"message on {subject}: ")
+    assert (await http.get(f"{LETTERS}/{stored.seq}")).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "said"),
     [
