@@ -39,6 +39,12 @@ def shop(version: str) -> Agent:
         if ctx.prompt == "delegate":
             yield (await ctx.delegate("shop", "child")).text
             return
+        if ctx.prompt == "consult":
+            yield (await ctx.delegate("shop", "ask")).ask_user()
+            return
+        if ctx.prompt == "answer the child":
+            yield (await ctx.answer(message="hi")).text
+            return
         if ctx.prompt == "sleep":
             yield version
             await asyncio.sleep(0 if ctx.attempt > 1 else 600)
@@ -158,6 +164,9 @@ async def test_a_new_version_gets_the_tasks_that_the_route_gives_it(fleet: Fleet
         assert by_header == ("2", "1")
         cards = [(await fleet.http.get(CARD, headers=h)).json()["version"] for h in (CANARY, {})]
         assert cards == ["2", "1"]
+        # A cache between them must not give one client's card to the other.
+        varies = (await fleet.http.get(CARD)).headers["vary"].split(", ")
+        assert varies == ["Accept", *(name.lower() for name in CANARY)]
         await fleet.route("2", percent=50)
         contexts = [f"context-{number}" for number in range(40)]
         first = [text_of(await fleet.send("hi", contextId=one)) for one in contexts]
@@ -240,6 +249,21 @@ async def test_a_version_is_retired_when_no_task_is_open_with_it(fleet: Fleet) -
         await fleet.settled(before)
         answer = await fleet.send("hi", taskId=asked["id"], contextId=asked["contextId"])
         assert text_of(answer) == "2"
+
+
+async def test_a_child_of_a_retired_version_is_continued_by_the_other_one(fleet: Fleet) -> None:
+    async with fleet.serving("2"):
+        async with fleet.serving("1"):
+            await fleet.route("1")
+            asked = await fleet.send("consult")
+            await fleet.route("2")
+            before = await fleet.shown_route()
+            moved = await fleet.headrace("agents", "retire", "shop", "1", "--move-to", "2")
+            assert "version 2 continues 2 tasks" in moved.output
+            await fleet.settled(before)
+        names = {"taskId": asked["id"], "contextId": asked["contextId"]}
+        answer = await fleet.send("answer the child", **names, waits=False)
+        assert text_of(await fleet.until(answer, COMPLETED)) == "2"
 
 
 async def test_a_route_that_can_t_be_is_refused(fleet: Fleet) -> None:

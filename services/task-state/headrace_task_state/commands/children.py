@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from dataclasses import dataclass
 
 import orjson
 
@@ -9,6 +10,7 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.log.read import next_stored
+from headrace.model.agent_route import UNPINNED
 from headrace.model.delegation import DELEGATION, Lineage, child_task_id, why_no_message
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
@@ -33,7 +35,7 @@ class ChildStarter:
         """Start agents in `directory`, within the depth and number that `settings` allow."""
         self._bus, self._directory, self._settings = bus, directory, settings
         self._runs = BackgroundRuns(bus)
-        self._continuer = ChildContinuer(bus, self._runs)
+        self._continuer = ChildContinuer(bus, directory, self._runs)
 
     async def start(self, query: StartTask) -> Json:
         """Return a `TaskStarted` as JSON.
@@ -98,10 +100,8 @@ class ChildStarter:
 
         An agent that delegates to itself stays with its version.
         """
-        route = self._directory.route(query.agent)
-        if route is None:
-            return {}
         own = _metadata_of(first).get(VERSION) if query.agent == query.parent_agent else None
+        route = self._directory.route(query.agent)
         version = own or route.version_for(query.agent, query.tenant, context)
         return {VERSION: version} if version else {}
 
@@ -174,12 +174,25 @@ def _check_asks(query: StartTask, last: Entry) -> None:
         raise StartRefused("run_over", f"run {query.run} of {query.parent} is over")
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A message to a child that waits for input."""
+
+    query: StartTask
+    key: TaskKey
+    """The child."""
+    lineage: Lineage
+    owner: str
+    pinned: str | None
+    """The version that the child was begun with."""
+
+
 class ChildContinuer:
     """Continues children that wait for input."""
 
-    def __init__(self, bus: Bus, runs: BackgroundRuns) -> None:
-        """Append on `bus` and publish run requests with `runs`."""
-        self._bus, self._runs = bus, runs
+    def __init__(self, bus: Bus, directory: Directory, runs: BackgroundRuns) -> None:
+        """Append on `bus`, publish run requests with `runs`, follow the routes in `directory`."""
+        self._bus, self._directory, self._runs = bus, directory, runs
 
     async def continue_child(
         self, query: StartTask, key: TaskKey, lineage: Lineage, owner: str
@@ -191,7 +204,7 @@ class ChildContinuer:
             TaskUnknown: the parent has no such child.
             BusUnavailable: NATS does not answer.
         """
-        version = await self._version_of_child(query, key, owner)
+        question = _Question(query, key, lineage, owner, await self._pinned(query, key, owner))
         for _ in range(_ROUNDS):
             last = await last_entry(self._bus, key)
             if last is None:
@@ -201,13 +214,13 @@ class ChildContinuer:
             if last.stamp.state != INPUT_REQUIRED:
                 raise StartRefused("not_waiting", f"task {key.task} is not waiting for input")
             try:
-                return await self._append(query, key, lineage, last, owner, version)
+                return await self._append(question, last)
             except Fenced:
                 continue
         raise TaskUnknown
 
-    async def _version_of_child(self, query: StartTask, key: TaskKey, owner: str) -> str | None:
-        """Return the version that the child is pinned to, after checking whose child it is."""
+    async def _pinned(self, query: StartTask, key: TaskKey, owner: str) -> str | None:
+        """Return the version that the child was begun with, after checking whose child it is."""
         first = await next_stored(self._bus, key, 0)
         entry = first.entry if first is not None else None
         metadata = {} if entry is None else _metadata_of(entry)
@@ -219,19 +232,17 @@ class ChildContinuer:
         version = metadata.get(VERSION)
         return version if isinstance(version, str) else None
 
-    async def _append(  # noqa: PLR0917 - what an input is appended with
-        self,
-        query: StartTask,
-        key: TaskKey,
-        lineage: Lineage,
-        last: Entry,
-        owner: str,
-        version: str | None,
-    ) -> TaskStarted:
+    async def _append(self, question: "_Question", last: Entry) -> TaskStarted:
+        query, key = question.query, question.key
         context, run = _context_of(last), last.last_generation + 1
+        version = self._directory.route(key.agent).continues(question.pinned)
         message = _as_asked(query, key.task)
-        metadata = {DELEGATION: lineage.to_json(), **_terms_of(query)}
-        request = RunRequest(log=last.stamp.log, context=context, owner=owner, version=version)
+        metadata = {DELEGATION: question.lineage.to_json(), **_terms_of(query)}
+        if version != question.pinned:
+            metadata[VERSION] = version or UNPINNED
+        request = RunRequest(
+            log=last.stamp.log, context=context, owner=question.owner, version=version
+        )
         end = LogEnd(key, last.sequence, last.last_generation)
         following = next_input(self._bus, end, request, message, metadata, writer=_writer_id())
         appended = await following.append(_APPEND_TIMEOUT)
