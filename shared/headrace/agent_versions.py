@@ -12,7 +12,6 @@ from headrace.model.agent_route import UNPINNED, AgentRoute, Candidate, in_order
 from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import CountOpenTasks
-from headrace.model.subjects import decode_token
 from headrace.state_client import StateClient
 
 _log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class VersionState:
         return {
             "version": self.version,
             "current": self.is_current,
-            "candidate": None if candidate is None else shown_rule(candidate),
+            "candidate": None if candidate is None else candidate.shown(),
             "workers": self.workers,
             "openTasks": self.open_tasks,
             "continuedBy": self.continued_by,
@@ -100,7 +99,7 @@ class AgentVersions:
             VersionUnknown: there is no such agent.
         """
         cards = self._known(agent)
-        route = self._route(agent)
+        route = self.directory.route(agent)
         try:
             open_tasks = await self._open_tasks(agent)
         except StateUnavailable as trouble:
@@ -179,7 +178,7 @@ class AgentVersions:
         self._check(agent, version)
         if move_to is not None:
             self._check(agent, move_to)
-        if self._route(agent).is_routed_to(version):
+        if self.directory.route(agent).is_routed_to(version):
             raise VersionInUse(
                 f"version {version!r} of agent {agent} gets new tasks; route them to another one"
             )
@@ -212,16 +211,13 @@ class AgentVersions:
             known = ", ".join(repr(one) for one in in_order(cards))
             raise VersionUnknown(f"agent {agent} has no version {version!r}; it has {known}")
 
-    def _route(self, agent: str) -> AgentRoute:
-        return self.directory.route(agent) or AgentRoute()
-
     async def _change(self, agent: str, change: Callable[[AgentRoute], AgentRoute]) -> AgentRoute:
         """Store the changed route; all gateways have it a moment later."""
         key = route_key(agent)
         for _ in range(_ROUNDS):
             found = await self._bucket.get(key)
             stored = None if found.data is None else AgentRoute.decode(key, found.data)
-            changed = change(stored or self._route(agent))
+            changed = change(stored or self.directory.route(agent))
             try:
                 await self._bucket.put(key, changed.encode(), found.sequence)
             except KeyChanged:
@@ -231,13 +227,3 @@ class AgentVersions:
 
     async def _open_tasks(self, agent: str) -> dict[str, int]:
         return (await StateClient(self.bus).open_tasks(CountOpenTasks(agent=agent))).versions
-
-
-def shown_rule(candidate: Candidate) -> Json:
-    """Return a candidate's rule for operators."""
-    return {
-        "version": candidate.version,
-        "percent": candidate.percent,
-        "tenants": [decode_token(tenant) for tenant in candidate.tenants],
-        "headers": candidate.headers,
-    }

@@ -158,6 +158,10 @@ class Serving(BusMessage):
     """The version to which it pins tasks. None: it pins none."""
 
 
+_UNROUTED = AgentRoute()
+"""The route of an agent without pinned versions."""
+
+
 def route_key(agent: str) -> str:
     """Return the key under which the bucket has the agent's route."""
     return f"route.{agent}"
@@ -283,9 +287,17 @@ class Directory:
             return agent in self._listing.instances
         return route.current in self._listing.serving.get(agent, {})
 
-    def route(self, agent: str) -> AgentRoute | None:
-        """Return where the agent's new tasks go. None: it has no pinned versions."""
-        return self._listing.routes.get(agent)
+    def route(self, agent: str) -> AgentRoute:
+        """Return where the agent's new tasks go: to the unpinned version, if it has no others."""
+        return self._listing.routes.get(agent, _UNROUTED)
+
+    def chosen_card(self, agent: str, tenant: str, headers: Mapping[str, str]) -> AgentCard | None:
+        """Return the card of the version that the tenant or a header of a request chooses.
+
+        None: neither chooses one that is known.
+        """
+        version = self.route(agent).chosen_by(tenant, headers)
+        return None if version is None else self.versions(agent).get(version)
 
     def versions(self, agent: str) -> Mapping[str, AgentCard]:
         """Return the cards of the agent's versions; the empty version is the unpinned one."""

@@ -5,12 +5,11 @@ from dataclasses import asdict
 
 import click
 
-from headrace.agent_versions import AgentVersions, VersionState, shown_rule
+from headrace.agent_versions import AgentVersions, VersionState
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.agent_route import AgentRoute, Candidate
 from headrace.model.errors import InvalidName
-from headrace.model.events import Json
 from headrace.model.subjects import encode_token
 from headrace.wait_for import wait_for
 from headrace_cli.gateway import at_gateway, with_gateway
@@ -177,16 +176,10 @@ def _carried_out[Result](
 
 
 def _print_route(printer: Printer, agent: str, route: AgentRoute) -> None:
-    candidate = route.candidate
-    shown: Json = {
-        "agent": agent,
-        "current": route.current,
-        "candidate": None if candidate is None else shown_rule(candidate),
-    }
     text = f"{agent}: new tasks go to version {_name(route.current)}"
-    if candidate is not None:
+    if (candidate := route.candidate) is not None:
         text += f", {_rule(candidate)} to {_name(candidate.version)}"
-    printer.record(shown, text)
+    printer.record({"agent": agent, **route.shown()}, text)
 
 
 def _row(state: VersionState) -> tuple[str, ...]:
@@ -201,7 +194,7 @@ def _row(state: VersionState) -> tuple[str, ...]:
 
 
 def _rule(candidate: Candidate) -> str:
-    rule = shown_rule(candidate)
+    rule = candidate.shown()
     parts = [f"{rule['percent']} %"] if rule["percent"] else []
     parts += [f"tenant {tenant}" for tenant in rule["tenants"]]
     parts += [f"{name}={value}" for name, value in rule["headers"].items()]

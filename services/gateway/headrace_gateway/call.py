@@ -12,7 +12,6 @@ from starlette.websockets import WebSocket
 from headrace import log_context, tracing
 from headrace.directory import AgentCard
 from headrace.log_context import LogContext
-from headrace.model.agent_route import AgentRoute
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.subjects import encode_token
 from headrace_gateway.extensions import activated, asked_for
@@ -236,8 +235,9 @@ def _call(
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
-    if (route := services.directory.route(name)) is not None:
-        caller, card = _routed_to(services, request.headers, route, caller, card)
+    chosen = services.directory.chosen_card(name, caller.tenant, request.headers)
+    if chosen is not None:
+        caller, card = replace(caller, chosen_version=chosen.pinned_version), chosen
     caller = _asking(services, request.headers, card, caller)
     asked = asked_for(request)
     return Call(
@@ -255,21 +255,6 @@ def _call(
         version=version,
         owner=request.query_params.get("owner", "") if operation == _LISTS else "",
     )
-
-
-def _routed_to(
-    services: Services,
-    headers: Mapping[str, str],
-    route: AgentRoute,
-    caller: Caller,
-    card: AgentCard,
-) -> tuple[Caller, AgentCard]:
-    """Return the caller with the version that the route chooses for its request, and its card."""
-    version = route.chosen_by(caller.tenant, headers)
-    if version is None:
-        return caller, card
-    known = services.directory.card_for(card.name, version) or card
-    return replace(caller, chosen_version=version), known
 
 
 def listed_owner(call: Call) -> str | None:

@@ -10,7 +10,9 @@ from zlib import crc32
 
 from pydantic import Field
 
+from headrace.model.events import Json
 from headrace.model.messages import BusMessage
+from headrace.model.subjects import decode_token
 
 UNPINNED = ""
 """The version of workers that do not pin theirs."""
@@ -31,6 +33,15 @@ class Candidate(BusMessage):
     """Tenants, as tokens, whose new tasks it gets."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header values, by lower-case name: a request with one of them goes to it."""
+
+    def shown(self) -> Json:
+        """Return the rule for operators, with tenants as in their credentials."""
+        return {
+            "version": self.version,
+            "percent": self.percent,
+            "tenants": [decode_token(tenant) for tenant in self.tenants],
+            "headers": self.headers,
+        }
 
 
 class AgentRoute(BusMessage):
@@ -69,9 +80,17 @@ class AgentRoute(BusMessage):
         )
         return candidate.version if is_chosen else None
 
-    def continues(self, version: str) -> str:
-        """Return the version for the next run of a task that is pinned to `version`."""
-        return self.moved.get(version, version)
+    def continues(self, version: str | None) -> str | None:
+        """Return the version for the next run of a task that is pinned to `version`.
+
+        As in run requests, None stands for the unpinned version.
+        """
+        return self.moved.get(version or UNPINNED, version) or None
+
+    def shown(self) -> Json:
+        """Return the rule for operators, with tenants as in their credentials."""
+        candidate = None if self.candidate is None else self.candidate.shown()
+        return {"current": self.current, "candidate": candidate, "continuedBy": self.moved}
 
     def is_routed_to(self, version: str) -> bool:
         """Return whether new tasks may go to `version`."""

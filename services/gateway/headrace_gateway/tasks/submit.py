@@ -121,10 +121,9 @@ class Submissions:
         """
         note_task(key.task, context)
         route = self._directory.route(key.agent)
-        if route is not None:
-            version = caller.chosen_version or route.version_for(key.agent, key.tenant, context)
-            if version:
-                metadata = {**(metadata or {}), events.VERSION: version}
+        version = caller.chosen_version or route.version_for(key.agent, key.tenant, context)
+        if version:
+            metadata = {**(metadata or {}), events.VERSION: version}
 
         def build(message: Json, metadata: Json | None) -> Input:
             writer = f"gateway-{secrets.token_hex(6)}"
@@ -227,11 +226,9 @@ class Submissions:
             traceparent=found.traceparent,
             version=found.version,
         )
-        route = self._directory.route(key.agent)
-        if route is not None:
-            version = found.version or UNPINNED
-            if (following := route.continues(version)) != version:
-                asked = asked.continued_by(following)
+        following = self._directory.route(key.agent).continues(found.version)
+        if following != found.version:
+            asked = asked.continued_by(following or UNPINNED)
 
         def build(message: Json, metadata: Json | None) -> Input:
             end = LogEnd(key, found.sequence, found.generation)

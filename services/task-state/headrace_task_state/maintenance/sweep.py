@@ -17,7 +17,6 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
-from headrace.model.agent_route import UNPINNED
 from headrace.model.entry import Entry
 from headrace.model.messages import Control, RunRequest
 from headrace.model.subjects import NORMAL
@@ -113,18 +112,13 @@ class Sweep:
         due = now + min(now - submitted, round(self._timing.max_request_interval * 1000))
         return min(due, start_by) if start_by > now else due
 
-    def _version(self, agent: str, version: str | None) -> str | None:
-        """Return the version that continues the tasks pinned to `version`."""
-        route = self._directory.route(agent)
-        return version if route is None else route.continues(version or UNPINNED) or None
-
     async def _publish(self, key: TaskKey, task: Fields, priority: str) -> None:
         request = RunRequest(
             log=task["log"],
             context=task["context"],
             owner=task["owner"],
             traceparent=task.get("traceparent"),
-            version=self._version(key.agent, task.get("version")),
+            version=self._directory.route(key.agent).continues(task.get("version")),
         )
         try:
             is_new = await self._runs.publish(key, int(task["run"]), request, priority)

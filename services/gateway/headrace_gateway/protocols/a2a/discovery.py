@@ -96,22 +96,27 @@ class Discovery:
         return cacheable(request, {"agents": agents}, 0)
 
     async def _agent(self, request: Request) -> Response:
-        signed = await self._signed(request)
+        card = self._asked(request)
+        signed = await self._signed(request, card)
         if self._variant.wants_shapes(request):
-            declared = self._asked(request).capabilities
-            found = {"agent": signed.card, "declared": declared}
+            found = {"agent": signed.card, "declared": card.capabilities}
             return json_response(self._variant.shapes.answer(GET_CARD, found))
-        return self._kept(request, signed, {"agent": await self._readable(signed.card)})
+        content = {"agent": await self._readable(signed.card)}
+        return self._kept(request, card, signed, content)
 
     async def _card(self, request: Request) -> Response:
-        signed = await self._signed(request)
-        return self._kept(request, signed, await self._readable(signed.card))
+        card = self._asked(request)
+        signed = await self._signed(request, card)
+        return self._kept(request, card, signed, await self._readable(signed.card))
 
     async def _readable(self, card: Json) -> Json:
         return await self._versions.card(card, self._services.default_agent)
 
-    def _kept(self, request: Request, signed: SignedCard, content: Json) -> Response:
+    def _kept(
+        self, request: Request, card: AgentCard, signed: SignedCard, content: Json
+    ) -> Response:
         """Return a response that clients may cache and then revalidate."""
+        candidate = self._directory.route(card.name).candidate
         known = self._callers.known
         whose = "public" if known is None or known.public_cards else "private"
         headers = {
@@ -119,7 +124,7 @@ class Discovery:
             "Last-Modified": formatdate(signed.modified, usegmt=True),
             "Cache-Control": f"{whose}, max-age={CARD_MAX_AGE}",
             # The console has the root path where HTML is asked for.
-            "Vary": "Accept",
+            "Vary": ", ".join(["Accept", *(candidate.headers if candidate else ())]),
         }
         return revalidated(request, orjson.dumps(content), headers)
 
@@ -132,14 +137,10 @@ class Discovery:
         name = stated or self._services.default_agent
         if (card := self._directory.card(name)) is None:
             raise AgentUnknown.called(name, at_root=stated is None)
-        route = self._directory.route(name)
-        if route is None:
-            return card
-        version = route.chosen_by("", request.headers)
-        return self._directory.card_for(name, version) or card
+        return self._directory.chosen_card(name, "", request.headers) or card
 
-    async def _signed(self, request: Request) -> SignedCard:
-        card, settings = self._asked(request), self._settings
+    async def _signed(self, request: Request, card: AgentCard) -> SignedCard:
+        settings = self._settings
         base, grpc = public_url(request, settings), public_grpc(request, settings)
         content = agent_card(card, base, grpc, self._callers.known)
         await self._cards.ready()

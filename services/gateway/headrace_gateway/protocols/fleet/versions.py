@@ -6,7 +6,7 @@ Routes are the fleet's: a change applies to all tenants.
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from headrace.agent_versions import AgentVersions, shown_rule
+from headrace.agent_versions import AgentVersions
 from headrace.model.agent_route import AgentRoute, Candidate
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
@@ -126,9 +126,7 @@ def _text(body: Json, name: str) -> str:
 
 
 def _routed(agent: str, route: AgentRoute) -> ASGIApp:
-    candidate = None if route.candidate is None else shown_rule(route.candidate)
-    content = {"agent": agent, "current": route.current, "candidate": candidate}
-    return _answer({**content, "continuedBy": route.moved})
+    return _answer({"agent": agent, **route.shown()})
 
 
 def _answer(content: Json) -> ASGIApp:
