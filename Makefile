@@ -93,7 +93,7 @@ up: ## Start the stack of docker-compose.yml and wait until it is healthy
 .PHONY: roll
 roll: ## Rebuild the image and replace running containers without downtime (ARGS="worker")
 	docker compose build
-	deploy/roll $(or $(ARGS),task-state worker gateway)
+	deploy/roll $(or $(ARGS),task-state triggers worker gateway)
 
 .PHONY: down
 down: ## Stop the stack and delete its volumes

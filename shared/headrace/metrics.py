@@ -40,10 +40,10 @@ DISTURBANCES = Counter(
 )
 DEAD_LETTERS = Counter(
     "headrace_dead_letters",
-    "Dead letters written, by kind: run, run-request, entry, push.",
+    "Dead letters written, by kind: run, run-request, entry, push, event.",
     ["kind"],
 )
-for _kind in ("run", "run-request", "entry", "push"):
+for _kind in ("run", "run-request", "entry", "push", "event"):
     DEAD_LETTERS.labels(_kind)
 
 REQUEST_SECONDS = Histogram(

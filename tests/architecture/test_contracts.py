@@ -148,12 +148,12 @@ VIOLATIONS = [
         "from nats.aio.client import Client",
     ),
     Violation(
-        "faststream-in-task-state",
+        "faststream-in-its-services",
         "services/worker/headrace_worker/intruder.py",
         "from faststream.nats import NatsBroker",
     ),
     Violation(
-        "faststream-in-task-state",
+        "faststream-in-its-services",
         "services/task-state/headrace_task_state/webhooks/intruder.py",
         "from faststream.nats import PullSub",
     ),

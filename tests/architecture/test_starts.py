@@ -63,8 +63,26 @@ NOT_AT_START = {
         "jwt",  # as httpcore
         "yaml",
     ),
+    "triggers": (
+        "a2a",
+        "ag_ui",
+        "google.protobuf",
+        "grpc",
+        "httpcore",
+        "jwt",
+        "opentelemetry.sdk",
+        "redis",
+        "starlette",
+        "yaml",
+    ),
 }
 """Modules, with what is below them, that are large or another process's."""
+
+_ARGUMENTS = {
+    "worker": ["worker", "headrace_worker.demo:agents"],
+    "triggers": ["triggers", "serve"],
+}
+"""Of the command line, where a service's name is not all."""
 
 NOT_FOR_HELP = ("asyncio", "headrace", "nats", "orjson", "pydantic", "uvloop")
 
@@ -79,7 +97,7 @@ def process(name: str, folder: Path, nats: NatsProcess, valkey: ValkeyProcess) -
         "HEADRACE_METRICS_PORT": str(port),
         **PROFILED,
     }
-    arguments = ["worker", "headrace_worker.demo:agents"] if name == "worker" else [name]
+    arguments = _ARGUMENTS.get(name, [name])
     return ServiceProcess(
         name, folder, arguments, environment, lambda: get(f"127.0.0.1:{port}", "/readyz")[0] == 200
     )

@@ -14,6 +14,7 @@ SOURCES = {
     "shared": "shared/headrace",
     "task_state": "services/task-state/headrace_task_state",
     "tests": "tests",
+    "triggers": "services/triggers/headrace_triggers",
     "worker": "services/worker/headrace_worker",
 }
 """What each folder of `tests/unit` and of `tests/integration` is about."""

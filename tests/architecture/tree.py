@@ -11,6 +11,7 @@ SOURCE_ROOTS = (
     Path("services/cli"),
     Path("services/gateway"),
     Path("services/task-state"),
+    Path("services/triggers"),
     Path("services/worker"),
 )
 """Folders that hold one import package each; the first, single files too."""

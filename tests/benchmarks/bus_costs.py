@@ -21,11 +21,11 @@ from nats.aio.msg import Msg
 from nats.js import api
 from prometheus_client import CollectorRegistry
 
+from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.client import NatsClient
 from headrace.jetstream.consumers import ACK, pull_request, pull_subject
 from headrace.model.messages import GetTask, RunRequest
 from headrace.settings import BusSettings
-from headrace_task_state.requests.broker import FleetBroker, telemetry
 from tests.support.servers import NatsProcess
 
 QUESTIONS = 20_000
@@ -61,7 +61,7 @@ async def nats_py(url: str) -> AsyncIterator[None]:
 @asynccontextmanager
 async def faststream(url: str, *, is_counted: bool = False) -> AsyncIterator[None]:
     """Answer as task state does."""
-    broker = _broker(url, telemetry(CollectorRegistry()) if is_counted else ())
+    broker = _broker(url, telemetry("costs", CollectorRegistry()) if is_counted else ())
 
     @broker.subscriber(_SUBJECT, queue="q")
     async def answer(_: GetTask) -> NatsResponse:

@@ -34,8 +34,8 @@ from tests.support.roles import NatsOfRoles
 from tests.support.waiting import eventually
 
 GROUPS = [WorkerGroup("crew", ("echo",)), WorkerGroup("chiefs", ("boss",))]
-ROLES = ("gateway", "task-state", "operator", "crew")
-COLUMNS = ("gateway", "task state", "operator", "a worker of `echo`")
+ROLES = ("gateway", "task-state", "triggers", "operator", "crew")
+COLUMNS = ("gateway", "task state", "triggers", "operator", "a worker of `echo`")
 OWN, OTHERS = "echo", "boss"
 _PULL_OTHERS = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}"
 

@@ -16,7 +16,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::(?:-([^${}]*)|\?[^${}]*))?\}")
 
 PASSWORDS = {
     f"HEADRACE_NATS_{user}_PASSWORD": f"password-of-{user.lower()}"
-    for user in ("GATEWAY", "TASK_STATE", "WORKER", "OPERATOR")
+    for user in ("GATEWAY", "TASK_STATE", "TRIGGERS", "WORKER", "OPERATOR")
 } | {"HEADRACE_REDIS_PASSWORD": "password-of-valkey"}
 """Variables without a default."""
 

@@ -166,7 +166,7 @@ class Deployment:
         ]
         self.others = [
             self._process(role, n, folder, _metrics_port())
-            for role in ("task-state", "worker")
+            for role in ("task-state", "triggers", "worker")
             for n in self._replicas(role)
         ]
 

@@ -31,6 +31,7 @@ class Stack:
         gateways: int | None = None,
         workers: int | None = None,
         task_states: int | None = None,
+        triggers: int = 0,
         agents: str | None = None,
         arguments: Sequence[str] = ("--ephemeral", "--port", "0"),
         environment: Mapping[str, str] | None = None,
@@ -41,6 +42,8 @@ class Stack:
             "--gateways": gateways,
             "--workers": workers,
             "--task-states": task_states,
+            # Most tests need none, and each costs as much processor time as a worker's start.
+            "--triggers": triggers,
             "--agents": agents,
         }
         self._command = [*map(str, program), "dev", *arguments]

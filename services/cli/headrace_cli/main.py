@@ -30,6 +30,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.services:task_state",
         "Run a task state service: the view of all tasks in Redis (HEADRACE_REDIS_URL, …).",
     ),
+    "triggers": (
+        "headrace_cli.triggers:triggers",
+        "Begin tasks for events.",
+    ),
     "open": (
         "headrace_cli.open:open_console",
         "Open the console in the browser.",

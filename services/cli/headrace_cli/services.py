@@ -1,4 +1,4 @@
-"""``headrace gateway``, ``worker`` and ``task-state``: each runs one service in this process.
+"""``headrace gateway``, ``worker``, ``task-state`` and ``triggers serve``: each runs one service.
 
 Only this module imports the services, and only by name: the command line installs and imports
 without them.
@@ -33,7 +33,7 @@ def check_target(target: str) -> str:
 @click.command()
 def gateway() -> None:
     """Run a gateway: A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …)."""
-    _run("gateway", "headrace_gateway")
+    run_service("gateway", "headrace_gateway")
 
 
 @click.command()
@@ -56,13 +56,13 @@ def worker(target: str, config: str, *, no_reload: bool) -> None:
     if target:
         check_target(target)
     import_from_here()
-    _run("worker", "headrace_worker", target, config, reload=not no_reload)
+    run_service("worker", "headrace_worker", target, config, reload=not no_reload)
 
 
 @click.command("task-state")
 def task_state() -> None:
     """Run a task state service: the view of all tasks in Redis (HEADRACE_REDIS_URL, …)."""
-    _run("task-state", "headrace_task_state")
+    run_service("task-state", "headrace_task_state")
 
 
 def import_from_here() -> None:
@@ -72,7 +72,8 @@ def import_from_here() -> None:
         sys.path.insert(0, folder)
 
 
-def _run(service: str, package: str, *arguments: str, **options: bool) -> NoReturn:
+def run_service(service: str, package: str, *arguments: str, **options: bool) -> NoReturn:
+    """Run the service in this process until it ends."""
     # Importing a service takes most of its start, and an unhandled SIGUSR2 would end the process. A
     # function, because child processes would inherit SIG_IGN.
     signal.signal(signal.SIGUSR2, _ignore)

@@ -15,6 +15,7 @@ _CLASSES = {
     "gateway": "headrace_gateway.settings:GatewaySettings",
     "worker": "headrace_worker.settings:WorkerSettings",
     "task-state": "headrace_task_state.settings:TaskStateSettings",
+    "triggers": "headrace_triggers.settings:TriggersSettings",
     "dev": "headrace_cli.dev.settings:DevSettings",
 }
 

@@ -13,6 +13,7 @@ from faststream import FastStream
 from headrace import metrics, service
 from headrace.background import keep_running
 from headrace.directory import Directory
+from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
@@ -34,7 +35,6 @@ from headrace_task_state.queries.open_tasks import OpenTasks
 from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import AnswerPieces, Answers
-from headrace_task_state.requests.broker import FleetBroker, telemetry
 from headrace_task_state.requests.questions import Questions
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store, all_ranges
@@ -46,6 +46,9 @@ _log = logging.getLogger(__name__)
 
 _HEADERS = 16 * 1024
 """Bytes of an answer's message reserved for headers."""
+
+_NAME = "headrace_task_state"
+"""Of the service, in FastStream's metrics."""
 
 _LOOK_AGAIN = 1.0
 
@@ -102,7 +105,7 @@ class TaskState:
         frontier = Frontier(self._bus, reader, self._ranges)
         answers = self._answers(reader, frontier)
         questions = Questions(self._settings.subjects, answers, self._pieces())
-        broker, observers = FleetBroker(self._settings, "task-state answers"), telemetry()
+        broker, observers = FleetBroker(self._settings, "task-state answers"), telemetry(_NAME)
         questions.include_in(broker, observers)
         application = FastStream(broker, logger=None)
         self._stack.push_async_callback(application.stop)

@@ -1,10 +1,10 @@
 """The NATS accounts, users and permissions of a fleet.
 
-Gateways, task state and operators share one account, which owns the streams. Each group of workers
-has its own account, which imports only the subjects that its agents need. Permissions alone are not
-enough: NATS does not check the reply subject of a JetStream request, so a user with read access to
-one message could have it delivered as a log entry, a key or a request to purge a stream. A reply to
-another account reaches only the requester.
+Gateways, task state, triggers and operators share one account, which owns the streams. Each group
+of workers has its own account, which imports only the subjects that its agents need. Permissions
+alone are not enough: NATS does not check the reply subject of a JetStream request, so a user with
+read access to one message could have it delivered as a log entry, a key or a request to purge a
+stream. A reply to another account reaches only the requester.
 """
 
 import json
@@ -27,7 +27,10 @@ ACCOUNT = "HEADRACE"
 FOR_WORKERS = ("start", "cancel", "tell", "queue", "drop")
 """Operations of task state that only workers of the agent in the subject may request."""
 
-GATEWAY, TASK_STATE, OPERATOR = "gateway", "task-state", "operator"
+GATEWAY, TASK_STATE, TRIGGERS = "gateway", "task-state", "triggers"
+OPERATOR = "operator"
+ROLES = (GATEWAY, TASK_STATE, TRIGGERS, OPERATOR)
+"""The users of the account that owns the streams."""
 
 INBOX = "_INBOX"
 """Prefix of every inbox; the role follows, so that no role can read another role's replies."""
@@ -102,7 +105,12 @@ class Permissions:
 
     def rights(self, role: str) -> Rights:
         """Return the rights of a role in the account that owns the streams."""
-        every = {GATEWAY: self._gateway, TASK_STATE: self._task_state, OPERATOR: self._operator}
+        every = {
+            GATEWAY: self._gateway,
+            TASK_STATE: self._task_state,
+            TRIGGERS: self._triggers,
+            OPERATOR: self._operator,
+        }
         return every[role]()
 
     def imported(self, group: WorkerGroup) -> list[AccountExport]:
@@ -125,17 +133,19 @@ class Permissions:
 
     def passwords(self) -> dict[str, str]:
         """Return the variable from which nats-server reads each user's password."""
-        users = [GATEWAY, TASK_STATE, OPERATOR, *(group.name for group in self._groups)]
+        users = [*ROLES, *(group.name for group in self._groups)]
         return {user: _variable(user) for user in users}
 
     def _gateway(self) -> Rights:
         streams, p = self._streams, self._prefix
         kept = [f"KV_{streams.agents}", *self._buckets(), f"OBJ_{streams.files}"]
+        kept.append(f"KV_{streams.triggers}")
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "drain")),
             *(f"{p}.{kind}.>" for kind in ("state", "poke", "push")),
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
+            f"$KV.{streams.triggers}.>",
             # For operators, who route agents and retire versions over HTTP.
             f"$KV.{streams.agents}.route.*",
             f"$KV.{streams.agents}.card.*.*",
@@ -192,6 +202,20 @@ class Permissions:
         ]
         return Rights(publish, [*self._hears(TASK_STATE), f"{p}.state.>"], self._never())
 
+    def _triggers(self) -> Rights:
+        streams, p = self._streams, self._prefix
+        read = [*self._events, f"KV_{streams.agents}", f"KV_{streams.triggers}"]
+        publish = [
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead")),
+            *self._making(),
+            *_api("STREAM.MSG.GET", read),
+            *_api("DIRECT.GET", read),
+            *self._queues(),
+            f"{INBOX}.{TRIGGERS}.>",
+        ]
+        triggers = f"$KV.{streams.triggers}.>"
+        return Rights(publish, [*self._hears(TRIGGERS), triggers], self._never())
+
     def _operator(self) -> Rights:
         publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]
         return Rights(publish, [*self._hears(OPERATOR), f"{self._prefix}.>"], self._never())
@@ -208,7 +232,7 @@ class Permissions:
         return [f"KV_{name}" for name in (streams.idempotency, streams.push, streams.keys)]
 
     def _making(self) -> list[str]:
-        """Gateways and task state: whichever starts first creates missing streams."""
+        """All but workers: whichever starts first creates missing streams."""
         return [f"{_API}STREAM.INFO.*", f"{_API}STREAM.CREATE.*"]
 
     def _queues(self) -> list[str]:
@@ -288,7 +312,7 @@ class Permissions:
         return _account(
             ACCOUNT,
             ["jetstream: enabled"],
-            users=[_user(role, self.rights(role)) for role in (GATEWAY, TASK_STATE, OPERATOR)],
+            users=[_user(role, self.rights(role)) for role in ROLES],
             exports=[_export(shared, accounts) for shared, accounts in exports.items()],
             imports=[
                 _import(shared, group.account)
@@ -317,7 +341,7 @@ class Permissions:
 def _check(groups: Sequence[WorkerGroup]) -> None:
     served: dict[str, str] = {}
     for group in groups:
-        if not _GROUP.fullmatch(group.name) or group.name in {GATEWAY, TASK_STATE, OPERATOR}:
+        if not _GROUP.fullmatch(group.name) or group.name in ROLES:
             rule = "must be lower-case letters, digits and '-', and not a service's name"
             raise InvalidName("group", group.name, rule)
         for agent in group.agents:

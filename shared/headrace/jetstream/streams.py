@@ -113,6 +113,11 @@ class Streams:
         """The work queue of webhooks that have pending deliveries."""
         return f"{self.prefix}PUSHES"
 
+    @property
+    def triggers(self) -> str:
+        """The key-value bucket of triggers."""
+        return f"{self.prefix}TRIGGERS"
+
     def events(self, number: int) -> str:
         """The `number`-th event stream, from 0."""
         return f"{self.prefix}EVENTS" if number == 0 else f"{self.prefix}EVENTS_{number}"
@@ -185,6 +190,7 @@ def declarations(settings: BusSettings) -> list[api.StreamConfig]:
         _bucket(settings, streams.keys),
         _bucket(settings, streams.push),
         _pushes(settings, streams, subjects),
+        _bucket(settings, streams.triggers),
     ]
 
 
@@ -284,7 +290,7 @@ def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:
 def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
     """Return the names of streams that workers don't use and have no access to."""
     streams = Streams(settings.stream_prefix)
-    buckets = streams.idempotency, streams.keys, streams.push
+    buckets = streams.idempotency, streams.keys, streams.push, streams.triggers
     return frozenset({*(f"KV_{name}" for name in buckets), streams.pushes})
 
 

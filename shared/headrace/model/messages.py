@@ -416,4 +416,6 @@ class DeadLetter(BusMessage):
     headers: dict[str, str] = Field(default_factory=dict)
     body: str = ""
     """The original's body, base64."""
+    trigger: str | None = None
+    """The trigger or schedule that could make no task of the original."""
     at: Annotated[str, Field(description="RFC 3339")]

@@ -46,10 +46,11 @@ from headrace.tasks.begin import first_input
 from headrace.tasks.runs import RunRequests, without_input
 from headrace.wait_for import ELECTION
 
-type Kind = Literal["run", "run-request", "entry", "push", "other"]
+type Kind = Literal["run", "run-request", "entry", "push", "event", "other"]
 """``run``: a run that was given up. ``run-request``: an unreadable request, or one whose log is
 gone. ``entry``: a message in a log that is not an entry. ``push``: a notification that was not
-accepted. ``other``: a kind that this version does not know."""
+accepted. ``event``: an event that its trigger could make no task of. ``other``: a kind that this
+version does not know."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
@@ -257,16 +258,21 @@ class Letters:
         return Letter(number, tenant, agent, _kind(content, self._bus.subjects.prefix), content)
 
 
-async def write_letter(bus: Bus, letter: DeadLetter, message_id: str | None = None) -> None:
+async def write_letter(
+    bus: Bus, letter: DeadLetter, message_id: str | None = None, to: tuple[str, str] | None = None
+) -> None:
     """Store a letter. A second one with the same `message_id` is dropped for two minutes.
+
+    It is for the tenant and agent `to`, as tokens; None: for those in the letter's subject.
 
     Raises:
         BusUnavailable: It is not stored, or not for certain.
     """
-    tenant, agent = addressee(letter.subject, bus.subjects.prefix)
+    prefix = bus.subjects.prefix
+    tenant, agent = addressee(letter.subject, prefix) if to is None else to
     headers = None if message_id is None else {MESSAGE_ID: message_id}
     await store_with_retries(bus, bus.subjects.dead(tenant, agent), letter.encode(), headers)
-    metrics.DEAD_LETTERS.labels(_kind(letter, bus.subjects.prefix)).inc()
+    metrics.DEAD_LETTERS.labels(_kind(letter, prefix)).inc()
 
 
 def addressee(subject: str, prefix: str) -> tuple[str, str]:
@@ -278,6 +284,8 @@ def addressee(subject: str, prefix: str) -> tuple[str, str]:
 
 
 def _kind(letter: DeadLetter, prefix: str) -> Kind:
+    if letter.trigger is not None:
+        return "event"
     match letter.subject.removeprefix(f"{prefix}.").partition(".")[0]:
         case "run":
             return "run-request" if letter.task is None else "run"
@@ -337,6 +345,8 @@ async def retry(bus: Bus, letter: Letter) -> RetryResult:
             own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)
             return RetryResult(None, f"sent again on {letter.content.subject}")
+        case "event":
+            raise NotRetryable("correct the trigger or the event, and publish the event again")
         case "entry":
             raise NotRetryable("a malformed log entry can't be retried")
         case _:

@@ -73,6 +73,7 @@ def test_the_fleet_is_two_of_each_service(services: dict[str, ComposeService]) -
         "gateway": 2,
         "worker": 2,
         "task-state": 2,
+        "triggers": 2,
         "nats": 1,
         "valkey": 1,
     }
@@ -80,7 +81,7 @@ def test_the_fleet_is_two_of_each_service(services: dict[str, ComposeService]) -
 
 def test_one_image_runs_all_services(services: dict[str, ComposeService]) -> None:
     ours = [service for service in services.values() if service.build]
-    assert {service.name for service in ours} == {"gateway", "worker", "task-state"}
+    assert {service.name for service in ours} == {"gateway", "worker", "task-state", "triggers"}
     assert {service.image for service in ours} == {"headrace"}
     assert all((ROOT / service.build["dockerfile"]).is_file() for service in ours)
     assert 'ENTRYPOINT ["headrace"]' in DOCKERFILE
@@ -212,7 +213,7 @@ def test_a_gateway_goes_by_no_name_but_its_own(
     assert origins.refusal(Headers({"host": "evil.example:8080"})) != ""
 
 
-@pytest.mark.parametrize("role", ["gateway", "worker", "task-state"])
+@pytest.mark.parametrize("role", ["gateway", "worker", "task-state", "triggers"])
 def test_every_services_health_check_passes(deployment: Deployment, role: str) -> None:
     kind, program, *arguments = deployment.services[role].healthcheck
     assert (kind, program) == ("CMD", "python")

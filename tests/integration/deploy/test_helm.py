@@ -13,6 +13,7 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import open_streams
 from headrace_gateway.timing import TIMING
 from headrace_task_state.settings import TaskStateSettings
+from headrace_triggers.settings import TriggersSettings
 from headrace_worker.settings import WorkerSettings
 from tests.support import javascript
 from tests.support.helm_chart import CHART, Manifest, of_kind, render, rendered, values_of
@@ -45,11 +46,12 @@ def role_of(component: str) -> type[BusSettings]:
     roles: dict[str, type[BusSettings]] = {
         "gateway": GatewaySettings,
         "task-state": TaskStateSettings,
+        "triggers": TriggersSettings,
     }
     return roles.get(component, WorkerSettings)
 
 
-def settings_of(name: str, component: str, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - one of three
+def settings_of(name: str, component: str, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - one of them
     """Return what a component's process makes of its environment."""
     with monkeypatch.context() as patch:
         for variable, value in told(name, component).items():
@@ -97,7 +99,7 @@ def test_scaled_objects_are_valid_by_kedas_schema() -> None:
 @every_set
 def test_replicas_are_set_by_the_chart_or_by_an_autoscaler(name: str) -> None:
     deployments = of_kind(name, "Deployment")
-    assert set(deployments) == {"gateway", "task-state"} | WORKERS[name]
+    assert set(deployments) == {"gateway", "task-state", "triggers"} | WORKERS[name]
     fixed = {component for component, one in deployments.items() if "replicas" in one["spec"]}
     scalers = of_kind(name, "HorizontalPodAutoscaler") | of_kind(name, "ScaledObject")
     assert set(scalers) == set(deployments) - fixed
@@ -185,6 +187,7 @@ def test_passwords_are_in_secrets_that_exist_already() -> None:
     assert secrets == {
         "gateway": {"headrace-nats-gateway", "headrace-credentials"},
         "task-state": {"headrace-nats-task-state", "headrace-redis"},
+        "triggers": {"headrace-nats-triggers"},
         "shop": {"headrace-nats-shop"},
         "desk": {"desk-nats"},
     }

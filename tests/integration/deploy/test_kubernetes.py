@@ -14,6 +14,7 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import open_streams
 from headrace_gateway.timing import TIMING
 from headrace_task_state.settings import TaskStateSettings
+from headrace_triggers.settings import TriggersSettings
 from headrace_worker.settings import WorkerSettings
 from tests.support.compose_file import ROOT, load
 
@@ -22,6 +23,7 @@ ROLES: dict[str, type[BusSettings]] = {
     "gateway": GatewaySettings,
     "worker": WorkerSettings,
     "task-state": TaskStateSettings,
+    "triggers": TriggersSettings,
 }
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
@@ -54,7 +56,7 @@ def told(role: str) -> dict[str, str]:
     return shared | {one["name"]: one["value"] for one in container(role)["env"]}
 
 
-def settings_of(role: str, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - one of three
+def settings_of(role: str, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - one of them
     """Return what a role's process makes of its environment."""
     for name, value in told(role).items():
         # Files of Secrets are on the cluster only.

@@ -19,6 +19,7 @@ WITHOUT = {
     "gateway": "a service",
     "worker": "a service",
     "task-state": "a service",
+    "triggers serve": "a service",
     "completion": "prints a shell script",
     "asyncapi": "prints a JSON document",
     "config schema": "prints a JSON document",

@@ -14,6 +14,7 @@ from headrace_cli.services import import_from_here
 @click.option("--gateways", type=int, metavar="N", help="Number of gateways (1).")
 @click.option("--workers", type=int, metavar="N", help="Number of workers (1).")
 @click.option("--task-states", type=int, metavar="N", help="Number of task state services (1).")
+@click.option("--triggers", type=int, metavar="N", help="Number of triggers services (1).")
 @click.option("--agents", metavar="MODULE:ATTR", help="Agents to run; several: with commas.")
 @click.option("--config", metavar="FILE", help="headrace.yaml with agents to run instead.")
 @click.option(
@@ -35,6 +36,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     gateways: int | None,
     workers: int | None,
     task_states: int | None,
+    triggers: int | None,
     agents: str | None,
     config: str | None,
     port: int | None,
@@ -49,15 +51,15 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     file, the functions declared with @agent in this folder's modules; without any, the demo agents.
     The first agent is the default agent.
 
-    Starts NATS, Valkey, gateways, workers and task state services. Prints `ready URL` on stdout
-    once agents answer there, then the agents and a command to try; logs go to stderr.
+    Starts NATS, Valkey, gateways, workers, task state and triggers services. Prints `ready URL` on
+    stdout once agents answer there, then the agents and a command to try; logs go to stderr.
 
     When a Python file of the agents or the headrace.yaml is saved, new workers take over: active
     runs end on the old code, new ones take the new. Code with an error changes nothing. Flags take
     precedence over HEADRACE_* variables. HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the
     embedded servers. DATA_DIR/dev.json lists the running processes.
 
-    With --observe, workers and task state serve their metrics, too, and
+    With --observe, workers, task state and triggers serve their metrics, too, and
     DATA_DIR/prometheus/targets.json lists all metrics for Prometheus's file_sd_configs.
     """
     drop_ineffective_settings()
@@ -65,6 +67,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
         gateways=gateways,
         workers=workers,
         task_states=task_states,
+        triggers=triggers,
         agents=agents,
         config=config,
         http_port=port,

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from headrace_cli.dev.json_file import replace_json
 
-type Role = Literal["gateway", "worker", "task-state", "nats", "redis", "prometheus"]
+type Role = Literal["gateway", "worker", "task-state", "triggers", "nats", "redis", "prometheus"]
 
 
 class Process(TypedDict):

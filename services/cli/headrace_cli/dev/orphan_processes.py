@@ -18,6 +18,7 @@ _MARKS: dict[Role, str] = {
     "gateway": "-m headrace_cli gateway",
     "worker": "-m headrace_cli worker",
     "task-state": "-m headrace_cli task-state",
+    "triggers": "-m headrace_cli triggers serve",
     "nats": "nats-server",
     "redis": "valkey-server",
     "prometheus": "--storage.tsdb.path",

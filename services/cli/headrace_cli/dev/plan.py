@@ -197,11 +197,15 @@ def _others(settings: DevSettings, environment: dict[str, str]) -> list[ChildSpe
         ChildSpec("task-state", index, _headrace("task-state"), environment)
         for index in range(settings.task_states)
     ]
+    triggers = [
+        ChildSpec("triggers", index, _headrace("triggers", "serve"), environment)
+        for index in range(settings.triggers)
+    ]
     workers = [
         ChildSpec("worker", index, _worker(settings), environment)
         for index in range(settings.workers)
     ]
-    return [*states, *workers]
+    return [*states, *triggers, *workers]
 
 
 def _worker(settings: DevSettings) -> tuple[str, ...]:

@@ -39,6 +39,9 @@ class DevSettings(BusSettings):
     task_states: int = Field(default=1, ge=1, le=64)
     """Number of task state services."""
 
+    triggers: int = Field(default=1, ge=0, le=64)
+    """Number of triggers services, which begin tasks for events and by the clock."""
+
     push_allow: str = "127.0.0.0/8,::1/128"
     """Hosts and networks that webhooks may use in addition to public addresses. By default this
     machine, where receivers under development run."""

@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
+from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.client import NatsClient
 from headrace.model.errors import TaskUnknown
 from headrace.model.messages import DropFile, GetTask, Refusal
 from headrace.settings import BusSettings
 from headrace.state_client import MORE
 from headrace_task_state.requests.answers import AnswerPieces, Answers
-from headrace_task_state.requests.broker import FleetBroker, telemetry
 from headrace_task_state.requests.questions import Questions
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import fresh_names
@@ -67,7 +67,7 @@ async def asking(
     pieces = AnswerPieces(settings.subjects.state("more.one"), 16)
     broker = FleetBroker(settings, "answers")
     questions = Questions(settings.subjects, cast("Answers", answers), pieces)
-    questions.include_in(broker, telemetry(registry or CollectorRegistry()))
+    questions.include_in(broker, telemetry("headrace_task_state", registry or CollectorRegistry()))
     async with broker:
         await broker.start()
         await (await broker.connect()).flush()
@@ -144,4 +144,4 @@ async def test_a_question_is_a_span_of_the_askers_trace_where_traces_are_set_up(
 
 
 def test_nobody_who_has_set_up_no_traces_pays_for_them() -> None:
-    assert len(telemetry(CollectorRegistry())) == 1
+    assert len(telemetry("answers", CollectorRegistry())) == 1

@@ -25,7 +25,7 @@ from headrace_gateway.services import Services
 
 PATH = "/v1/dev/processes"
 
-_ROLES = ("gateway", "worker", "task-state", "nats", "redis")
+_ROLES = ("gateway", "worker", "task-state", "triggers", "nats", "redis")
 _LARGEST_INDEX = 63
 _TIMEOUT = 5.0
 """Seconds in which the supervisor answers."""

@@ -78,7 +78,7 @@ async def test_the_fleets_state_says_that_this_is_development(http: httpx.AsyncC
 @pytest.mark.parametrize(
     ("path", "rule"),
     [
-        ("init/1", "role: must be one of gateway, worker, task-state, nats, redis"),
+        ("init/1", "role: must be one of gateway, worker, task-state, triggers, nats, redis"),
         ("%2e%2e/1", "role: must be one of"),
         ("worker/-1", "index: must be a whole number from 0 to 63"),
         ("worker/64", "index: must be a whole number"),

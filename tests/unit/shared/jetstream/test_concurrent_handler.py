@@ -4,7 +4,7 @@ import asyncio
 
 from nats.aio.msg import Msg
 
-from headrace_task_state.requests.broker import ConcurrentHandler
+from headrace.jetstream.broker import ConcurrentHandler
 from tests.support.fake_bus import message
 from tests.support.waiting import eventually
 

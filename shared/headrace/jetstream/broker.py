@@ -103,13 +103,12 @@ class ConcurrentHandler:
         self._begin()
 
 
-def telemetry(registry: CollectorRegistry = REGISTRY) -> tuple[Any, ...]:
-    """Return FastStream's middlewares for requests about tasks.
+def telemetry(service: str, registry: CollectorRegistry = REGISTRY) -> tuple[Any, ...]:
+    """Return FastStream's middlewares that measure and trace what `service` handles.
 
-    The subject is a label of the metrics; there are a few subjects per agent.
+    The subject is a label of the metrics, so it must be one of few.
     """
-    metrics = NatsPrometheusMiddleware(registry=registry, app_name="headrace_task_state")
-    return metrics, *_spans()
+    return NatsPrometheusMiddleware(registry=registry, app_name=service), *_spans()
 
 
 def _spans() -> tuple[Any, ...]:

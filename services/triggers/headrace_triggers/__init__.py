@@ -1,0 +1,1 @@
+"""The triggers service: it begins tasks for events and by the clock."""

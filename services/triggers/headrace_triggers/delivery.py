@@ -1,0 +1,89 @@
+"""How a delivered message that fires is settled: acknowledged once its task has begun.
+
+A message that no task can be made of goes to the dead letters, whole, and is acknowledged then. Any
+other trouble has it delivered again, later and later, so nothing is dropped.
+"""
+
+import logging
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from faststream.nats import NatsMessage
+
+from headrace.jetstream.connection import Bus
+from headrace.model import events
+from headrace.model.errors import HeadraceError
+from headrace.model.messages import DeadLetter
+from headrace.tasks.dead_letters import write_letter
+from headrace_triggers.firing import Firing, Firings, Unfit
+
+_log = logging.getLogger(__name__)
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
+"""Seconds until a message is delivered again; the delay doubles each time."""
+
+_DOUBLINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FiringSource:
+    """What messages are delivered for: a trigger or schedule."""
+
+    name: str
+    """As in `Firing.source`."""
+    tenant: str
+    agent: str
+
+
+class Deliveries:
+    """Settles the messages of JetStream consumers."""
+
+    def __init__(self, bus: Bus, firings: Firings) -> None:
+        """Begin the tasks through `firings`; write dead letters to `bus`."""
+        self._bus, self._firings = bus, firings
+
+    async def settle(
+        self,
+        message: NatsMessage,
+        source: FiringSource,
+        firing_of: Callable[[], Awaitable[Firing | None]],
+    ) -> None:
+        """Begin the task of the firing that `firing_of` returns, and acknowledge the message.
+
+        None is a message that fires nothing: it is acknowledged. `firing_of` raises Unfit for a
+        message of which no task can be made, and other errors if it should be delivered again.
+        """
+        try:
+            try:
+                firing = await firing_of()
+                if firing is not None:
+                    await self._firings.begin(firing)
+            except Unfit as unfit:
+                await self._give_up(message, source, unfit)
+        except HeadraceError as trouble:
+            _log.warning("%s: an event is delivered again later: %s", source.name, trouble)
+            await message.nack(delay=_delay(message))
+        else:
+            await message.ack()
+
+    async def _give_up(self, message: NatsMessage, source: FiringSource, unfit: Unfit) -> None:
+        raw = message.raw_message
+        sequence = raw.metadata.sequence
+        letter = DeadLetter(
+            reason=str(unfit),
+            subject=raw.subject,
+            sequence=sequence.stream,
+            headers=dict(raw.headers or {}),
+            body=b64encode(raw.data).decode(),
+            trigger=source.name,
+            at=events.now(),
+        )
+        _log.warning("%s; the event is a dead letter now", unfit)
+        unique = f"{source.tenant}/{source.name}/{raw.metadata.stream}/{sequence.stream}"
+        await write_letter(self._bus, letter, unique, (source.tenant, source.agent))
+
+
+def _delay(message: NatsMessage) -> float:
+    times = message.raw_message.metadata.num_delivered - 1
+    return float(min(_FIRST_DELAY * 2 ** min(times, _DOUBLINGS), _LONGEST_DELAY))

@@ -1,0 +1,148 @@
+"""A firing: what begins one task, for an event or by the clock.
+
+The task's id is derived from the firing's source and key, and its log begins only if it is empty.
+So a firing that is delivered again, by any replica and however often, begins no second task.
+"""
+
+import secrets
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.directory import Directory
+from headrace.jetstream.connection import Bus
+from headrace.model.delegation import why_no_message
+from headrace.model.errors import EventTooLarge, Fenced, HeadraceError, TaskForgotten
+from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, VERSION, Json
+from headrace.model.subjects import NORMAL
+from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
+from headrace.tasks.background_runs import BackgroundRuns
+from headrace.tasks.begin import first_input
+
+TRIGGER = "headrace.trigger"
+"""Metadata key of generation 1: the ``source`` and ``key`` of the firing that began the task.
+Clients can't set metadata with our prefix."""
+
+_APPEND_TIMEOUT = 3.0
+
+
+class Unfit(HeadraceError):
+    """No task can be made of the event or tick, however often it is delivered."""
+
+    code = "unfit"
+
+
+class AgentMissing(HeadraceError):
+    """The firing's agent is not known yet; a later delivery may find it."""
+
+    code = "agent_missing"
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """What begins one task."""
+
+    source: str
+    """What fired, such as ``trigger/orders``; unique in its tenant."""
+    key: str
+    """What identifies the event or tick in its source."""
+    tenant: str
+    owner: str
+    """Tenant and owner of the task, as subject tokens."""
+    agent: str
+    parts: list[Json]
+    """The message's parts, as A2A's."""
+    event_streams: int
+    """The number of event streams when the source was declared. It stays, so that ids do, when
+    streams are added."""
+    context: str | None = None
+    """None: a context of the task's own."""
+    priority: str = NORMAL
+    traceparent: str | None = None
+    metadata: Json = field(default_factory=dict)
+    """More metadata of the task's input."""
+
+    @property
+    def task_key(self) -> TaskKey:
+        """The key of the task, always the same."""
+        namespace = f"{self.tenant}/{self.source}"
+        number = uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}\x00{self.key}").int
+        shard = number % (self.event_streams * SHARDS_PER_STREAM)
+        return TaskKey(self.tenant, self.agent, derive_task_id(shard, namespace, self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A firing whose task has begun."""
+
+    key: TaskKey
+    is_new: bool
+    """Whether this call began it."""
+
+
+class Firings:
+    """Begins the tasks of firings, each once."""
+
+    def __init__(self, bus: Bus, directory: Directory) -> None:
+        """Begin tasks on `bus` of the agents in `directory`."""
+        self._bus, self._directory = bus, directory
+        self._runs = BackgroundRuns(bus)
+
+    async def begin(self, firing: Firing) -> Fired:
+        """Return once the task is in its log; its run request follows.
+
+        Raises:
+            Unfit: the firing is no valid message, or too large for one.
+            AgentMissing: no worker has announced the agent.
+            BusUnavailable: the log has not stored it, or not for certain.
+        """
+        key = firing.task_key
+        if (why := why_no_message({"parts": firing.parts})) is not None:
+            raise Unfit(f"{firing.source}: {why}")
+        if self._directory.card(firing.agent) is None:
+            # The agent may have been announced a moment ago.
+            await self._directory.read()
+            if self._directory.card(firing.agent) is None:
+                raise AgentMissing(f"{firing.source}: agent {firing.agent!r} does not exist")
+        # Derived, too, so that a repeated beginning is the same.
+        context = firing.context or str(uuid.uuid5(uuid.NAMESPACE_URL, key.task))
+        message: dict[str, Any] = {
+            "messageId": f"{key.task}-1",
+            "role": "ROLE_USER",
+            "parts": firing.parts,
+        }
+        first = first_input(
+            self._bus,
+            key,
+            context,
+            message,
+            self._metadata(firing, context),
+            owner=firing.owner,
+            writer=f"trigger-{secrets.token_hex(6)}",
+        )
+        try:
+            appended = await first.append(_APPEND_TIMEOUT)
+        except (Fenced, TaskForgotten):
+            return Fired(key, is_new=False)
+        except EventTooLarge as error:
+            raise Unfit(f"{firing.source}: {error}") from error
+        self._runs.publish_soon(key, 1, first.run_request(appended), first.priority)
+        return Fired(key, is_new=True)
+
+    def _metadata(self, firing: Firing, context: str) -> Json:
+        metadata: Json = {
+            **firing.metadata,
+            TRIGGER: {"source": firing.source, "key": firing.key},
+            # No client waits for a bare Message.
+            SHOWN: True,
+        }
+        if firing.priority != NORMAL:
+            metadata[PRIORITY] = firing.priority
+        if firing.traceparent:
+            metadata[TRACEPARENT] = firing.traceparent
+        route = self._directory.route(firing.agent)
+        if route is not None:
+            version = route.version_for(firing.agent, firing.tenant, context)
+            metadata |= {VERSION: version} if version else {}
+        return metadata

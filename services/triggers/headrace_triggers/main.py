@@ -1,0 +1,88 @@
+"""Composition, start and stop of triggers."""
+
+import logging
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from faststream import FastStream
+
+from headrace import service
+from headrace.directory import Directory
+from headrace.jetstream.broker import FleetBroker
+from headrace.jetstream.connection import Bus
+from headrace_triggers.settings import TriggersSettings
+
+_log = logging.getLogger(__name__)
+
+
+class TriggersReplica:
+    """One replica of the service."""
+
+    def __init__(self, settings: TriggersSettings) -> None:
+        """Prepare; `start` does the work."""
+        self._settings = settings
+        self._name = secrets.token_hex(4)
+        self._bus = Bus(settings)
+        self._directory = Directory(self._bus)
+        self._stack = AsyncExitStack()
+        self._is_started = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes events and NATS is connected."""
+        return self._is_started and self._bus.connected
+
+    async def start(self) -> None:
+        """Connect, and take events.
+
+        Raises:
+            BusUnavailable: NATS did not answer within `startup_timeout`.
+        """
+        self._stack.push_async_callback(self._bus.close)
+        await self._bus.connect(f"triggers {self._name}")
+        self._stack.push_async_callback(self._directory.stop)
+        await self._directory.start()
+        broker = FleetBroker(self._settings, "triggers events")
+        application = FastStream(broker, logger=None)
+        self._stack.push_async_callback(application.stop)
+        await application.start()
+        self._is_started = True
+        _log.info("replica %s is ready", self._name)
+
+    async def stop(self) -> None:
+        """Take no more events and disconnect. What is not acknowledged goes to other replicas."""
+        self._is_started = False
+        await self._stack.aclose()
+
+
+def run() -> int:
+    """Serve until SIGTERM or SIGINT; return the process's exit code (see `headrace.service`)."""
+    return service.run(_prepare, os.environ)
+
+
+def _prepare() -> service.PreparedService:
+    settings = TriggersSettings()
+    return service.PreparedService(
+        settings.log_options("headrace-triggers"), lambda _: serving(settings)
+    )
+
+
+@asynccontextmanager
+async def serving(settings: TriggersSettings) -> AsyncIterator[None]:
+    """Run triggers for the length of the block.
+
+    Raises:
+        PortTaken: HEADRACE_METRICS_PORT can't be listened on.
+        BusUnavailable: NATS did not answer within HEADRACE_STARTUP_TIMEOUT.
+        StreamsDiffer: the streams differ from the settings.
+    """
+    replica = TriggersReplica(settings)
+    service.export_build("triggers")
+    service.observe(settings.metrics_host, settings.metrics_port, lambda: replica.is_ready)
+    try:
+        await replica.start()
+        yield
+    finally:
+        await replica.stop()

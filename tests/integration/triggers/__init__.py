@@ -1,0 +1,1 @@
+"""Triggers on real servers."""

@@ -1,0 +1,89 @@
+"""How delivered messages are settled."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from faststream import AckPolicy
+from faststream.nats import JStream, NatsMessage, PullSub
+from nats.js.api import StreamConfig
+
+from headrace.directory import Directory
+from headrace.jetstream.broker import FleetBroker
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.tasks.dead_letters import LetterFilter, Letters
+from headrace_triggers.delivery import Deliveries, FiringSource
+from headrace_triggers.firing import Firing, Firings, Unfit
+from headrace_triggers.settings import TriggersSettings
+from tests.support.waiting import eventually
+
+SOURCE = FiringSource("trigger/orders", "default", "shop")
+
+
+def firing(key: str) -> Firing:
+    return Firing(SOURCE.name, key, SOURCE.tenant, "ann", "shop", [{"text": "x"}], 1)
+
+
+@asynccontextmanager
+async def delivering(
+    settings: TriggersSettings,
+    bus: Bus,
+    directory: Directory,
+    fire: list[Exception | Firing],
+) -> AsyncIterator[asyncio.Queue[int]]:
+    """Settle messages of a stream, each as the next of `fire` says; yield deliveries' numbers."""
+    name = f"{settings.prefix}-orders"
+    await bus.js.add_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
+    broker, deliveries = FleetBroker(settings, "test"), Deliveries(bus, Firings(bus, directory))
+    seen = asyncio.Queue[int]()
+
+    async def firing_of() -> Firing:
+        now = fire.pop(0)
+        if isinstance(now, Exception):
+            raise now
+        return now
+
+    @broker.subscriber(
+        f"{name}.>",
+        stream=JStream(name, declare=False),
+        durable="orders",
+        pull_sub=PullSub(batch_size=8, timeout=1),
+        ack_policy=AckPolicy.MANUAL,
+    )
+    async def take(message: NatsMessage) -> None:
+        await deliveries.settle(message, SOURCE, firing_of)
+        seen.put_nowait(message.raw_message.metadata.num_delivered)
+
+    async with broker:
+        await broker.start()
+        await bus.js.publish(f"{name}.created", b"{broken", headers={"Shop": "1"})
+        yield seen
+
+
+async def is_settled(bus: Bus, settings: TriggersSettings) -> bool:
+    info = await bus.js.consumer_info(f"{settings.prefix}-orders", "orders")
+    return (info.num_ack_pending, info.num_pending) == (0, 0)
+
+
+async def test_an_event_that_makes_no_task_is_a_dead_letter_whole(
+    settings: TriggersSettings, bus: Bus, directory: Directory
+) -> None:
+    async with delivering(settings, bus, directory, [Unfit("not JSON")]) as seen:
+        assert await seen.get() == 1
+        await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
+    wanted = LetterFilter(tenant="default", agent="shop")
+    [letter] = [one async for one in Letters(bus).find(wanted)]
+    assert (letter.kind, letter.content.reason, letter.body) == ("event", "not JSON", b"{broken")
+    assert (letter.content.trigger, letter.content.headers["Shop"]) == ("trigger/orders", "1")
+
+
+async def test_an_event_that_can_not_fire_now_is_delivered_again(
+    settings: TriggersSettings, bus: Bus, directory: Directory
+) -> None:
+    later: list[Exception | Firing] = [BusUnavailable("NATS is away"), firing("1")]
+    async with delivering(settings, bus, directory, later) as seen:
+        assert [await seen.get(), await seen.get()] == [1, 2]
+        await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
+    assert not (await Firings(bus, directory).begin(firing("1"))).is_new
+    assert [one async for one in Letters(bus).find(LetterFilter())] == []

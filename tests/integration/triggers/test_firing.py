@@ -1,0 +1,87 @@
+"""A firing begins one task, however often it is delivered."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from headrace.directory import Directory
+from headrace.jetstream.api import stream_info
+from headrace.jetstream.connection import Bus
+from headrace.log import last_entry, replay
+from headrace.model.entry import Entry
+from headrace.model.messages import RunRequest
+from headrace.model.task import TaskKey
+from headrace_triggers.firing import TRIGGER, AgentMissing, Fired, Firing, Firings, Unfit
+from tests.support.waiting import eventually
+
+FIRING = Firing(
+    source="trigger/orders",
+    key="ORDERS/7",
+    tenant="default",
+    owner="ann",
+    agent="shop",
+    parts=[{"text": "check order 7"}],
+    event_streams=1,
+)
+
+
+async def entries(bus: Bus, key: TaskKey) -> list[Entry]:
+    last = await last_entry(bus, key)
+    if last is None:
+        return []
+    return [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
+
+
+async def queued(bus: Bus) -> dict[str, int]:
+    answer = await stream_info(bus, bus.streams.runs, {"subjects_filter": ">"})
+    found: dict[str, int] = answer["state"].get("subjects") or {}
+    return found
+
+
+async def test_a_firing_begins_a_task_of_its_owner(bus: Bus, directory: Directory) -> None:
+    fired = await Firings(bus, directory).begin(replace(FIRING, priority="high", context="c1"))
+    [first] = await entries(bus, fired.key)
+    task = next(first.parsed())["task"]
+    assert (first.stamp.owner, task["id"], task["contextId"]) == ("ann", fired.key.task, "c1")
+    assert [message["parts"] for message in task["history"]] == [FIRING.parts]
+    assert task["metadata"][TRIGGER] == {"source": "trigger/orders", "key": "ORDERS/7"}
+    run = bus.subjects.run(fired.key, 1, "high")
+
+    async def is_requested() -> bool:
+        return run in await queued(bus)
+
+    await eventually(is_requested, "the run is requested")
+    message = await bus.js.get_last_msg(bus.streams.runs, run)
+    assert RunRequest.decode(run, message.data or b"").owner == "ann"
+
+
+async def test_firings_at_the_same_time_begin_one_task(bus: Bus, directory: Directory) -> None:
+    replicas = [Firings(bus, directory) for _ in range(8)]
+    fired = await asyncio.gather(*(one.begin(FIRING) for one in replicas))
+    assert {one.key for one in fired} == {FIRING.task_key}
+    assert [one.is_new for one in fired].count(True) == 1
+    assert len(await entries(bus, FIRING.task_key)) == 1
+    assert await Firings(bus, directory).begin(FIRING) == Fired(FIRING.task_key, is_new=False)
+
+
+@pytest.mark.parametrize("other", [{"key": "ORDERS/8"}, {"source": "trigger/x"}, {"tenant": "t"}])
+def test_other_events_triggers_and_tenants_begin_other_tasks(other: dict[str, str]) -> None:
+    key = replace(FIRING, **other).task_key  # type: ignore[arg-type]  # all of these are strings
+    assert key.task.partition("-")[2] != FIRING.task_key.task.partition("-")[2]
+
+
+async def test_a_firing_that_is_no_message_is_unfit(bus: Bus, directory: Directory) -> None:
+    with pytest.raises(Unfit, match="a message must be text or have parts"):
+        await Firings(bus, directory).begin(replace(FIRING, parts=[]))
+    large = replace(FIRING, parts=[{"text": "x" * bus.max_payload}])
+    with pytest.raises(Unfit, match="exceeds the limit"):
+        await Firings(bus, directory).begin(large)
+    assert await entries(bus, FIRING.task_key) == []
+
+
+async def test_a_firing_waits_for_its_agent(bus: Bus, directory: Directory) -> None:
+    missing = replace(FIRING, agent="later")
+    with pytest.raises(AgentMissing, match="agent 'later' does not exist"):
+        await Firings(bus, directory).begin(missing)
+    assert await entries(bus, missing.task_key) == []
