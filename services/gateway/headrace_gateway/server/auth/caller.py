@@ -9,8 +9,8 @@ from headrace.model.queues import Priority
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})
 """Operations with which an operator can read and cancel other owners' tasks."""
 
-ROUTING = frozenset({"GetAgentVersions", "RouteAgent", "RetireAgentVersion"})
-"""Operations on the versions of agents. They concern all tenants."""
+ROUTING = frozenset({"GetAgentVersions", "RouteAgent", "RetireAgentVersion", "DrainWorker"})
+"""Operations on which versions and workers serve agents. They concern all tenants."""
 
 FLEET = frozenset(
     {
@@ -22,7 +22,6 @@ FLEET = frozenset(
         "DropDeadLetter",
         "ListWebhookDeliveries",
         "FailTask",
-        "DrainWorker",
         "KillProcess",
         *ROUTING,
     }

@@ -18,6 +18,7 @@ from tests.support.servers import ports
 FAQ = Person("acme", "faq", ("faq",))
 ONCALL = Person("acme", "on-call", ("on-call",))
 OPERATOR = Person("acme", "operator", ("operator",))
+DEPLOYER = Person("acme", "deployer", ("deployer",))
 RELEASER = Person("acme", "releaser", ("releaser",))
 _ROLES = """
 [[role]]
@@ -32,6 +33,11 @@ operator = true
 name = "operator"
 operator = true
 operations = ["operate"]
+
+[[role]]
+name = "deployer"
+operator = true
+operations = ["route"]
 
 [[role]]
 name = "releaser"

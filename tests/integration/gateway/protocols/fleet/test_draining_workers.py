@@ -9,7 +9,13 @@ from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import Draining
-from tests.integration.gateway.protocols.fleet.conftest import ONCALL, OPERATOR, OpenRoleGateway
+from tests.integration.gateway.protocols.fleet.conftest import (
+    DEPLOYER,
+    ONCALL,
+    OPERATOR,
+    RELEASER,
+    OpenRoleGateway,
+)
 from tests.support.credentials import ANN
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -53,17 +59,18 @@ async def test_only_workers_of_the_directory_are_asked(
     assert asked == []
 
 
-async def test_only_operators_drain_workers_and_it_is_audited(
+async def test_only_who_may_route_all_agents_drains_workers_and_it_is_audited(
     open_role_gateway: OpenRoleGateway, asked: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_role_gateway(ONCALL, OPERATOR) as gateway:
+    async with open_role_gateway(ONCALL, OPERATOR, RELEASER, DEPLOYER) as gateway:
+        people = (ANN, ONCALL, OPERATOR, RELEASER)
         refused = [
             (await gateway.http.post(DRAIN, headers=headers)).status_code
-            for headers in ({}, ANN.bearer, ONCALL.bearer)
+            for headers in ({}, *(person.bearer for person in people))
         ]
-        assert (refused, asked) == ([401, 403, 403], [])
+        assert (refused, asked) == ([401, *[403] * len(people)], [])
         with caplog.at_level("INFO", "headrace.audit"):
-            assert (await gateway.http.post(DRAIN, headers=OPERATOR.bearer)).status_code == 200
+            assert (await gateway.http.post(DRAIN, headers=DEPLOYER.bearer)).status_code == 200
     said = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
-    who = "tenant=acme owner=operator role=operator operation"
+    who = "tenant=acme owner=deployer role=operator operation"
     assert f"{who}=DrainWorker agent=* task=- outcome=permitted process=scripted" in said
