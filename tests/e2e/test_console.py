@@ -78,6 +78,10 @@ async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
     await page.click("a[href='#/chat/counter']")
     await say(page, f"{_COUNT} 20")
     await page.until(f"{_LAST}?.includes('10 ')", "the answer streams")
+    text = "document.querySelector('.answer .markdown p').firstChild"
+    await page.evaluate(f"{text}.isFirst = true; 0")
+    await page.until(f"{_LAST}?.includes('15 ')", "the answer grows")
+    assert await page.evaluate(f"{text}.isFirst"), "a growing text is not laid out anew"
     await page.reload()
     await page.until(f"{_LAST}?.includes('20 ')", "the answer goes on after the reload")
     for index, pid in enumerate(fleet.stack.pids("worker")):
@@ -287,6 +291,21 @@ async def test_nothing_of_a_stream_is_lost_or_repeated_whatever_is_killed(
     await page.until("!document.querySelector('.breaking [name]:enabled')", "it is stopped")
 
 
+async def printed_by_python(page: Page, binding: str) -> str:
+    """Return what the Python code of a binding prints."""
+    await page.evaluate(
+        f"[...document.querySelectorAll('[aria-label={binding}] button')]"
+        ".find((one) => one.innerText === 'Python').click()"
+    )
+    code = await page.text(f"[aria-label={binding}] .code")
+    command = [sys.executable, "-c", code]
+    done = await asyncio.to_thread(
+        subprocess.run, command, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(
     fleet: Fleet, page: Page
 ) -> None:
@@ -300,14 +319,11 @@ async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(
     await page.click(".page > .actions button")
     answers = "[...document.querySelectorAll('.answer-text')].map((one) => one.innerText)"
     await page.until(
-        f"{answers}.filter((one) => one.includes({json.dumps(hostile)})).length === 5", "all answer"
+        f"{answers}.filter((one) => one.includes({json.dumps(hostile)})).length === 6", "all answer"
     )
-    await page.click(".exchange button:nth-of-type(2)")
-    python = await page.text(".exchange .code")
-    done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", python], check=True, capture_output=True, timeout=60
-    )
-    assert hostile in done.stdout.decode()
+    assert "closed with 1000" in await page.text("[aria-label=WebSocket]")
+    printed = [await printed_by_python(page, binding) for binding in ("REST", "WebSocket", "gRPC")]
+    assert [hostile in one for one in printed] == [True] * 3
     assert await violations(page) == []
     await page.resize(390, 760, dark=True)
     assert await violations(page) == []

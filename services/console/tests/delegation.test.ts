@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { childrenOf, parentOf, type ChildTask } from "../src/task/delegation";
+import { Children, parentOf, type ChildTask } from "../src/task/delegation";
+import { Folded } from "../src/task/fold";
 import type { LogRow } from "../src/task/timeline";
 
 const COMPLETED = "TASK_STATE_COMPLETED";
@@ -9,6 +10,8 @@ const COMPLETED = "TASK_STATE_COMPLETED";
 function rows(...updates: object[]): LogRow[] {
   return updates.map((update) => ({ event: { statusUpdate: { metadata: { "headrace.child": update } } } }) as unknown as LogRow);
 }
+
+const childrenOf = (log: LogRow[]) => new Folded(() => new Children()).of(log).all;
 
 type Shown = [string, string, string, ...Shown[]];
 

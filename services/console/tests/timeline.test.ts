@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { asOf, forkOf, resultsOf, spansOf, summaryOf, type LogRow } from "../src/task/timeline";
+import { Folded } from "../src/task/fold";
+import { asOf, forkOf, resultsOf, Spans, summaryOf, type LogRow } from "../src/task/timeline";
 
 const WORKING = "TASK_STATE_WORKING";
 
@@ -11,6 +12,7 @@ function row(generation: number, second: number, fields: Partial<LogRow> = {}): 
   return { generation, time, writer, run: 1, attempt: 1, state: WORKING, type: "artifactUpdate", event: {}, ...fields };
 }
 
+const spansOf = (rows: LogRow[]) => new Folded(() => new Spans()).of(rows).all;
 const shown = (rows: LogRow[]) => spansOf(rows).map(({ kind, from, to }) => [kind, from / 1000, to / 1000]);
 
 test("a gap is between the last event of a dead attempt and the first of the next", () => {
@@ -50,4 +52,20 @@ test("an attempt that begins an artifact anew replaces what the one before said"
   });
   const rows = [said("a", "1 ", false), said("a", "2 "), said("b", "x", false), said("a", "1 ", false), said("a", "2")];
   assert.equal(resultsOf(rows.map((event, at) => row(at + 1, at, event))), "1 2\nx");
+});
+
+test("a fold takes each row of a growing log once, and begins anew with a shorter or another one", () => {
+  let begun = 0;
+  const folded = new Folded(() => {
+    begun += 1;
+    const taken: number[] = [];
+    return { taken, take: ({ generation }: LogRow) => taken.push(generation) };
+  });
+  const log = [row(1, 1), row(2, 2)];
+  folded.of(log);
+  log.push(row(3, 3));
+  assert.deepEqual([folded.of(log).taken, begun], [[1, 2, 3], 1]);
+  log.pop();
+  assert.deepEqual([folded.of(log).taken, begun], [[1, 2], 2]);
+  assert.deepEqual([folded.of([row(7, 1)]).taken, begun], [[7], 3]);
 });

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 
 import type { Json } from "../gateway";
-import { Markdown } from "../markdown";
+import { Markdown } from "../markdown/markdown";
 import { answerOf, fieldsOf, valueOf, type Field } from "./answers";
 import type { Answer } from "./conversation";
 import type { Interrupt } from "./transcript";

@@ -1,5 +1,5 @@
 import { JsonTree } from "../json_tree";
-import { Markdown } from "../markdown";
+import { Markdown } from "../markdown/markdown";
 import { FileView } from "./file_view";
 import { fileIn, type FileContent } from "./files";
 import type { Item, UserMessage } from "./transcript";

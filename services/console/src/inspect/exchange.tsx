@@ -2,7 +2,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { authorized, urlOf } from "../gateway";
 import { session } from "../session";
-import { codeOf, LANGUAGES, type Language, type RawRequest } from "./requests";
+import { codeOf, languagesOf, type Language } from "./code";
+import type { RawRequest } from "./requests";
+import { exchange } from "./socket";
 
 /** Characters of an answer that are shown. */
 const MOST = 100_000;
@@ -16,8 +18,17 @@ interface Answer {
   error: string;
 }
 
+interface Shown {
+  request: RawRequest;
+  /** The gateway's address for gRPC. */
+  grpc: string;
+  round: number;
+}
+
 /** A request in one binding, and its raw answer. It is sent with each new `round`. */
-export function Exchange({ request, round }: { request: RawRequest; round: number }) {
+export function Exchange({ request, grpc, round }: Shown) {
+  // Browsers hide HTTP/2's trailers from pages, and gRPC's status is there.
+  const isForPages = request.transport !== "grpc";
   const [answer, setAnswer] = useState<Answer | null>(null);
   const [language, setLanguage] = useState<Language | "">("");
   const aborting = useRef<AbortController | null>(null);
@@ -28,13 +39,13 @@ export function Exchange({ request, round }: { request: RawRequest; round: numbe
     const { signal } = (aborting.current = new AbortController());
     const show = (shown: Answer) => signal.aborted || setAnswer(shown);
     try {
-      await read(request, signal, show);
+      await (request.transport === "websocket" ? talk : read)(request, signal, show);
     } catch (error) {
       show({ status: "", headers: [], text: "", took: null, error: (error as Error).message });
     }
   };
   useEffect(() => {
-    if (round > 0) void send();
+    if (round > 0 && isForPages) void send();
   }, [round]);
   useEffect(() => stop, []);
 
@@ -42,17 +53,17 @@ export function Exchange({ request, round }: { request: RawRequest; round: numbe
     <section class="part exchange" aria-label={request.binding}>
       <h2>{request.binding}</h2>
       <p class="mono">
-        {request.method} {request.path}
+        {isForPages ? request.method : grpc} {request.path}
       </p>
       {request.body && <pre tabIndex={0}>{request.body}</pre>}
       <div class="actions">
         <span class="grow" />
-        {LANGUAGES.map((one) => (
+        {languagesOf(request).map((one) => (
           <button key={one} type="button" class="plain" aria-expanded={language === one} onClick={() => setLanguage(language === one ? "" : one)}>
             {one}
           </button>
         ))}
-        {answer && answer.took === null && !answer.error ? (
+        {!isForPages ? null : answer && answer.took === null && !answer.error ? (
           <button
             type="button"
             onClick={() => {
@@ -68,17 +79,20 @@ export function Exchange({ request, round }: { request: RawRequest; round: numbe
           </button>
         )}
       </div>
-      {language && <Code code={codeOf(language, request, urlOf(""), session.token !== "")} />}
+      {!isForPages && <p class="hint">A page can't read gRPC's status. Copy the call and run it in a terminal.</p>}
+      {language && <Code code={codeOf(language, request, { root: urlOf(""), grpc }, session.token !== "")} />}
       {answer?.error && <p class="error" role="alert">{answer.error}</p>}
       {answer?.status && (
         <>
           <p>
             {answer.status} <span class="soft">{answer.took ? `${answer.took} ms` : ""}</span>
           </p>
-          <details>
-            <summary class="soft">Headers</summary>
-            <pre>{answer.headers.map((header) => header.join(": ")).join("\n")}</pre>
-          </details>
+          {answer.headers.length > 0 && (
+            <details>
+              <summary class="soft">Headers</summary>
+              <pre>{answer.headers.map((header) => header.join(": ")).join("\n")}</pre>
+            </details>
+          )}
           <pre class="answer-text" tabIndex={0}>{answer.text.slice(0, MOST)}</pre>
           {answer.text.length > MOST && <p class="hint">The first {MOST.toLocaleString()} characters.</p>}
         </>
@@ -102,6 +116,17 @@ async function read({ method, path, headers, body }: RawRequest, signal: AbortSi
     show({ ...answer });
   }
   show({ ...answer, took: Math.max(1, Math.round(performance.now() - begun)) });
+}
+
+/** Sends the frame over a WebSocket, and shows the messages as they come. */
+async function talk({ path, body }: RawRequest, signal: AbortSignal, show: (answer: Answer) => void): Promise<void> {
+  const begun = performance.now();
+  const answer: Answer = { status: "connected", headers: [], text: "", took: null, error: "" };
+  const status = await exchange(urlOf(path), body, session.token, signal, (message) => {
+    if (answer.text.length <= MOST) answer.text += `${message}\n`;
+    show({ ...answer });
+  });
+  show({ ...answer, status, took: Math.max(1, Math.round(performance.now() - begun)) });
 }
 
 /** Code to copy. */

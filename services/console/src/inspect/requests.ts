@@ -16,18 +16,21 @@ export interface Asked {
 /** A request in one binding or dialect. */
 export interface RawRequest {
   binding: string;
+  transport: "http" | "websocket" | "grpc";
+  /** HTTP's. */
   method: "GET" | "POST";
-  /** Below the gateway's address. */
+  /** Below the gateway's address; over gRPC the service and its method. */
   path: string;
+  /** Over gRPC the metadata. */
   headers: Record<string, string>;
-  /** JSON; empty: none. */
+  /** JSON: a body, a WebSocket's frame or a gRPC message; empty: none. */
   body: string;
 }
 
 const V1 = { "A2A-Version": "1.0" };
 const V03 = { "A2A-Version": "0.3" };
 
-/** Returns the same request in each binding that browsers can use and that has the operation. */
+/** Returns the same request in each binding that has the operation. */
 export function requestsOf(operation: Operation, asked: Asked): RawRequest[] {
   const agent = `v1/agents/${encodeURIComponent(asked.agent)}`;
   const parts = [{ text: asked.text }];
@@ -43,6 +46,17 @@ export function requestsOf(operation: Operation, asked: Asked): RawRequest[] {
     forwardedProps: {},
   };
   const task = encodeURIComponent(asked.task);
+  const frame = (content: Json): RawRequest => ({
+    ...get("WebSocket", `${agent}/stream?A2A-Version=1.0`, {}),
+    transport: "websocket",
+    body: JSON.stringify({ id: 1, ...content }),
+  });
+  const socketRpc = (params: Json) => frame({ jsonrpc: "2.0", method: operation, params });
+  const grpc = (content: Json): RawRequest => ({
+    ...post("gRPC", `lf.a2a.v1.A2AService/${operation}`, {}, content),
+    transport: "grpc",
+    headers: { "agent-name": asked.agent, "a2a-version": "1.0" },
+  });
   const rpc = (binding: string, headers: Record<string, string>, method: string, params: Json) =>
     post(binding, agent, headers, { jsonrpc: "2.0", id: 1, method, params });
   switch (operation) {
@@ -53,6 +67,8 @@ export function requestsOf(operation: Operation, asked: Asked): RawRequest[] {
         post("REST, A2A 0.3", `${agent}/v1/message:send`, V03, { message: old }),
         rpc("JSON-RPC, A2A 0.3", V03, "message/send", { message: old }),
         post("Hector", `${agent}/message:send?format=hector`, {}, { message }),
+        socketRpc({ message }),
+        grpc({ message }),
       ];
     case "SendStreamingMessage":
       return [
@@ -62,6 +78,8 @@ export function requestsOf(operation: Operation, asked: Asked): RawRequest[] {
         rpc("JSON-RPC, A2A 0.3", V03, "message/stream", { message: old }),
         post("AG-UI", `${agent}/ag-ui`, { Accept: "text/event-stream" }, run),
         post("Hector", `${agent}/message:stream?format=hector`, {}, { message }),
+        frame({ send: { message } }),
+        grpc({ message }),
       ];
     case "GetTask":
       return [
@@ -70,74 +88,24 @@ export function requestsOf(operation: Operation, asked: Asked): RawRequest[] {
         get("REST, A2A 0.3", `${agent}/v1/tasks/${task}`, V03),
         rpc("JSON-RPC, A2A 0.3", V03, "tasks/get", { id: asked.task }),
         get("Log", `${agent}/tasks/${task}/log`, {}),
+        socketRpc({ id: asked.task }),
+        grpc({ id: asked.task }),
       ];
     case "ListTasks":
-      return [get("REST", `${agent}/tasks?pageSize=10`, V1), rpc("JSON-RPC", V1, "ListTasks", { pageSize: 10 })];
+      return [
+        get("REST", `${agent}/tasks?pageSize=10`, V1),
+        rpc("JSON-RPC", V1, "ListTasks", { pageSize: 10 }),
+        socketRpc({ pageSize: 10 }),
+        grpc({ pageSize: 10 }),
+      ];
   }
 }
 
 function post(binding: string, path: string, headers: Record<string, string>, body: Json): RawRequest {
   const all = { "Content-Type": "application/json", ...headers };
-  return { binding, method: "POST", path, headers: all, body: JSON.stringify(body) };
+  return { binding, transport: "http", method: "POST", path, headers: all, body: JSON.stringify(body) };
 }
 
 function get(binding: string, path: string, headers: Record<string, string>): RawRequest {
-  return { binding, method: "GET", path, headers, body: "" };
-}
-
-export const LANGUAGES = ["curl", "Python", "TypeScript"] as const;
-export type Language = (typeof LANGUAGES)[number];
-
-/**
- * Returns the request as code.
- *
- * @param root The gateway's address.
- * @param hasToken Whether a token is sent. It is read from the environment, never shown.
- */
-export function codeOf(language: Language, request: RawRequest, root: string, hasToken: boolean): string {
-  const url = root + request.path;
-  if (language === "curl") return curlOf(url, request, hasToken);
-  return language === "Python" ? pythonOf(url, request, hasToken) : typescriptOf(url, request, hasToken);
-}
-
-function curlOf(url: string, { method, headers, body }: RawRequest, hasToken: boolean): string {
-  const lines = [`curl -N -X ${method} ${quoted(url)}`];
-  for (const [name, value] of Object.entries(headers)) lines.push(`-H ${quoted(`${name}: ${value}`)}`);
-  if (hasToken) lines.push('-H "Authorization: Bearer $TOKEN"');
-  if (body) lines.push(`--data-raw ${quoted(body)}`);
-  return lines.join(" \\\n  ");
-}
-
-function pythonOf(url: string, { method, headers, body }: RawRequest, hasToken: boolean): string {
-  // A JSON string is a Python literal, too.
-  const given = Object.entries(headers).map(([name, value]) => `    ${JSON.stringify(name)}: ${JSON.stringify(value)},`);
-  if (hasToken) given.push('    "Authorization": f"Bearer {os.environ[\'TOKEN\']}",');
-  return [
-    ...(hasToken ? ["import os", ""] : []),
-    "import httpx",
-    "",
-    `headers = {\n${given.join("\n")}\n}`,
-    ...(body ? [`body = ${JSON.stringify(body)}`] : []),
-    `with httpx.stream(${JSON.stringify(method)}, ${JSON.stringify(url)}, headers=headers${body ? ", content=body" : ""}, timeout=None) as answer:`,
-    "    for text in answer.iter_text():",
-    '        print(text, end="")',
-  ].join("\n");
-}
-
-function typescriptOf(url: string, { method, headers, body }: RawRequest, hasToken: boolean): string {
-  const given = Object.entries(headers).map(([name, value]) => `    ${JSON.stringify(name)}: ${JSON.stringify(value)},`);
-  if (hasToken) given.push("    Authorization: `Bearer ${process.env.TOKEN}`,");
-  return [
-    `const answer = await fetch(${JSON.stringify(url)}, {`,
-    `  method: ${JSON.stringify(method)},`,
-    `  headers: {\n${given.join("\n")}\n  },`,
-    ...(body ? [`  body: ${JSON.stringify(body)},`] : []),
-    "});",
-    "for await (const text of answer.body!.pipeThrough(new TextDecoderStream())) console.log(text);",
-  ].join("\n");
-}
-
-/** Returns a text as one word of a shell. */
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", String.raw`'\''`)}'`;
+  return { binding, transport: "http", method: "GET", path, headers, body: "" };
 }

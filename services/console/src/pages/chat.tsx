@@ -140,8 +140,13 @@ function Scroll({ children, isEmpty }: { children: preact.ComponentChildren; isE
   const follows = useRef(true);
   useLayoutEffect(() => {
     const element = place.current!;
-    if (follows.current) element.scrollTop = element.scrollHeight;
-  });
+    const observer = new ResizeObserver(() => {
+      if (follows.current) element.scrollTop = element.scrollHeight;
+    });
+    observer.observe(element);
+    observer.observe(element.firstElementChild!);
+    return () => observer.disconnect();
+  }, []);
   return (
     <div
       class={isEmpty ? "scroll is-empty" : "scroll"}

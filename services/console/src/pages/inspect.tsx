@@ -31,17 +31,38 @@ export function InspectPage({ query }: { query: URLSearchParams }) {
           </label>
         )}
       </div>
-      {agent && <Card key={agent} agent={agent} />}
-      {agent && <Requests key={`${agent} ${operation}`} agent={agent} operation={operation} task={asked["task"] ?? ""} />}
+      {agent && <Inspected key={`${agent} ${operation}`} agent={agent} operation={operation} task={asked["task"] ?? ""} />}
     </section>
   );
 }
 
-function Card({ agent }: { agent: string }) {
-  const path = `v1/agents/${encodeURIComponent(agent)}/.well-known/agent-card.json`;
+interface Asked {
+  agent: string;
+  operation: Operation;
+  task: string;
+}
+
+function Inspected(asked: Asked) {
+  const path = `v1/agents/${encodeURIComponent(asked.agent)}/.well-known/agent-card.json`;
   const { value, error } = useLoaded(path, (signal) => fetchJson(path, { signal }));
-  if (!value) return error ? <p class="error" role="alert">{error}</p> : null;
-  const problems = problemsOf(value, urlOf(path));
+  return (
+    <>
+      {error && <p class="error" role="alert">{error}</p>}
+      {value && <Card value={value} url={urlOf(path)} />}
+      <Requests {...asked} grpc={grpcOf(value)} />
+    </>
+  );
+}
+
+/** Returns the gRPC address that a card names, without a scheme; empty: none. */
+function grpcOf(card: Json | null): string {
+  const interfaces: Json[] = card?.["supportedInterfaces"] ?? [];
+  const found = interfaces.find((one) => one["protocolBinding"] === "GRPC" && one["protocolVersion"] === "1.0");
+  return String(found?.["url"] ?? "").replace(/^\w+:\/\//, "");
+}
+
+function Card({ value, url }: { value: Json; url: string }) {
+  const problems = problemsOf(value, url);
   return (
     <section class="part" aria-label="Card">
       <h2>Card</h2>
@@ -60,11 +81,12 @@ function Card({ agent }: { agent: string }) {
 }
 
 /** The operation in each binding. Ids are new for each visit, so that messages differ. */
-function Requests({ agent, operation, task }: { agent: string; operation: Operation; task: string }) {
+function Requests({ agent, operation, task, grpc }: Asked & { grpc: string }) {
   const [ids] = useState(() => ({ message: crypto.randomUUID(), thread: crypto.randomUUID() }));
   const [text, setText] = useState("Hello");
   const [round, setRound] = useState(0);
   const isMessage = operation.startsWith("Send");
+  const requests = requestsOf(operation, { agent, text, task, ...ids });
   return (
     <>
       <div class="actions">
@@ -78,10 +100,9 @@ function Requests({ agent, operation, task }: { agent: string; operation: Operat
           Send in every binding
         </button>
       </div>
-      {requestsOf(operation, { agent, text, task, ...ids }).map((request) => (
-        <Exchange key={request.binding} request={request} round={round} />
+      {requests.filter(({ transport }) => transport !== "grpc" || grpc).map((request) => (
+        <Exchange key={request.binding} request={request} grpc={grpc} round={round} />
       ))}
-      <p class="hint">gRPC and WebSocket can't be asked from a page as it is; the card names their addresses.</p>
     </>
   );
 }

@@ -6,8 +6,9 @@ import { session } from "../session";
 import { useStore } from "../store";
 import { TaskActions } from "../task/actions";
 import { Comparison } from "../task/comparison";
-import { childrenOf, parentOf } from "../task/delegation";
+import { Children, parentOf } from "../task/delegation";
 import { DelegationTree } from "../task/delegation_tree";
+import { useFold } from "../task/fold";
 import { TaskLog } from "../task/log";
 import { elapsed, LogTable } from "../task/log_table";
 import { StateDot } from "../task/state_dot";
@@ -31,11 +32,11 @@ export function TaskPage({ agent, task, query }: Shown) {
   }, [log]);
   const { rows: all, error } = useStore(log);
   const [at, setAt] = useState(Number(query.get("at")) || 0);
-  const rows = asOf(all, at);
+  // The log grows in place; what is shown of it, only as far as `at`.
+  const rows = useMemo(() => asOf(all, at), [log, at, Math.min(all.length, at)]);
   const fork = forkOf(all);
   const parent = parentOf(all);
-  // The log grows in place.
-  const children = useMemo(() => childrenOf(rows), [log, rows.length]);
+  const children = useFold(() => new Children(), rows).all;
   const beside = query.get("beside") ?? "";
   const [place, wanted] = [query.get("at") ?? "", at ? String(at) : ""];
   useEffect(() => {

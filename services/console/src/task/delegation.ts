@@ -22,14 +22,15 @@ export interface Parent {
 const SUBMITTED = "TASK_STATE_SUBMITTED";
 const WORKING = "TASK_STATE_WORKING";
 
-/** Returns the tasks that a log's task has delegated, each with those that it delegated in turn. */
-export function childrenOf(rows: readonly LogRow[]): ChildTask[] {
-  const children: ChildTask[] = [];
-  for (const { event } of rows) {
+/** The tasks that a log's task has delegated, each with those that it delegated in turn. */
+export class Children {
+  readonly all: ChildTask[] = [];
+
+  /** Takes the log's next row. */
+  take({ event }: LogRow): void {
     const update = event["statusUpdate"]?.metadata?.["headrace.child"];
-    if (update) take(children, update);
+    if (update) take(this.all, update);
   }
-  return children;
 }
 
 function take(siblings: ChildTask[], update: Json): void {

@@ -50,35 +50,42 @@ export interface Span {
   to: number;
 }
 
-/** Returns what a log shows over time: attempts, calls, child tasks, waiting, and missing workers. */
-export function spansOf(rows: readonly LogRow[]): Span[] {
-  const spans = new Map<string, Span>();
-  const extend = (key: string, kind: Span["kind"], label: string, at: number) => {
-    const known = spans.get(key);
-    if (known) known.to = Math.max(known.to, at);
-    else spans.set(key, { kind, label, from: at, to: at });
-  };
-  let waiting = "";
-  let last: Span | undefined;
-  for (const row of rows) {
+/** What a log shows over time: attempts, calls, child tasks, waiting, and missing workers. */
+export class Spans {
+  private readonly spans = new Map<string, Span>();
+  private waiting = "";
+  private last: Span | undefined;
+
+  /** The spans so far, in the order in which they began. */
+  get all(): Span[] {
+    return [...this.spans.values()];
+  }
+
+  /** Takes the log's next row. */
+  take(row: LogRow): void {
     const at = Date.parse(row.time);
-    if (waiting) extend(waiting, "waiting", "waits for its user", at);
-    waiting = row.state.endsWith("INPUT_REQUIRED") ? waiting || `waiting ${row.generation}` : "";
-    if (waiting) extend(waiting, "waiting", "waits for its user", at);
-    if (row.attempt === 0) continue;
+    if (this.waiting) this.extend(this.waiting, "waiting", "waits for its user", at);
+    this.waiting = row.state.endsWith("INPUT_REQUIRED") ? this.waiting || `waiting ${row.generation}` : "";
+    if (this.waiting) this.extend(this.waiting, "waiting", "waits for its user", at);
+    if (row.attempt === 0) return;
     const key = `attempt ${row.run} ${row.attempt}`;
-    if (!spans.has(key) && row.attempt > 1 && last) {
-      spans.set(`gap ${key}`, { kind: "gap", label: "no worker", from: last.to, to: at });
+    if (!this.spans.has(key) && row.attempt > 1 && this.last) {
+      this.spans.set(`gap ${key}`, { kind: "gap", label: "no worker", from: this.last.to, to: at });
     }
-    extend(key, "attempt", `run ${row.run}, attempt ${row.attempt}`, at);
-    last = spans.get(key);
+    this.extend(key, "attempt", `run ${row.run}, attempt ${row.attempt}`, at);
+    this.last = this.spans.get(key);
     for (const part of partsOf(row.event)) {
       const { agui_subagent_run_id: child, agui_tool_call_id: call } = part["metadata"] ?? {};
-      if (child) extend(`child ${child}`, "child", `child task ${child}`, at);
-      if (call) extend(`tool ${call}`, "tool", String(part["data"]?.name ?? "tool call"), at);
+      if (child) this.extend(`child ${child}`, "child", `child task ${child}`, at);
+      if (call) this.extend(`tool ${call}`, "tool", String(part["data"]?.name ?? "tool call"), at);
     }
   }
-  return [...spans.values()];
+
+  private extend(key: string, kind: Span["kind"], label: string, at: number): void {
+    const known = this.spans.get(key);
+    if (known) known.to = Math.max(known.to, at);
+    else this.spans.set(key, { kind, label, from: at, to: at });
+  }
 }
 
 /** Returns the parts in an A2A StreamResponse. */

@@ -1,5 +1,6 @@
+import { useFold } from "./fold";
 import { elapsed } from "./log_table";
-import { spansOf, type LogRow, type Span } from "./timeline";
+import { Spans, type LogRow, type Span } from "./timeline";
 
 const WIDTH = 1000;
 const LINE = 22;
@@ -7,7 +8,7 @@ const MOST = 40;
 
 /** A log as a picture: what went on when. */
 export function Timeline({ rows }: { rows: LogRow[] }) {
-  const all = spansOf(rows);
+  const all = useFold(() => new Spans(), rows).all;
   const spans = all.slice(0, MOST);
   if (spans.length === 0) return null;
   const begin = Date.parse(rows[0]!.time);
