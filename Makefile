@@ -74,6 +74,10 @@ bench: $(DEVELOPMENT) ## Compare with the official SDK's in-process server: tabl
 chaos: $(DEVELOPMENT) ## Run 10,000 tasks while processes die, freeze and leave (ARGS="--seed 7 --tasks 500 --nodes 3")
 	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
+.PHONY: upgrade
+upgrade: $(DEVELOPMENT) ## Roll a fleet from another revision to this tree and back, at work (FROM=v0.1.0; default: the last tag)
+	@exec $(BIN)/python -m tests.chaos.upgrade $(FROM) $(ARGS)
+
 .PHONY: soak
 soak: $(DEVELOPMENT) ## Run the long tests at their full sizes
 	@HEADRACE_SOAK=1 exec $(BIN)/python -m pytest -m soak --timeout 1800 $(or $(ARGS),tests)

@@ -1,7 +1,8 @@
 """What clients talk to and faults are done to: a stack, on one NATS node of its own or on three."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
 
 GATEWAYS, WORKERS, TASK_STATES = 2, 4, 2
+HEADRACE: Sequence[str | Path] = (sys.executable, "-m", "headrace_cli")
 _ANSWERS = 5.0
 
 
@@ -78,8 +80,13 @@ class Fleet:
 
 
 @contextmanager
-def fleet_in(folder: Path, *, nodes: int, retention: float) -> Iterator[Fleet]:
-    """Yield a fleet on `nodes` NATS nodes that keeps finished tasks for `retention` seconds."""
+def fleet_in(
+    folder: Path, *, nodes: int, retention: float, program: Sequence[str | Path] = HEADRACE
+) -> Iterator[Fleet]:
+    """Yield a fleet on `nodes` NATS nodes that keeps finished tasks for `retention` seconds.
+
+    `program` starts it, as ``headrace`` would.
+    """
     environment = {
         "PYTHONPATH": str(ROOT),
         "HEADRACE_RETENTION": str(retention),
@@ -97,5 +104,6 @@ def fleet_in(folder: Path, *, nodes: int, retention: float) -> Iterator[Fleet]:
             task_states=TASK_STATES,
             agents="tests.chaos.agents:agents",
             environment=environment,
+            program=program,
         )
         yield Fleet(running.enter_context(stack), cluster)

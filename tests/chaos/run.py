@@ -14,7 +14,7 @@ import httpx
 from headrace.jetstream.connection import Bus
 from headrace_cli.dev.readiness import until_ready
 from tests.chaos.clients import Client, Place, client_of
-from tests.chaos.faults import Tormentor, plan
+from tests.chaos.faults import Fault, Tormentor, plan
 from tests.chaos.fleet import Fleet
 from tests.chaos.record import Record
 from tests.chaos.verdict import Judge
@@ -72,11 +72,19 @@ class Outcome:
 
 
 async def run(
-    fleet: Fleet, size: Size, begun_tasks: Callable[[int], None] = lambda _: None
+    fleet: Fleet,
+    size: Size,
+    begun_tasks: Callable[[int], None] = lambda _: None,
+    *,
+    faults: Iterator[tuple[float, Fault]] | None = None,
 ) -> Outcome:
     """Let clients work with `fleet` while it is tormented, then judge.
 
-    `begun_tasks` gets how many tasks have begun, whenever another one does.
+    Args:
+        fleet: What they work with.
+        size: How much of it.
+        begun_tasks: Gets how many tasks have begun, whenever another one does.
+        faults: What is done instead of what the seed decides; tasks begin until all is done.
     """
     outcome, begun = Outcome(), time.monotonic()
     tormentor = Tormentor(fleet)
@@ -87,10 +95,11 @@ async def run(
         _recorded(bus) as record,
     ):
         crowd = Crowd(Place(http, fleet.gateways, size.seed), size, begun_tasks)
-        faults = itertools.islice(plan(size.seed, size.nodes, size.long), size.faults)
-        tormenting = asyncio.create_task(tormentor.torment(faults))
+        is_endless = faults is None and size.faults is None
+        planned = itertools.islice(plan(size.seed, size.nodes, size.long), size.faults)
+        tormenting = asyncio.create_task(tormentor.torment(faults or planned))
         try:
-            await crowd.work(lambda: size.faults is None or tormenting.done())
+            await crowd.work(lambda: is_endless or tormenting.done())
         finally:
             tormenting.cancel()
             await asyncio.wait([tormenting])

@@ -1,0 +1,145 @@
+"""``make upgrade``: a fleet of an earlier release is rolled to the present tree and back, at work.
+
+Each role is replaced process by process while clients work, and processes of mixed releases die in
+between. The verdict is that of `make chaos`.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.setting_names import REMOVED_SETTINGS, SETTING_NAMES
+from headrace_cli.dev.dev_file import Role
+from headrace_cli.dev.readiness import until_ready
+from tests.chaos.__main__ import told
+from tests.chaos.faults import Fault, Signal
+from tests.chaos.fleet import GATEWAYS, TASK_STATES, WORKERS, Fleet, fleet_in
+from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
+from tests.chaos.run import Size, run
+from tests.support.waiting import until
+
+_SIZES = {"gateway": GATEWAYS, "worker": WORKERS, "task-state": TASK_STATES}
+_PAUSES = 1.0, 3.0
+_RESTARTED = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStreams(Fault):
+    """An operator brings the streams up to date before the first process is replaced."""
+
+    @property
+    def name(self) -> str:
+        return "streams apply"
+
+    async def do(self, fleet: Fleet) -> None:
+        applying = await asyncio.create_subprocess_exec(
+            *(PRESENT.python, "-m", "headrace_cli", "streams", "apply"),
+            env=os.environ | {"HEADRACE_NATS_URL": fleet.nats_url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        said, _ = await applying.communicate()
+        assert applying.returncode == 0, said.decode()
+        logging.getLogger(__name__).info("streams apply: %s", said.decode().strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Roll(Fault):
+    """All processes of a role are replaced by those of another release, one after the other."""
+
+    role: Role
+    release: Release
+    releases: Releases = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"roll {self.role} to {self.release.name}"
+
+    async def do(self, fleet: Fleet) -> None:
+        self.releases.choose(self.role, self.release)
+        for index in range(_SIZES[self.role]):
+            await asyncio.to_thread(self._replace, fleet, index)
+            if self.role == "gateway":
+                await until_ready([fleet.gateways[index]], with_agents=True, timeout=_RESTARTED)
+
+    def _replace(self, fleet: Fleet, index: int) -> None:
+        with suppress(ProcessLookupError):  # It has died, and will be of the release.
+            os.kill(fleet.stack.pids(self.role)[index], signal.SIGTERM)
+        what = f"{self.role}-{index} is of {self.release.name}"
+        until(lambda: self.release.runs_as(fleet.stack.pids(self.role)[index]), what, _RESTARTED)
+
+
+def rolls(
+    seed: int, earlier: Release, releases: Releases, kills: int
+) -> Iterator[tuple[float, Fault]]:
+    """Yield what is done, each with the seconds since the one before: there and back again.
+
+    `kills` processes die after each roll.
+    """
+    chance = random.Random(f"{seed}/rolls")
+    there = [(role, PRESENT) for role in ROLES]
+    back = [(role, earlier) for role in reversed(ROLES)]
+    yield chance.uniform(*_PAUSES), ApplyStreams(0.0)
+    for role, release in (*there, *back):
+        yield chance.uniform(*_PAUSES), Roll(0.0, role, release, releases)
+        for _ in range(kills):
+            victim = chance.choice(ROLES)
+            index = chance.randrange(_SIZES[victim])
+            yield chance.uniform(*_PAUSES), Signal(0.0, victim, index, signal.SIGKILL)
+
+
+def forgotten_settings(earlier: Release) -> list[str]:
+    """Return which settings of the earlier release have gone without a word on what to set."""
+    listed = (earlier.tree / "docs" / "settings.md").read_text()
+    before = set(re.findall(r"^\| `(HEADRACE_\w+)`", listed, re.MULTILINE))
+    gone = sorted(before - SETTING_NAMES - REMOVED_SETTINGS.keys())
+    return [f"{name} is no setting any more, and no service says so" for name in gone]
+
+
+def main() -> None:
+    """Do what the command line says; exit with 1 if a promise was broken."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    asked = _asked()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-upgrade-"))
+    earlier = installed(asked.revision, folder / "earlier")
+    releases = Releases(folder / "releases", earlier)
+    size = Size(asked.seed, asked.tasks, asked.at_a_time, retention=asked.retention)
+    with fleet_in(
+        folder / "stack", nodes=1, retention=size.retention, program=releases.program
+    ) as fleet:
+        plan = rolls(size.seed, earlier, releases, asked.kills)
+        outcome = asyncio.run(run(fleet, size, faults=plan))
+    outcome.wrong += forgotten_settings(earlier)
+    sys.stdout.write(told(outcome))
+    if outcome.wrong:
+        sys.stdout.write(f"the stack's log: {folder}/stack/dev.log\n")
+        sys.exit(1)
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make upgrade", description=__doc__)
+    parser.add_argument(
+        "revision", metavar="FROM", nargs="?", default=last_tag(), help="git revision (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--tasks", type=int, default=300, metavar="N", help="at least")
+    parser.add_argument("--at-a-time", type=int, default=12, metavar="N")
+    parser.add_argument("--kills", type=int, default=2, metavar="N", help="after each roll")
+    parser.add_argument("--retention", type=float, default=60.0, help="of tasks, seconds")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""A fleet is rolled from an earlier release to this one and back, and every promise holds.
+
+`make upgrade` is the same from any revision.
+"""
+
+import os
+import subprocess
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.__main__ import told
+from tests.chaos.fleet import fleet_in
+from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
+from tests.chaos.run import Size, run
+from tests.chaos.upgrade import Roll, forgotten_settings, rolls
+from tests.support.compose_file import ROOT
+
+IN_FULL = "HEADRACE_SOAK" in os.environ
+SIZE = Size(20, tasks=100, at_a_time=8, retention=30.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not IN_FULL, reason="takes minutes: make soak, or make upgrade")
+async def test_every_task_ends_while_each_process_is_replaced_by_this_release_and_back(
+    tmp_path: Path,
+) -> None:
+    earlier = installed(last_tag(), tmp_path / "earlier")
+    releases = Releases(tmp_path / "releases", earlier)
+    stack = tmp_path / "stack"
+    with fleet_in(stack, nodes=1, retention=SIZE.retention, program=releases.program) as fleet:
+        outcome = await run(fleet, SIZE, faults=rolls(SIZE.seed, earlier, releases, kills=1))
+        log = fleet.stack.log()
+    assert outcome.wrong + forgotten_settings(earlier) == [], f"{told(outcome)}\n{log}"
+    assert sum(count for name, count in outcome.faults.items() if "roll" in name) == 2 * len(ROLES)
+
+
+def speaking(name: str, folder: Path) -> Release:
+    """Return a release whose interpreter says its name and its arguments."""
+    python = folder / name
+    python.write_text(f'#!/bin/sh\necho {name} "$@"\n')
+    python.chmod(0o755)
+    return Release(name, python, folder)
+
+
+def said_by(releases: Releases, *arguments: str) -> str:
+    script = str(releases.program[-1])
+    done = subprocess.run([script, *arguments], capture_output=True, timeout=60, check=True)
+    return done.stdout.decode().strip()
+
+
+def test_each_role_starts_with_the_release_that_was_chosen_for_it(tmp_path: Path) -> None:
+    old, new = speaking("old", tmp_path), speaking("new", tmp_path)
+    releases = Releases(tmp_path / "releases of roles", old)
+    worker = ("-m", "headrace_cli", "worker", "a b")
+    assert said_by(releases, *worker) == "old -m headrace_cli worker a b"
+    releases.choose("worker", new)
+    assert said_by(releases, *worker) == "new -m headrace_cli worker a b"
+    assert said_by(releases, "-m", "headrace_cli", "gateway") == "old -m headrace_cli gateway"
+    assert said_by(releases, "-c", "print('present')") == "present"
+
+
+def test_every_role_is_rolled_there_and_back_the_same_for_each_seed(tmp_path: Path) -> None:
+    earlier = Release("earlier", tmp_path / "python", tmp_path)
+    releases = Releases(tmp_path / "releases", earlier)
+    plan = list(rolls(7, earlier, releases, kills=2))
+    rolled = [fault for _, fault in plan if isinstance(fault, Roll)]
+    assert [(one.role, one.release) for one in rolled] == [
+        *((role, PRESENT) for role in ROLES),
+        *((role, earlier) for role in reversed(ROLES)),
+    ]
+    between = [len(list(some)) for is_roll, some in groupby(plan, is_a_roll) if not is_roll]
+    assert between == [1, *[2] * len(rolled)], "the streams first, then kills after each"
+    assert plan == list(rolls(7, earlier, releases, kills=2))
+
+
+def is_a_roll(planned: tuple[float, object]) -> bool:
+    return isinstance(planned[1], Roll)
+
+
+def test_a_setting_that_has_gone_without_a_word_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "settings.md"
+    page.write_text("| `HEADRACE_GONE` | x |\n| `HEADRACE_APPEND_PATIENCE` | x |\n")
+    assert forgotten_settings(Release("earlier", tmp_path / "python", tmp_path)) == [
+        "HEADRACE_GONE is no setting any more, and no service says so"
+    ]
+    assert forgotten_settings(PRESENT) == []
+    assert PRESENT.tree == ROOT
