@@ -4,13 +4,14 @@ The docstring under a field is its description in the generated table in ``docs/
 """
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from headrace.log_lines import LogOptions
+from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.subjects import Subjects
 from headrace.secret_settings import SecretSettings, SecretStr, variable
 
@@ -101,6 +102,10 @@ class BusSettings(SecretSettings):
 
     stream_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
     """Prefix of all stream and bucket names. Use it to run several fleets in one NATS account."""
+
+    log_version: Literal["2", "3"] = CONTRACT_VERSION
+    """Version of the bus contract in which this process writes logs. It reads both. Set the later
+    one in all services once none runs that reads only the earlier ones (docs/upgrades.md)."""
 
     replicas: int | None = Field(default=None, ge=1, le=5)
     """Replicas of each stream and bucket; use 3 on a cluster. If unset, existing streams keep

@@ -22,7 +22,7 @@ from headrace.jetstream.permissions import WorkerGroup
 from headrace.log import Follower, LogWriter, TailRule
 from headrace.log.read import TOMBSTONE
 from headrace.model.entry import CONTRACT_VERSION, VERSION, Entry, Stamp
-from headrace.model.errors import BusUnavailable, LogLost
+from headrace.model.errors import BusUnavailable, LogLost, LogTooNew
 from headrace.model.events import task_submitted
 from headrace.model.queues import RunQueue
 from headrace.model.task import COMPLETED, SUBMITTED, TaskKey, mint_task_id
@@ -522,7 +522,7 @@ async def _followed(w: World, forge: Callable[[], Awaitable[None]]) -> list[Entr
     return entries
 
 
-def _no_loss(loss: LogLost) -> None:
+def _no_loss(loss: LogLost | LogTooNew) -> None:
     raise loss
 
 

@@ -10,7 +10,7 @@ from headrace.log.append import AppendResult
 from headrace.log.follow import last_sequences
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import BusUnavailable, LogLost
+from headrace.model.errors import BusUnavailable, LogLost, LogTooNew
 from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 from tests.support.waiting import eventually
@@ -116,7 +116,7 @@ class Reading:
     def __init__(self, bus: Bus, rule: TailRule, key: TaskKey) -> None:
         """Follow `key`'s log."""
         self.entries: list[Entry] = []
-        self.losses: list[LogLost] = []
+        self.losses: list[LogLost | LogTooNew] = []
         self.follower = Follower(bus, rule, key, self._deliver, self._lose)
         self._changed = asyncio.Event()
 
@@ -130,7 +130,7 @@ class Reading:
         await self._until(lambda: self.generations[-1:] >= [generation], timeout)
         return self.generations
 
-    async def until_lost(self, timeout: float = TIMEOUT) -> LogLost:
+    async def until_lost(self, timeout: float = TIMEOUT) -> LogLost | LogTooNew:
         """Wait for the loss."""
         await self._until(lambda: bool(self.losses), timeout)
         return self.losses[0]
@@ -145,7 +145,7 @@ class Reading:
         self.entries.append(entry)
         self._changed.set()
 
-    def _lose(self, loss: LogLost) -> None:
+    def _lose(self, loss: LogLost | LogTooNew) -> None:
         self.losses.append(loss)
         self._changed.set()
 

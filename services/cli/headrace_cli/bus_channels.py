@@ -80,7 +80,7 @@ ENTRY_HEADERS: Json = {
         entry.RUN,
     ],
     "properties": {
-        entry.VERSION: {"const": entry.CONTRACT_VERSION},
+        entry.VERSION: {"enum": list(entry.READABLE)},
         entry.LOG: {"type": "string", "pattern": "^[0-9a-z]{4,16}$"},
         entry.GENERATION: _NUMBER,
         entry.WRITER: _TEXT,

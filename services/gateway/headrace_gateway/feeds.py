@@ -12,7 +12,7 @@ from headrace.links import Links
 from headrace.log import Follower, TailRule, find_generation, last_entry
 from headrace.log.read import read_on
 from headrace.model.entry import Entry
-from headrace.model.errors import LogLost, TaskUnknown
+from headrace.model.errors import LogLost, LogTooNew, TaskUnknown
 from headrace.model.task import TaskKey
 from headrace_gateway.background_work import BackgroundWork
 
@@ -128,6 +128,7 @@ class FeedReader:
 
         Raises:
             LogLost: the log, or that part of it, is gone.
+            LogTooNew: it continues in a later version than this gateway reads.
             BusUnavailable: events that were dropped from the ring can't be read now.
         """
         while True:
@@ -235,7 +236,7 @@ class Feed:
         """The newest entry; None until generation 1 exists."""
         self.head = 0
         """Generation of the newest event."""
-        self.loss: LogLost | None = None
+        self.loss: LogLost | LogTooNew | None = None
         self.users = 0
         self._links = links
         self._follower = Follower(bus, rule, key, self._deliver, self._lose)
@@ -329,7 +330,7 @@ class Feed:
         self.last, self.head = entry, entry.last_generation
         self.ring.append(self.block(entry))
 
-    def _lose(self, loss: LogLost) -> None:
+    def _lose(self, loss: LogLost | LogTooNew) -> None:
         self.loss = loss
         self._wake()
 

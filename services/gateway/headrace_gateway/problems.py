@@ -23,6 +23,7 @@ from headrace.model.errors import (
     HeadraceError,
     InvalidName,
     LogLost,
+    LogTooNew,
     StateUnavailable,
     TaskUnknown,
 )
@@ -162,6 +163,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     QuotaExceeded: _own(-32603, 429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"),
     TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
+    LogTooNew: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
     # The message may have been accepted; sending it again could have the work done twice.
     Unanswered: replace(_UNAVAILABLE, retry_after=None),

@@ -15,7 +15,7 @@ from headrace.jetstream.connection import TROUBLE
 from headrace.log_context import LogContext
 from headrace.model import events
 from headrace.model.entry import Entry
-from headrace.model.errors import BusUnavailable, Fenced, LogLost
+from headrace.model.errors import BusUnavailable, Fenced, LogLost, LogTooNew
 from headrace.model.fold import TaskFold
 from headrace.model.messages import HolderReply
 from headrace.sdk.agent import Agent, EndedTask
@@ -72,7 +72,7 @@ class Attempt:
             await self._run(hold)
         except (Fenced, LogLost) as loss:
             _log.info("task %s: another worker has taken over: %s", self._assignment.key.task, loss)
-        except (BusUnavailable, *TROUBLE) as trouble:
+        except (BusUnavailable, LogTooNew, *TROUBLE) as trouble:
             _log.warning("task %s will be retried: %s", self._assignment.key.task, trouble)
         finally:
             self._resources.leases.release(hold)

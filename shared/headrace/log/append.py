@@ -186,7 +186,7 @@ class LogWriter:
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)
-        headers = stamp.headers()
+        headers = stamp.headers(self._bus.settings.log_version)
         if (size := _size(headers)) > HEADER_ROOM:
             raise EventTooLarge(size, HEADER_ROOM)
         self._is_appending = True

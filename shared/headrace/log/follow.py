@@ -31,12 +31,19 @@ from headrace.log.read import (
     Continuity,
     LogMessage,
     check_reaches,
+    check_readable,
     from_message,
-    last_stored,
+    last_raw,
     replay_stored,
 )
 from headrace.model.entry import Entry
-from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
+from headrace.model.errors import (
+    BusUnavailable,
+    LogLost,
+    LogTooNew,
+    TaskForgotten,
+    UndecodableMessage,
+)
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
 
@@ -125,8 +132,9 @@ async def _of_stream(bus: Bus, stream: str, keys: tuple[TaskKey, ...]) -> dict[T
 
 
 async def _one(bus: Bus, key: TaskKey) -> int:
-    stored = await last_stored(bus, key, timeout=bus.timing.leader)
-    return 0 if stored is None else stored.sequence
+    # Not parsed: what one log contains must not keep the others from being checked.
+    message = await last_raw(bus, key, timeout=bus.timing.leader)
+    return 0 if message is None else int(message["seq"])
 
 
 async def _multi_last(
@@ -363,9 +371,12 @@ class Follower:
         rule: TailRule,
         key: TaskKey,
         deliver: Callable[[Entry], None],
-        lost: Callable[[LogLost], None],
+        lost: Callable[[LogLost | LogTooNew], None],
     ) -> None:
-        """Prepare to call `deliver` for each entry, and `lost` once and last if the log is lost."""
+        """Prepare to call `deliver` for each entry, and `lost` once and last if the log is lost.
+
+        A log that continues in a later version is lost to this process.
+        """
         self.key = key
         self.last_seen = 0.0
         self.sequence = -1
@@ -438,7 +449,7 @@ class Follower:
     def _take(self, live: LogMessage) -> None:
         try:
             self._hand_on(live)
-        except LogLost as loss:
+        except (LogLost, LogTooNew) as loss:
             self._give_up(loss)
 
     def _hand_on(self, stored: LogMessage) -> None:
@@ -448,6 +459,8 @@ class Follower:
             raise TaskForgotten(f"the log of {self.key.task} has been deleted")
         if stored.entry is not None:
             self._continuity.check(stored.entry)
+        else:
+            check_readable(self.key, stored)
         self.sequence = stored.sequence
         if stored.entry is not None:
             self._deliver(stored.entry)
@@ -466,7 +479,7 @@ class Follower:
             while self._needs_repair:
                 await self._repair_once()
                 self._go_on_live()
-        except LogLost as loss:
+        except (LogLost, LogTooNew) as loss:
             self._give_up(loss)
         finally:
             self._repair = None
@@ -491,7 +504,7 @@ class Follower:
             _log.info("reading the log of %s: %s", self.key.task, trouble)
             await asyncio.sleep(_AFTER_TROUBLE)
 
-    def _give_up(self, loss: LogLost) -> None:
+    def _give_up(self, loss: LogLost | LogTooNew) -> None:
         if not self._over:
             self._over = True
             self._rule.forget(self)

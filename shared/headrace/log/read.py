@@ -5,6 +5,7 @@ replay passes the log's end as reported by the leader, and the replay reads unti
 """
 
 import asyncio
+import logging
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -19,9 +20,18 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME, StreamPosition
 from headrace.model.entry import OWNER, Entry, parse_body, parse_entry, read_stamp
-from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
+from headrace.model.errors import (
+    BusUnavailable,
+    LogLost,
+    LogTooNew,
+    NewerVersion,
+    TaskForgotten,
+    UndecodableMessage,
+)
 from headrace.model.task import TaskKey
 from headrace.wait_for import ELECTION
+
+_log = logging.getLogger(__name__)
 
 TOMBSTONE = "Headrace-Tombstone"
 """Header of an empty message that replaces the log of a deleted task."""
@@ -56,6 +66,8 @@ class LogMessage(NamedTuple):
     """None: the message does not parse and is skipped."""
     tombstone: Tombstone | None = None
     """The tombstone. Nothing can follow it, and earlier messages are gone."""
+    newer: str = ""
+    """Why this process can't read it, if it is an entry of a later version; else empty."""
 
     @property
     def is_tombstone(self) -> bool:
@@ -85,23 +97,23 @@ def from_message(msg: Msg, event: str = "") -> LogMessage:
         raise UndecodableMessage(
             msg.subject, f"the header {SEQUENCE} is missing or invalid"
         ) from None
-    entry = _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
-    return LogMessage(sequence, previous, entry, None if msg.data else tombstone_of(headers))
+    entry, newer = _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
+    tombstone = None if msg.data else tombstone_of(headers)
+    return LogMessage(sequence, previous, entry, tombstone, newer)
 
 
 def _from_live(msg: ReceivedMessage, live: StreamPosition, event: str) -> LogMessage:
     """Read a republished message as `from_message` does, without parsing all headers."""
     if event and live.subject != event:
         raise UndecodableMessage(msg.subject, f"the header names {live.subject}, not {event}")
-    entry: Entry | None
+    entry, newer = None, ""
     try:
         stamp = read_stamp(msg.subject, msg.block, lambda: msg.headers)
         entry = parse_body(msg.subject, stamp, msg.data, live.sequence, live.time)
-    except UndecodableMessage:
-        entry = None
-    return LogMessage(
-        live.sequence, live.previous, entry, None if msg.data else tombstone_of(msg.headers)
-    )
+    except UndecodableMessage as error:
+        newer = _newer(error)
+    tombstone = None if msg.data else tombstone_of(msg.headers)
+    return LogMessage(live.sequence, live.previous, entry, tombstone, newer)
 
 
 def from_leader(message: Mapping[str, Any]) -> LogMessage:
@@ -109,8 +121,8 @@ def from_leader(message: Mapping[str, Any]) -> LogMessage:
     headers = headers_of(message)
     sequence = int(message["seq"])
     data = b64decode(message.get("data") or "")
-    entry = _entry(message["subject"], headers, data, sequence, message.get("time", ""))
-    return LogMessage(sequence, 0, entry, None if data else tombstone_of(headers))
+    entry, newer = _entry(message["subject"], headers, data, sequence, message.get("time", ""))
+    return LogMessage(sequence, 0, entry, None if data else tombstone_of(headers), newer)
 
 
 def headers_of(message: Mapping[str, Any]) -> dict[str, str]:
@@ -120,11 +132,30 @@ def headers_of(message: Mapping[str, Any]) -> dict[str, str]:
 
 def _entry(
     subject: str, headers: Mapping[str, str], data: bytes, sequence: int, time: str
-) -> Entry | None:
+) -> tuple[Entry | None, str]:
     try:
-        return parse_entry(subject, headers, data, sequence, time)
-    except UndecodableMessage:
-        return None
+        return parse_entry(subject, headers, data, sequence, time), ""
+    except UndecodableMessage as error:
+        return None, _newer(error)
+
+
+def _newer(error: UndecodableMessage) -> str:
+    return error.reason if isinstance(error, NewerVersion) else ""
+
+
+def check_readable(key: TaskKey, stored: LogMessage) -> LogMessage:
+    """Return `stored`, a message of the log, unless a later version has written it.
+
+    To skip it, as messages are that nobody reads, would be to misread the log: whoever appends
+    would number its events from the last entry that this process reads.
+
+    Raises:
+        LogTooNew: It is an entry of a later version than this process reads.
+    """
+    if stored.newer and not stored.is_tombstone:
+        _log.warning("the log of %s is left to others: %s", key.task, stored.newer)
+        raise LogTooNew(f"the log of {key.task} has an entry of a later version: {stored.newer}")
+    return stored
 
 
 class Continuity:
@@ -167,10 +198,11 @@ async def last_stored(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> LogM
     """Return the last message on the log's subject, from the leader. None: no message.
 
     Raises:
+        LogTooNew: It is an entry of a later version.
         BusUnavailable: No leader answered within `timeout` seconds.
     """
     message = await last_raw(bus, key, timeout)
-    return None if message is None else from_leader(message)
+    return None if message is None else check_readable(key, from_leader(message))
 
 
 async def last_raw(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> dict[str, Any] | None:
@@ -218,7 +250,7 @@ async def _ask_leader(
 ) -> LogMessage | None:
     stream = bus.streams.of_shard(key.shard)
     message = await until_answered(bus, lambda: get_message(bus, stream, query), timeout)
-    return None if message is None else from_leader(message)
+    return None if message is None else check_readable(key, from_leader(message))
 
 
 async def check_reaches(bus: Bus, key: TaskKey, sequence: int, timeout: float = ELECTION) -> None:
@@ -252,6 +284,7 @@ async def replay(
 
     Raises:
         LogLost: Messages before `head` are gone.
+        LogTooNew: One is an entry of a later version.
         BusUnavailable: No progress for `TIMEOUT` seconds.
     """
     continuity = Continuity(key, after)
@@ -262,11 +295,12 @@ async def replay(
             yield entries
 
 
-def replay_stored(
+async def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[LogMessage]]:
     """Like `replay`, but include messages that do not parse, and don't check continuity."""
-    return replay_as(bus, key, (after, head), from_message, batch_bytes)
+    async for batch in replay_as(bus, key, (after, head), from_message, batch_bytes):
+        yield [check_readable(key, stored) for stored in batch]
 
 
 class HasSequence(Protocol):
@@ -307,7 +341,8 @@ async def read_on(
         TaskForgotten: The log was deleted, and the next messages are gone.
         BusUnavailable: No replica has answered for `TIMEOUT` seconds.
     """
-    return await _read_on(bus, key, (after, head), from_message, batch_bytes)
+    batch = await _read_on(bus, key, (after, head), from_message, batch_bytes)
+    return [check_readable(key, stored) for stored in batch]
 
 
 async def _read_on[Read: HasSequence](
@@ -339,7 +374,8 @@ async def get_batch(
     Raises:
         BusUnavailable: The connection is down.
     """
-    return await _get_batch(bus, key, start, from_message, (size, max_bytes))
+    batch = await _get_batch(bus, key, start, from_message, (size, max_bytes))
+    return [check_readable(key, stored) for stored in batch]
 
 
 async def _get_batch[Read](

@@ -14,7 +14,7 @@ from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED, TTL
 from headrace.jetstream.purge import purge
 from headrace.log.read import TOMBSTONE, last_stored
-from headrace.model.entry import CONTRACT_VERSION, OWNER, VERSION
+from headrace.model.entry import OWNER, VERSION
 from headrace.model.errors import BusUnavailable, Fenced, LogFull
 from headrace.model.task import TaskKey
 from headrace.wait_for import ELECTION
@@ -50,7 +50,7 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
     """
     subject = bus.subjects.event(key)
     headers = {
-        VERSION: CONTRACT_VERSION,
+        VERSION: bus.settings.log_version,
         TOMBSTONE: why,
         OWNER: owner,
         TTL: f"{max(round(seconds), 1)}s",

@@ -8,16 +8,22 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
-from headrace.model.errors import UndecodableMessage
+from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED, STATES, TERMINAL
 
-CONTRACT_VERSION = "2"
-"""Version of the bus contract that this code reads and writes."""
+CONTRACT_VERSION: Final = "2"
+"""Version of the bus contract that this code writes, unless the setting says the next one."""
+
+NEXT_VERSION: Final = "3"
+"""The version after it: what the next release may add are headers and members of events."""
+
+READABLE = (CONTRACT_VERSION, NEXT_VERSION)
+"""The versions that this code reads."""
 
 VERSION = "Headrace-Version"
 LOG = "Headrace-Log"
@@ -43,7 +49,7 @@ _DIGITS = 15
 
 _BLOCK = re.compile(
     rb"NATS/1\.0\r\n"
-    rb"Headrace-Version: 2\r\n"
+    rb"Headrace-Version: [23]\r\n"
     rb"Headrace-Log: ([0-9a-z]{4,16})\r\n"
     rb"Headrace-Generation: ([0-9]{1,15})\r\n"
     rb"Headrace-Writer: ([A-Za-z0-9._-]+)\r\n"
@@ -79,10 +85,10 @@ class Stamp(NamedTuple):
     checkpoint: str | None = None
     """JSON of at most 8 KB that the agent saved with these events."""
 
-    def headers(self) -> dict[str, str]:
-        """Return the headers that `parse_stamp` reads back."""
+    def headers(self, version: str = CONTRACT_VERSION) -> dict[str, str]:
+        """Return the headers that `parse_stamp` reads back, of a readable `version`."""
         headers = {
-            VERSION: CONTRACT_VERSION,
+            VERSION: version,
             LOG: self.log,
             GENERATION: str(self.generation),
             WRITER: self.writer,
@@ -152,10 +158,13 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
     """Return the stamp in the `headers` of a message on `subject`.
 
     Raises:
-        UndecodableMessage: A header is missing or malformed, or has another contract version.
+        NewerVersion: It has a later contract version than this code reads.
+        UndecodableMessage: A header is missing or malformed, or has an earlier contract version.
     """
-    if not headers or headers.get(VERSION) != CONTRACT_VERSION:
-        raise UndecodableMessage(subject, f"{VERSION} is not {CONTRACT_VERSION}")
+    version = headers.get(VERSION, "") if headers else ""
+    if not headers or version not in READABLE:
+        reason = f"{VERSION} is {version or 'missing'}, not {' or '.join(READABLE)}"
+        raise (NewerVersion if _is_newer(version) else UndecodableMessage)(subject, reason)
     try:
         return Stamp(
             log=_matching(_LOG_ID, headers[LOG]),
@@ -198,6 +207,13 @@ def read_stamp(
         int(attempt) if attempt else 0,
         None if owner is None else owner.decode(),
     )
+
+
+def _is_newer(version: str) -> bool:
+    try:
+        return _number(version, least=0) > int(NEXT_VERSION)
+    except ValueError:
+        return False
 
 
 def _number(text: str, *, least: int) -> int:

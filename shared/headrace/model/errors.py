@@ -43,6 +43,19 @@ class UndecodableMessage(HeadraceError):
         self.subject, self.reason = subject, reason
 
 
+class NewerVersion(UndecodableMessage):
+    """A message has a later version of the bus contract than this process reads."""
+
+    code = "newer_version"
+
+
+class LogTooNew(HeadraceError):
+    """A log has entries of a later version than this process reads; another one must serve it."""
+
+    code = "log_too_new"
+    retryable = True
+
+
 class Fenced(HeadraceError):
     """Another writer has appended to the log. This writer no longer holds it and must stop."""
 

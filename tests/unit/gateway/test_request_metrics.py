@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 from starlette.requests import ClientDisconnect
 
-from headrace.model.errors import BusUnavailable
+from headrace.model.errors import BusUnavailable, LogTooNew
 from headrace_gateway.refusals import Malformed, RateLimited
 from headrace_gateway.request_metrics import OUTCOMES, RequestMetrics, outcome_of
 from headrace_gateway.server.open_requests import OpenRequests, name_operation
@@ -58,6 +58,7 @@ async def test_an_abandoned_request_is_counted_as_unavailable() -> None:
         (Malformed([]), "refused"),
         (RateLimited("slow down", 1), "refused"),
         (BusUnavailable("no NATS"), "unavailable"),
+        (LogTooNew("version 4"), "unavailable"),
         (LookupError("a bug"), "failed"),
         (ClientDisconnect(), "disconnected"),
         (asyncio.CancelledError(), "disconnected"),

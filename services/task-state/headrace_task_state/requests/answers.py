@@ -13,6 +13,7 @@ from headrace.model.errors import (
     BusUnavailable,
     EventTooLarge,
     InvalidName,
+    LogTooNew,
     StartRefused,
     StateUnavailable,
     TaskUnknown,
@@ -105,7 +106,7 @@ def refusal_of(error: Exception) -> Refusal:
             )
         case InvalidName() | EventTooLarge() | ValidationError():
             return Refusal(code="bad_request", message=_rule_of(error))
-        case BusUnavailable() | StateUnavailable() | TimeoutError():
+        case BusUnavailable() | LogTooNew() | StateUnavailable() | TimeoutError():
             return Refusal(
                 code="state_unavailable",
                 message=str(error) or "task state did not respond in time; try again",

@@ -42,7 +42,8 @@ _log = logging.getLogger(__name__)
 
 SHAPE = "5"
 """Version of the stored data's format, a number. A new version's view is built from the log while
-replicas of the old version keep the old view and answer from it."""
+replicas of the old version keep the old view and answer from it. It also changes with the versions
+of logs that are read, because entries that could not be read are missing in the old view."""
 
 _AHEAD = 10
 """Later versions that a fleet may have been rolled back from."""

@@ -11,6 +11,7 @@ from headrace.model.errors import (
     InvalidName,
     LogFull,
     LogLost,
+    LogTooNew,
     StartRefused,
     StateUnavailable,
     TaskUnknown,
@@ -280,7 +281,7 @@ class Child:
                 listener.put_nowait(None)
 
     async def _follow(self) -> Result:
-        arrived: asyncio.Queue[Entry | LogLost] = asyncio.Queue()
+        arrived: asyncio.Queue[Entry | LogLost | LogTooNew] = asyncio.Queue()
         parent = self._parent
         follower = Follower(
             parent.bus, parent.rule, self.key, arrived.put_nowait, arrived.put_nowait
@@ -309,9 +310,11 @@ class Child:
         follower.begin(0)
         follower.tail_is(last.sequence if last is not None else started.sequence)
 
-    async def _take(self, entry: Entry | LogLost) -> None:
+    async def _take(self, entry: Entry | LogLost | LogTooNew) -> None:
         if isinstance(entry, LogLost):
             raise DelegationFailed(self.key.agent, "the task's log is lost", self.key.task)
+        if isinstance(entry, LogTooNew):
+            raise entry
         for generation, event in enumerate(entry.parsed(), entry.generation):
             self._fold.apply(event)
             for listener in self._listeners:

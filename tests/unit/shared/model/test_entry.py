@@ -20,7 +20,7 @@ from headrace.model.entry import (
     parse_stamp,
     read_stamp,
 )
-from headrace.model.errors import UndecodableMessage
+from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, STATES, WORKING
 
 NUMBERS = st.integers(1, 10**12)
@@ -90,6 +90,24 @@ def test_a_header_that_is_malformed_makes_no_entry(name: str, value: str) -> Non
 def test_no_headers_no_entry(headers: dict[str, str] | None) -> None:
     with pytest.raises(UndecodableMessage):
         parse_entry("subject", headers, b"{}", 1, "")
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_two_versions_are_read(version: str) -> None:
+    headers = STAMP.headers(version)
+    assert parse_stamp("subject", headers) == STAMP
+    assert read_stamp("subject", block_of(headers), dict) == STAMP, "without parsing headers"
+    added = headers | {"Headrace-Added": "1"}
+    assert read_stamp("subject", block_of(added), lambda: added) == STAMP
+
+
+@pytest.mark.parametrize(
+    ("version", "is_newer"), [("4", True), ("99", True), ("1", False), ("x", False), ("", False)]
+)
+def test_a_later_version_is_told_from_no_entry(version: str, *, is_newer: bool) -> None:
+    with pytest.raises(UndecodableMessage) as refused:
+        parse_stamp("subject", STAMP.headers(version))
+    assert isinstance(refused.value, NewerVersion) is is_newer
 
 
 def test_headers_of_others_are_no_hindrance() -> None:

@@ -1,0 +1,96 @@
+"""Logs of the next version of the bus contract are read, and those of later ones left to others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import InputRequired, RunContext, agent
+from headrace.jetstream.api import get_message, store
+from headrace.log import last_entry
+from headrace.log.read import headers_of
+from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION, Entry
+from headrace.model.errors import LogTooNew
+from headrace.testing import FleetTask, TestFleet
+
+
+@agent
+async def tailor(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
+    """Ask for a length, and cut."""
+    if ctx.prompt.startswith("cut"):
+        yield ctx.prompt.replace("cut", "Cut")
+    else:
+        yield InputRequired("How long?")
+
+
+async def versions_in(fleet: TestFleet, task: FleetTask) -> list[str]:
+    """Return the version of each message of the task's log."""
+    bus, found, sequence = fleet._bus, list[str](), 0
+    query = {"next_by_subj": bus.subjects.event(task.key)}
+    stream = bus.streams.of_shard(task.key.shard)
+    while (message := await get_message(bus, stream, query | {"seq": sequence + 1})) is not None:
+        sequence = message["seq"]
+        found.append(headers_of(message)[VERSION])
+    return found
+
+
+def write(fleet: TestFleet, version: str) -> None:
+    for bus in (fleet._bus, fleet._worker._bus):
+        bus.settings = bus.settings.model_copy(update={"log_version": version})
+
+
+async def append_raw(fleet: TestFleet, task: FleetTask, version: str) -> Entry:
+    """Append the last entry again as one of `version`; return it as it was."""
+    last = await last_entry(fleet._bus, task.key)
+    assert last is not None
+    stamp = last.stamp._replace(generation=last.last_generation + 1)
+    subject = fleet._bus.subjects.event(task.key)
+    await store(fleet._bus, subject, last.lines[-1], 1.0, stamp.headers(version))
+    return last
+
+
+async def test_a_log_may_change_to_the_next_version_and_back() -> None:
+    async with TestFleet([tailor]) as fleet:
+        task = await fleet.start("tailor", "hello")
+        await task.result()
+        before = await versions_in(fleet, task)
+        assert set(before) == {CONTRACT_VERSION}
+        write(fleet, NEXT_VERSION)
+        again = await fleet.start("tailor", "hello")
+        await again.result()
+        assert set(await versions_in(fleet, again)) == {NEXT_VERSION}
+        assert (await task.answer("cut 3 cm")).text == "Cut 3 cm"
+        assert set((await versions_in(fleet, task))[len(before) :]) == {NEXT_VERSION}
+        write(fleet, CONTRACT_VERSION)
+        assert (await again.answer("cut 4 cm")).text == "Cut 4 cm"
+        assert {event.generation async for event in task.events()} == set(
+            range(1, len([one async for one in task.events()]) + 1)
+        )
+
+
+async def test_nothing_is_appended_to_a_log_of_a_later_version(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with TestFleet([tailor]) as fleet:
+        task = await fleet.start("tailor", "hello")
+        await task.result()
+        await append_raw(fleet, task, "4")
+        before = await versions_in(fleet, task)
+        with pytest.raises(LogTooNew, match="Headrace-Version is 4, not 2 or 3"):
+            async with asyncio.timeout(30):
+                await task.answer("cut 3 cm")
+        assert await versions_in(fleet, task) == before
+        assert f"the log of {task.key.task} is left to others" in caplog.text
+
+
+async def test_a_stream_ends_where_a_later_version_goes_on() -> None:
+    async with TestFleet([tailor]) as fleet:
+        task = await fleet.start("tailor", "hello")
+        await task.result()
+        async with fleet._parts.gateway.feeds.using(task.key) as feed, asyncio.timeout(30):
+            reader = feed.reader(0)
+            while reader.after < 3:
+                await reader.read()
+            await append_raw(fleet, task, "4")
+            with pytest.raises(LogTooNew):
+                await reader.read()
