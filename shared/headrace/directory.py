@@ -88,6 +88,8 @@ class DirectoryTiming:
     """Between renewals."""
     read_interval: float = 3.0
     """Between full reads of the bucket."""
+    second_look: float = 1.0
+    """Between a read after a change and the next one, if reads are not more frequent."""
 
 
 TIMING = DirectoryTiming()
@@ -336,17 +338,27 @@ class Directory:
         return instance in self._listing.instances.get(agent, ())
 
     async def _keep_reading(self) -> None:
+        interval = self._timing.read_interval
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.read_interval):
-                    await self._wake.wait()
-            self._wake.clear()
-            # A message is published a moment before it is stored.
+            is_hinted = await self._hinted_within(interval)
+            # A message is published a moment before it is stored, on a busy server or another
+            # replica even later: what a hint is about is read twice.
+            interval = self._timing.read_interval
+            if is_hinted:
+                interval = min(interval, self._timing.second_look)
             await asyncio.sleep(0.05)
             try:
                 await self.read()
             except BusUnavailable as trouble:
                 _log.debug("agents: %s", trouble)
+
+    async def _hinted_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        is_hinted = self._wake.is_set()
+        self._wake.clear()
+        return is_hinted
 
     async def read(self) -> None:
         """Read the bucket now.

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.directory import AgentCard, Announcer, Directory, DirectoryTiming
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import ReplicaValue
 from headrace.jetstream.streams import ensure_streams
 from headrace.model.errors import InvalidName
 from tests.support.waiting import eventually, soon
@@ -69,7 +70,7 @@ async def test_the_first_route_is_stored_and_a_new_version_changes_nothing(own: 
         await Announcer(own, f"worker-{number}", LASTING).announce(card)
         await gateways[number].read()
     routes = [gateway.route("echo") for gateway in gateways]
-    assert [route and route.current for route in routes] == ["2", "2"]
+    assert [route.current for route in routes] == ["2", "2"]
     last = gateways[1]
     assert (last.card("echo"), last.available("echo")) == (cards[0], True)
     assert [last.serving("echo", card.version) for card in cards] == [{"worker-0"}, {"worker-1"}]
@@ -142,6 +143,28 @@ async def test_a_withdrawn_instance_is_gone_at_once_and_another_one_stays(
     await soon(lambda: served_by(directory) == {"worker-2"}, "one serves echo")
     await second.withdraw("echo")
     await soon(lambda: not directory.available("echo"), "nobody serves echo")
+
+
+@pytest.mark.parametrize("timing", [replace(LASTING, read_interval=3600.0)])
+async def test_what_a_replica_shows_late_is_seen_by_a_second_look(
+    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announcer, looks = Announcer(own, "worker-1", LASTING), list[int]()
+    await announcer.announce(AgentCard(name="echo"))
+    await soon(lambda: served_by(directory) == {"worker-1"}, "echo is served")
+    # The second look at what announced it, if it is still to come, finds nothing new.
+    await asyncio.sleep(1.5)
+    read = directory._bucket.copy
+    before = await read()
+
+    async def late() -> dict[str, ReplicaValue]:
+        looks.append(1)
+        return before if len(looks) == 1 else await read()
+
+    monkeypatch.setattr(directory._bucket, "copy", late)
+    await announcer.withdraw("echo")
+    await soon(lambda: not directory.available("echo"), "nobody serves echo", timeout=15)
+    assert len(looks) > 1
 
 
 async def test_nothing_is_left_of_a_withdrawn_instance(own: Bus) -> None:
