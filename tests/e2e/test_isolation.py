@@ -196,8 +196,8 @@ async def test_who_reaches_anothers_task_by_which_operation(
             expected = REACHES[operation][column]
             answers = list[tuple[MaskedResponse, MaskedResponse]]()
             for thing in things[1:] if operation in _HAS_A_FILE else things:
-                nothing = await asked.ask(operation, thing.as_nobodys())
-                theirs = await asked.ask(operation, thing)
+                nothing = await asked.answered(operation, thing.as_nobodys())
+                theirs = await asked.answered(operation, thing)
                 answers += zip(theirs, nothing, strict=True)
             found = {outcome(operation, *pair) for pair in answers}
             # What strangers change is looked at before things are replaced, and at last.

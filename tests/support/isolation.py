@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
+from headrace.model.errors import StateUnavailable
 from headrace.model.task import mint_task_id
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
@@ -54,6 +55,9 @@ class Thing:
         return replace(self, task=mint_task_id(0), context=f"nobodys-{mint_task_id(0)}")
 
 
+_TOO_LATE, _TRIES = StateUnavailable().public, 5
+
+
 @dataclass(frozen=True, slots=True)
 class MaskedResponse:
     """What came back, but for the ids that were asked for."""
@@ -74,6 +78,11 @@ class MaskedResponse:
         return cls(response.status_code, frozenset(headers), said)
 
     @property
+    def is_too_late(self) -> bool:
+        """Whether task state had no time for it: nothing about the task came back."""
+        return _TOO_LATE in self.text
+
+    @property
     def is_unauthenticated(self) -> bool:
         return self.status == _UNAUTHENTICATED
 
@@ -82,6 +91,14 @@ class Binding(ABC):
     """One way to ask."""
 
     operations: Sequence[str]
+
+    async def answered(self, operation: str, thing: Thing) -> list[MaskedResponse]:
+        """Ask for `thing` until task state answers."""
+        for _ in range(_TRIES):
+            responses = await self.ask(operation, thing)
+            if not any(one.is_too_late for one in responses):
+                return responses
+        raise AssertionError(f"{operation}: task state did not answer {_TRIES} times")
 
     @abstractmethod
     async def ask(self, operation: str, thing: Thing) -> list[MaskedResponse]:
