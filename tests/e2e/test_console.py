@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -405,6 +406,77 @@ async def test_an_operator_drains_a_worker(fleet: Fleet, page: Page, tmp_path: P
         await page.until(f"{says}.startsWith('{worker.id} starts no more')", "the worker drains")
         await asyncio.to_thread(until, lambda: not worker.is_running, "its process ends")
         assert worker.exit_code() == 0
+
+
+async def test_an_operator_routes_new_tasks_between_versions_of_an_agent(
+    fleet: Fleet, page: Page, tmp_path: Path
+) -> None:
+    module = "tests.support.pinned_agents"
+    with (
+        WorkerProcess(tmp_path / "1", f"{module}:first", fleet.nats_url, {}) as first,
+        WorkerProcess(tmp_path / "2", f"{module}:second", fleet.nats_url, {}) as second,
+    ):
+        gateways = fleet.gateways[:1]
+        is_served = partial(extra_services.is_served, gateways, "booth")
+        await asyncio.to_thread(until, is_served, "the agent is there")
+        async with httpx.AsyncClient(timeout=60) as http:
+            asked = (await PlainAgent(http, gateways[0], "booth").send("now")).json()["task"]
+        assert asked["status"]["state"].endswith("INPUT_REQUIRED")
+        await page.open(f"{fleet.gateways[0]}/console/#/operate")
+        await choose(page, ".versions select", "booth")
+        rows = "[...document.querySelectorAll('.versions tbody tr')].map((one) => one.innerText)"
+        begun = f"1 all 1 Roll back {first.id}|2 none 0 Route Retire {second.id}"
+        shown = f"{rows}.map((one) => one.replace(/\\s+/g, ' ').trim()).join('|')"
+        await page.until(f"{shown} === {json.dumps(begun)}", "both versions")
+        assert await violations(page) == []
+        await page.click("[aria-label='Route 2']")
+        await page.until("document.querySelector('dialog[open]')", "it is confirmed")
+        assert await violations(page) == []
+        await page.evaluate("document.querySelector('[name=percent]').value = 10")
+        await page.click("dialog[open] [type=submit]")
+        await page.until(f"{rows}.join().includes('10 % of contexts')", "a part is routed")
+        await page.evaluate("location.hash = '#/'")
+        await page.until("document.querySelector('h1').innerText === 'Fleet'", "the fleet")
+        await choose(page, ".versions select", "booth")
+        await page.until(f"{rows}.join().includes('90 % of contexts')", "all may look at it")
+
+
+async def choose(page: Page, selector: str, value: str) -> None:
+    """Choose an option of a list, once it is there."""
+    options = f"[...(document.querySelector({json.dumps(selector)})?.options ?? [])]"
+    has_option = f"{options}.some((one) => one.value === {json.dumps(value)})"
+    await page.until(has_option, f"{value} can be chosen")
+    await page.evaluate(
+        f"{{const list = document.querySelector({json.dumps(selector)});"
+        f"list.value = {json.dumps(value)};"
+        "list.dispatchEvent(new Event('change', {bubbles: true}))}"
+    )
+
+
+async def test_an_operator_reads_why_what_concerns_all_tenants_is_refused(
+    fleet: Fleet, page: Page, tmp_path: Path
+) -> None:
+    oncall, credentials = Person("acme", "oncall", ("on-call",)), tmp_path / "credentials.toml"
+    role = '[[role]]\nname = "on-call"\noperator = true\noperations = ["operate"]\n'
+    credentials.write_text(f"required = true\n{role}{oncall.entry}")
+    settings = {"HEADRACE_CREDENTIALS": str(credentials)}
+    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    with gateway:
+        await page.open(f"{url}/console/#/operate")
+        await page.until("document.querySelector('dialog[open]')", "a token is asked for")
+        await page.type("dialog input", oncall.token)
+        await page.press("Enter", 13, "\r")
+        await page.click("[aria-label^='Drain ']")
+        await page.click("dialog[open] [type=submit]")
+        refusal = "needs a role with operator = true and this operation on"
+        says = f"DrainWorker {refusal} all agents"
+        await page.until(
+            f"document.querySelector('dialog[open]').innerText.includes('{says}')", says
+        )
+        await page.click("dialog[open] .quiet")
+        await choose(page, ".versions select", "echo")
+        says = f"GetAgentVersions {refusal} agent"
+        await page.until(f"document.querySelector('.versions').innerText.includes('{says}')", says)
 
 
 async def test_who_is_no_operator_is_told_so(fleet: Fleet, page: Page, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import { linkTo } from "../route";
 import { session } from "../session";
 import { useStore } from "../store";
 import { Table } from "../table";
+import { Versions } from "../versions/versions";
 
 /** The fleet as it is now: agents, and for operators what they run on. */
 export function FleetPage() {
@@ -29,6 +30,7 @@ export function FleetPage() {
           ))}
         </Table>
       )}
+      {workers && <Versions agents={agents.map((one: Json) => one["name"])} />}
       {workers && (
         <Table title="Workers" heads={["Worker", "Heartbeat", "Agents"]} empty="No worker is running.">
           {workers.map((worker: Json) => (

@@ -3,11 +3,13 @@ import { useEffect, useMemo } from "preact/hooks";
 import { FleetState } from "../fleet_state";
 import type { Json } from "../gateway";
 import { DeadLetters } from "../operate/dead_letters";
+import { VersionActions } from "../operate/version_actions";
 import { WebhookDeliveries } from "../operate/webhooks";
 import { Workers } from "../operate/workers";
 import { session } from "../session";
 import { useStore } from "../store";
 import { Table } from "../table";
+import { Versions } from "../versions/versions";
 
 /** What operators look after: queues, workers, and what was given up. */
 export function OperatePage({ query }: { query: URLSearchParams }) {
@@ -38,6 +40,10 @@ export function OperatePage({ query }: { query: URLSearchParams }) {
             ))}
           </Table>
           <Workers workers={state["workers"]} />
+          <Versions
+            agents={state["agents"].map((one: Json) => one["name"])}
+            actionsOf={(agent, version, all, reload) => <VersionActions agent={agent} version={version} all={all} onDone={reload} />}
+          />
           <WebhookDeliveries />
           <DeadLetters asked={Object.fromEntries(query)} />
         </>

@@ -1,0 +1,82 @@
+import { useState } from "preact/hooks";
+
+import { Confirm } from "../confirm";
+import { postJson } from "../gateway";
+import { nameOf, type Version } from "../versions/share";
+
+interface Acted {
+  agent: string;
+  version: Version;
+  all: Version[];
+  onDone: () => void;
+}
+
+/** Buttons that route new tasks to a version, take them away from it, and retire it. */
+export function VersionActions({ agent, version, all, onDone }: Acted) {
+  const [asks, setAsks] = useState<"" | "route" | "rollback" | "retire">("");
+  const name = nameOf(version);
+  const post = async (action: string, body: object) => {
+    await postJson(`v1/fleet/agents/${encodeURIComponent(agent)}:${action}`, body);
+    onDone();
+  };
+  const route = (fields: FormData) => {
+    const percent = Number(fields.get("percent"));
+    return post("route", { version: version.version, ...(percent < 100 ? { percent } : {}) });
+  };
+  const rollBack = (fields: FormData) => post("rollback", { move: fields.has("move") });
+  const retire = (fields: FormData) => {
+    const to = fields.get("moveTo");
+    return post("retire", { version: version.version, ...(to === null || to === "keep" ? {} : { moveTo: String(to).slice(1) }) });
+  };
+  const close = () => setAsks("");
+  const getsNone = !version.current && !version.candidate;
+  const isLatest = version.candidate !== null || (version.current && !all.some((one) => one.candidate));
+  return (
+    <>
+      {!version.current && <Action verb="Route" name={name} onAsk={() => setAsks("route")} />}
+      {isLatest && all.length > 1 && <Action verb="Roll back" name={name} onAsk={() => setAsks("rollback")} />}
+      {getsNone && <Action verb="Retire" name={name} onAsk={() => setAsks("retire")} />}
+      {asks === "route" && (
+        <Confirm title={`Route new tasks of ${agent} to ${name}?`} action="Route" onConfirm={route} onClose={close}>
+          <p>This concerns all tenants. Tasks that have begun stay with their version.</p>
+          <label>
+            Percent of the contexts; 100 makes it the current version
+            <input name="percent" type="number" min={1} max={100} value={100} required />
+          </label>
+        </Confirm>
+      )}
+      {asks === "rollback" && (
+        <Confirm title={`Take new tasks of ${agent} away from ${name}?`} action="Roll back" onConfirm={rollBack} onClose={close}>
+          <p>This concerns all tenants. The version before gets them.</p>
+          <label class="check">
+            <input name="move" type="checkbox" /> It also continues the tasks that {name} has begun
+          </label>
+        </Confirm>
+      )}
+      {asks === "retire" && (
+        <Confirm title={`Retire version ${name} of ${agent}?`} action="Retire" onConfirm={retire} onClose={close}>
+          <p>This concerns all tenants. It is refused while tasks are open with it, unless another version continues them.</p>
+          <label>
+            Open tasks
+            <select name="moveTo">
+              <option value="keep">stay: refuse if there are any</option>
+              {all.filter((one) => one !== version).map((one) => (
+                <option key={one.version} value={`=${one.version}`}>are continued by {nameOf(one)}</option>
+              ))}
+            </select>
+          </label>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function Action({ verb, name, onAsk }: { verb: string; name: string; onAsk: () => void }) {
+  return (
+    <>
+      <button type="button" class="plain" aria-label={`${verb} ${name}`} onClick={onAsk}>
+        {verb}
+      </button>{" "}
+    </>
+  );
+}
