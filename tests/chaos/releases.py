@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tarfile
 import venv
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from shlex import quote
@@ -29,9 +29,9 @@ class Release:
     """An installed release."""
 
     name: str
-    python: Path
+    python: Path = field(repr=False)
     """Its interpreter."""
-    tree: Path
+    tree: Path = field(repr=False)
     """Its sources."""
 
     def runs_as(self, pid: int) -> bool:

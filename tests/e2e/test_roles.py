@@ -55,8 +55,10 @@ class RoleFleet:
         return done.stdout
 
 
-def _names(agents: Agents) -> tuple[str, ...]:
-    return tuple(agent.name for agent in agents)
+def _group(name: str, agents: Agents) -> WorkerGroup:
+    versions = ((one.name, one.card.pinned_version) for one in agents)
+    pinned = tuple((agent, version) for agent, version in versions if version)
+    return WorkerGroup(name, tuple(one.name for one in agents), pinned)
 
 
 def _task_state(folder: Path, nats: NatsOfRoles, valkey: ValkeyProcess) -> ServiceProcess:
@@ -80,7 +82,7 @@ def _task_state(folder: Path, nats: NatsOfRoles, valkey: ValkeyProcess) -> Servi
 def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleFleet]:
     folder = tmp_path_factory.mktemp("roles")
     groups = {"chiefs": role_agents.chiefs, "crew": role_agents.crew}
-    nats = NatsOfRoles(folder / "nats", [WorkerGroup(n, _names(a)) for n, a in groups.items()])
+    nats = NatsOfRoles(folder / "nats", [_group(n, a) for n, a in groups.items()])
     valkey = ValkeyProcess(folder / "valkey")
     with ExitStack() as running:
         running.enter_context(nats)
@@ -138,6 +140,18 @@ async def test_a_task_goes_on_with_its_users_answer(
     answer = message("Ann", taskId=asked["id"], contextId=asked["contextId"])
     done = (await agent.post("message:send", {"message": answer})).json()["task"]
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_a_pinned_task_goes_on_with_its_version(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    agent = roles.agent(http, "tailor")
+    asked = (await agent.send("hi")).json()["task"]
+    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    answer = message("3 cm", taskId=asked["id"], contextId=asked["contextId"])
+    done = (await agent.post("message:send", {"message": answer})).json()["task"]
+    assert done["artifacts"][0]["parts"][0]["text"] == "Cut 3 cm"
+    assert done["metadata"]["headrace.version"] == "2.1"
 
 
 async def test_a_message_reaches_a_task_at_work_and_a_cancel_ends_it(

@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from a2a.types import a2a_pb2, a2a_pb2_grpc
 from click.testing import CliRunner, Result
+from google.protobuf.json_format import MessageToDict, ParseDict
+from grpc import aio
 
 from headrace import Agent, Agents, InputRequired, RunContext, agent
 from headrace.directory import Directory
@@ -174,6 +178,21 @@ async def test_a_new_version_gets_the_tasks_that_the_route_gives_it(fleet: Fleet
         assert [text_of(await fleet.send("hi", contextId=one)) for one in contexts[:8]] == first[:8]
         await fleet.route("2", tenants=["default"])
         assert text_of(await fleet.send("hi")) == "2"
+
+
+async def test_metadata_chooses_the_version_over_grpc(fleet: Fleet) -> None:
+    asked = {"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "hi"}]}}
+    request = ParseDict(asked, a2a_pb2.SendMessageRequest())
+    canary = tuple((name.lower(), value) for name, value in CANARY.items())
+    address = f"127.0.0.1:{fleet.settings.grpc_port}"
+    async with fleet.serving("1"), fleet.serving("2"), aio.insecure_channel(address) as channel:
+        stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
+        await fleet.route("2", headers=CANARY)
+        answers = [
+            await stub.SendMessage(request, metadata=(("agent-name", "shop"), *more), timeout=60)
+            for more in (canary, ())
+        ]
+    assert [text_of(MessageToDict(answer.task)) for answer in answers] == ["2", "1"]
 
 
 async def test_a_task_stays_with_the_version_that_began_it(fleet: Fleet) -> None:

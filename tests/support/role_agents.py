@@ -1,8 +1,9 @@
 """Agents of two worker groups that delegate to each other but can't access others' tasks."""
 
 from base64 import b64encode
+from collections.abc import AsyncIterator
 
-from headrace import Agents, RunContext, agent
+from headrace import Agents, InputRequired, RunContext, agent
 from headrace_worker.demo import counter, echo
 from tests.support.agents import asker, filer, moody
 
@@ -20,5 +21,14 @@ async def boss(ctx: RunContext) -> str:
     return (await ctx.delegate("filer", said)).text
 
 
+@agent(version="2.1", pinned=True)
+async def tailor(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
+    """Ask for a length, and cut; its tasks stay with this version."""
+    if ctx.run == 1:
+        yield InputRequired("How long?")
+    else:
+        yield f"Cut {ctx.prompt}"
+
+
 chiefs = Agents([boss, asker, moody])
-crew = Agents([counter, echo, filer])
+crew = Agents([counter, echo, filer, tailor])
