@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             answer.hold.wait(_TIMEOUT)
 
-    do_GET = do_POST = do_DELETE = _answer  # noqa: N815  # the base class's names
+    do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815  # the base class's names
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  # likewise
         pass

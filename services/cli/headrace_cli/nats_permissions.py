@@ -3,7 +3,7 @@
 import click
 from pydantic import ValidationError
 
-from headrace.jetstream.permissions import Permissions, WorkerGroup
+from headrace.jetstream.permissions import EventAccess, Permissions, WorkerGroup
 from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.settings import BusSettings
@@ -35,13 +35,21 @@ _HEAD = """\
     show_default=True,
     help="Tenant whose runs workers may take; '*': all tenants and all groups. Repeatable.",
 )
-def nats_permissions(groups: tuple[str, ...], tenants: tuple[str, ...]) -> None:
+@click.option(
+    "--events",
+    multiple=True,
+    metavar="[STREAM=]SUBJECT",
+    help="Events that triggers may take, from a stream or over core NATS. Repeatable.",
+)
+def nats_permissions(
+    groups: tuple[str, ...], tenants: tuple[str, ...], events: tuple[str, ...]
+) -> None:
     """Print the NATS accounts and users of the fleet that HEADRACE_* describes.
 
     headrace nats-permissions --group shop=cart,search --group desk=assistant > accounts.conf
     """
     try:
-        click.echo(configuration(groups, tenants), nl=False)
+        click.echo(configuration(groups, tenants, events), nl=False)
     except InvalidName as error:
         raise click.UsageError(str(error)) from error
     except ValidationError as invalid:
@@ -50,19 +58,29 @@ def nats_permissions(groups: tuple[str, ...], tenants: tuple[str, ...]) -> None:
         raise click.UsageError(f"HEADRACE_{name}: {first['msg']}") from invalid
 
 
-def configuration(groups: tuple[str, ...], tenants: tuple[str, ...]) -> str:
+def configuration(
+    groups: tuple[str, ...], tenants: tuple[str, ...], events: tuple[str, ...] = ()
+) -> str:
     """Return the text of the file.
 
     Raises:
         InvalidName: the name of a group, an agent or a tenant is invalid.
     """
-    permissions = Permissions(BusSettings(), [_group(text) for text in groups], tenants)
+    permissions = Permissions(
+        BusSettings(), [_group(text) for text in groups], tenants, [_access(one) for one in events]
+    )
     named = [*(f"--group {group}" for group in groups), *(f"--tenant '{t}'" for t in tenants)]
+    named += [f"--events '{one}'" for one in events]
     head = _HEAD.format(
         command=" ".join(["headrace nats-permissions", *named]),
         variables=", ".join(permissions.passwords().values()),
     )
     return head + permissions.configuration()
+
+
+def _access(text: str) -> EventAccess:
+    stream, _, subject = text.rpartition("=")
+    return EventAccess(subject, stream)
 
 
 def _group(text: str) -> WorkerGroup:

@@ -29,6 +29,7 @@ from headrace.model.errors import (
 )
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
+from headrace.triggers import TriggerTaken, TriggerUnknown
 from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -137,6 +138,8 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
     LetterUnknown: _own(-32602, 404, "NOT_FOUND", "LETTER_NOT_FOUND"),
+    TriggerUnknown: _own(-32602, 404, "NOT_FOUND", "TRIGGER_NOT_FOUND"),
+    TriggerTaken: _own(-32600, 409, "FAILED_PRECONDITION", "TRIGGER_TAKEN"),
     VersionUnknown: _own(-32602, 404, "NOT_FOUND", "VERSION_NOT_FOUND"),
     VersionInUse: _own(-32600, 409, "FAILED_PRECONDITION", "VERSION_IN_USE"),
     RouteRefused: _own(-32600, 409, "FAILED_PRECONDITION", "ROUTE_REFUSED"),

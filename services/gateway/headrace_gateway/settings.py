@@ -142,6 +142,12 @@ class GatewaySettings(BusSettings):
     """File with quotas of tenants, owners and agents (docs/usage.md). Without it there are none.
     Changes take effect when the gateway starts again."""
 
+    trigger_subjects: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    """Comma-separated NATS subjects whose events may begin tasks (docs/triggers.md). ``{tenant}``
+    stands for the tenant's name, as a subject token; a subject without it is the default tenant's.
+    If empty, the default tenant may use all subjects but the fleet's own, and other tenants
+    none."""
+
     idempotency_seconds: int = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key is remembered."""
 
@@ -152,4 +158,6 @@ class GatewaySettings(BusSettings):
             return [item.strip().rstrip("/") for item in value.split(",") if item.strip()]
         return value
 
-    _split_lists = field_validator("signing_keys", "extra_http_ports", mode="before")(split_commas)
+    _split_lists = field_validator(
+        "signing_keys", "extra_http_ports", "trigger_subjects", mode="before"
+    )(split_commas)

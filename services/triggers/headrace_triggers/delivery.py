@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from faststream.nats import NatsMessage
+from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.model import events
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import DeadLetter
 from headrace.tasks.dead_letters import write_letter
 from headrace_triggers.firing import Firing, Firings, Unfit
@@ -67,20 +68,50 @@ class Deliveries:
         else:
             await message.ack()
 
+    async def settle_unstored(
+        self,
+        message: NatsMessage,
+        source: FiringSource,
+        firing_of: Callable[[], Awaitable[Firing | None]],
+    ) -> None:
+        """Begin the task of a message that no stream keeps.
+
+        It can't be delivered again, so a dead letter keeps what begins no task at once.
+        """
+        try:
+            firing = await firing_of()
+            if firing is not None:
+                await self._firings.begin(firing)
+        except HeadraceError as trouble:
+            try:
+                await self._write(message.raw_message, source, trouble)
+            except BusUnavailable as lost:
+                _log.error("%s: an event is lost: %s; %s", source.name, trouble, lost)
+
     async def _give_up(self, message: NatsMessage, source: FiringSource, unfit: Unfit) -> None:
         raw = message.raw_message
-        sequence = raw.metadata.sequence
+        sequence = raw.metadata.sequence.stream
+        unique = f"{source.tenant}/{source.name}/{raw.metadata.stream}/{sequence}"
+        await self._write(raw, source, unfit, sequence, unique)
+
+    async def _write(
+        self,
+        raw: Msg,
+        source: FiringSource,
+        why: HeadraceError,
+        sequence: int | None = None,
+        unique: str | None = None,
+    ) -> None:
         letter = DeadLetter(
-            reason=str(unfit),
+            reason=str(why),
             subject=raw.subject,
-            sequence=sequence.stream,
+            sequence=sequence,
             headers=dict(raw.headers or {}),
             body=b64encode(raw.data).decode(),
             trigger=source.name,
             at=events.now(),
         )
-        _log.warning("%s; the event is a dead letter now", unfit)
-        unique = f"{source.tenant}/{source.name}/{raw.metadata.stream}/{sequence.stream}"
+        _log.warning("%s; the event is a dead letter now", why)
         await write_letter(self._bus, letter, unique, (source.tenant, source.agent))
 
 

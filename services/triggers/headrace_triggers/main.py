@@ -9,10 +9,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from faststream import FastStream
 
 from headrace import service
+from headrace.background import keep_running
 from headrace.directory import Directory
-from headrace.jetstream.broker import FleetBroker
+from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
+from headrace_triggers.delivery import Deliveries
+from headrace_triggers.event_triggers import EventTriggers
+from headrace_triggers.firing import Firings
 from headrace_triggers.settings import TriggersSettings
+
+_NAME = "headrace_triggers"
+"""Of the service, in FastStream's metrics."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +51,14 @@ class TriggersReplica:
         await self._bus.connect(f"triggers {self._name}")
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()
-        broker = FleetBroker(self._settings, "triggers events")
+        broker = FleetBroker(self._settings, "triggers events", telemetry(_NAME))
         application = FastStream(broker, logger=None)
         self._stack.push_async_callback(application.stop)
         await application.start()
+        deliveries = Deliveries(self._bus, Firings(self._bus, self._directory))
+        events = EventTriggers(self._bus, broker, deliveries)
+        following = keep_running(events.run, "triggers")
+        self._stack.callback(following.cancel)
         self._is_started = True
         _log.info("replica %s is ready", self._name)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -253,6 +254,23 @@ class Client:
         found = await self._gateways.json(Request("GET", "/v1/usage", query=query))
         rows: list[Json] = found.get("rows", [])
         return rows
+
+    async def triggers(self) -> list[Json]:
+        """Return the caller's triggers; operators get those of their tenant."""
+        found = await self._gateways.json(Request("GET", "/v1/triggers"))
+        listed: list[Json] = found.get("triggers", [])
+        return listed
+
+    async def put_trigger(self, trigger: Json) -> Json:
+        """Make the trigger, or change the one of its ``name``, and return it."""
+        declared = dict(trigger)
+        path = f"/v1/triggers/{quote(str(declared.pop('name', '')), safe='')}"
+        put: Json = await self._gateways.json(Request("PUT", path, declared))
+        return put
+
+    async def delete_trigger(self, name: str) -> None:
+        """Delete the trigger of that name. Tasks that it began go on."""
+        await self._gateways.json(Request("DELETE", f"/v1/triggers/{quote(name, safe='')}"))
 
     async def card(self, agent: str | None) -> Json:
         """Return an agent's A2A card."""

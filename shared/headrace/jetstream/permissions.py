@@ -57,6 +57,15 @@ class WorkerGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class EventAccess:
+    """Events that triggers may take."""
+
+    subject: str
+    stream: str = ""
+    """The stream that stores them; empty: core NATS."""
+
+
+@dataclass(frozen=True, slots=True)
 class AccountExport:
     """A subject that one account exports to another."""
 
@@ -87,8 +96,11 @@ class Permissions:
         settings: BusSettings,
         groups: Sequence[WorkerGroup],
         tenants: Sequence[str] = (DEFAULT_TENANT,),
+        events: Sequence[EventAccess] = (),
     ) -> None:
         """Declare the permissions for `groups` of workers that serve `tenants` (as tokens).
+
+        Triggers may take `events`.
 
         Raises:
             InvalidName: the name of a group, agent or tenant is invalid, or two groups serve one
@@ -99,6 +111,7 @@ class Permissions:
             if tenant != ANY_TENANT and not is_token(tenant):
                 raise InvalidName("tenant", tenant, "must be a token, as in subjects, or '*'")
         self._settings, self._groups, self._tenants = settings, groups, tenants
+        self._event_access = events
         self._prefix, self._subjects = settings.prefix, settings.subjects
         self._streams = Streams(settings.stream_prefix)
         self._events = [self._streams.events(k) for k in range(settings.event_streams)]
@@ -213,8 +226,15 @@ class Permissions:
             *self._queues(),
             f"{INBOX}.{TRIGGERS}.>",
         ]
+        for stream in dict.fromkeys(one.stream for one in self._event_access if one.stream):
+            publish += [
+                f"{_API}CONSUMER.{what}.{stream}.>"
+                for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
+            ]
+            publish.append(f"$JS.ACK.{stream}.>")
+        heard = [one.subject for one in self._event_access if not one.stream]
         triggers = f"$KV.{streams.triggers}.>"
-        return Rights(publish, [*self._hears(TRIGGERS), triggers], self._never())
+        return Rights(publish, [*self._hears(TRIGGERS), triggers, *heard], self._never())
 
     def _operator(self) -> Rights:
         publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]

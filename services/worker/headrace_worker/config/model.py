@@ -16,6 +16,7 @@ from pydantic import (
 
 from headrace.model.events import Json
 from headrace.sdk.agent import FollowUps
+from headrace.triggers import TriggerSpec
 from headrace_worker.memory import Memory
 
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -340,6 +341,9 @@ class Configuration(Section):
     """Tools, by the name that agents use in `tools`."""
     agents: dict[Name, AgentSection] = Field(min_length=1)
     """Agents by id."""
+    triggers: list[TriggerSpec] = Field(default_factory=list)
+    """Events that begin tasks. `headrace triggers apply FILE` makes them, as the caller's; workers
+    pass over them."""
 
 
 def schema() -> dict[str, Any]:

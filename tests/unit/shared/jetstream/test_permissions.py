@@ -1,6 +1,6 @@
 """What a group of workers may use of the queues of versions."""
 
-from headrace.jetstream.permissions import Permissions, WorkerGroup
+from headrace.jetstream.permissions import EventAccess, Permissions, WorkerGroup
 from headrace.settings import BusSettings
 
 GROUP = WorkerGroup("shop", ("shop",), (("shop", "1.2"),))
@@ -25,3 +25,13 @@ def test_only_services_write_routes() -> None:
     routed = "$KV.AGENTS.route.*"
     assert routed in permissions.rights("gateway").publish
     assert not any("route" in one.subject for one in permissions.imported(GROUP))
+
+
+def test_triggers_take_the_events_that_they_may() -> None:
+    events = [EventAccess("orders.*", "ORDERS"), EventAccess("bills.*")]
+    rights = Permissions(BusSettings(), [GROUP], events=events).rights("triggers")
+    pulled = [one for one in rights.publish if one.startswith("$JS.API.CONSUMER.MSG.NEXT.")]
+    assert pulled == ["$JS.API.CONSUMER.MSG.NEXT.ORDERS.>"]
+    assert "$JS.ACK.ORDERS.>" in rights.publish
+    assert "bills.*" in rights.subscribe
+    assert "orders.*" not in rights.subscribe

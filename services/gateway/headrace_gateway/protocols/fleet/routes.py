@@ -12,6 +12,7 @@ from headrace_gateway.protocols.fleet import (
     fail,
     fleet_state,
     task_log,
+    triggers,
     usage,
     versions,
     watch,
@@ -27,6 +28,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     log, fleet = task_log.TaskLog(services), fleet_state.FleetState(services)
     watching = watch.TaskWatch(services)
     letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
+    triggering = triggers.TriggerPages(services)
     of_agent = versions.VersionPages(services)
     pages: Sequence[tuple[str, str, Endpoint]] = (
         ("GET", f"{AGENT}{task_log.PATH}", log.read),
@@ -40,6 +42,10 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{AGENT}{fail.PATH}", failing.fail),
         ("GET", webhook_deliveries.PATH, webhook_deliveries.WebhookDeliveries(services).list),
         ("POST", workers.PATH, workers.DrainingWorkers(services).drain),
+        ("GET", triggers.PATH, triggering.list),
+        ("GET", f"{triggers.PATH}/{{name}}", triggering.show),
+        ("PUT", f"{triggers.PATH}/{{name}}", triggering.put),
+        ("DELETE", f"{triggers.PATH}/{{name}}", triggering.delete),
         ("GET", dead_letters.PATH, letters.list),
         ("GET", f"{dead_letters.PATH}/{{number}}", letters.show),
         ("POST", f"{dead_letters.PATH}:retry", letters.retry),

@@ -28,7 +28,10 @@ FLEET = frozenset(
 )
 """Operations of operators only: they concern the fleet, and not the caller's own tasks."""
 
-_PARTS: Mapping[str, tuple[str, ...]] = {"ForkTask": ("GetTask", "SendMessage")}
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "ForkTask": ("GetTask", "SendMessage"),
+    "PutTrigger": ("SendMessage",),
+}
 """Operations that a caller may carry out if its roles permit all of these."""
 
 ANY_AGENT = "*"

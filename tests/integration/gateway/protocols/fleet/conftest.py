@@ -67,12 +67,15 @@ type OpenRoleGateway = Callable[..., AbstractAsyncContextManager[RoleGateway]]
 
 @pytest.fixture
 def open_role_gateway(settings: GatewaySettings, tmp_path: Path) -> OpenRoleGateway:
-    """Opens a gateway of the module's fleet that knows Ann and the given people."""
+    """Opens a gateway of the module's fleet that knows Ann and the given people.
+
+    Keywords are further settings.
+    """
 
     @asynccontextmanager
-    async def opened(*people: Person) -> AsyncIterator[RoleGateway]:
+    async def opened(*people: Person, **more: object) -> AsyncIterator[RoleGateway]:
         file = tmp_path / "credentials.toml"
-        changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
+        changed = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0, **more}
         write(file, ANN, *people, head=_ROLES)
         async with (
             running(settings.model_copy(update=changed), timing=_TIMING) as url,

@@ -1,0 +1,157 @@
+"""Events begin tasks as their triggers say."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from headrace.directory import AgentCard, Announcer
+from headrace.jetstream.connection import Bus
+from headrace.model.events import Json
+from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
+from headrace.triggers import TriggerStore
+from headrace_triggers.main import TriggersReplica
+from headrace_triggers.settings import TriggersSettings
+from tests.support.triggers import Orders, begun
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+async def orders(settings: TriggersSettings, bus: Bus) -> Orders:
+    """A stream of a user's own, and the agent ``shop``."""
+    await Announcer(bus, "worker-1").announce(AgentCard(name="shop"))
+    return await Orders.make(bus, settings.prefix)
+
+
+@pytest.fixture
+async def replicas(settings: TriggersSettings) -> AsyncIterator[list[TriggersReplica]]:
+    """Two replicas that are running."""
+    async with AsyncExitStack() as stack:
+        made = [TriggersReplica(settings) for _ in range(2)]
+        for one in made:
+            stack.push_async_callback(one.stop)
+            await one.start()
+        yield made
+
+
+async def letters(bus: Bus) -> list[Letter]:
+    return [one async for one in Letters(bus).find(LetterFilter())]
+
+
+async def until_begun(bus: Bus, count: int) -> list[Json]:
+    """Return the tasks, once there are `count`."""
+
+    async def are_there() -> bool:
+        return len(await begun(bus)) >= count
+
+    await eventually(are_there, f"{count} tasks have begun")
+    return await begun(bus)
+
+
+async def test_an_event_becomes_the_message_that_its_trigger_describes(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    await orders.trigger(
+        filter={"body.total": {"min": 100}, "headers.Region": ["eu", "us"]},
+        text="Check order {body.id} on {subject.1}",
+        data={"lines": "body.lines"},
+        context="customer-{body.customer}",
+        priority="high",
+    )
+    order = {"id": 7, "total": 250, "customer": "ann", "lines": [1, 2]}
+    for region, total in (("eu", 99), ("asia", 250), ("eu", 250)):
+        await orders.publish(order | {"total": total}, Region=region)
+    [task] = await until_begun(bus, 1)
+    [message] = task["history"]
+    assert task["contextId"] == "customer-ann"
+    assert message["parts"] == [
+        {"text": "Check order 7 on created"},
+        {"data": {"lines": [1, 2]}},
+    ]
+    assert task["metadata"]["headrace.priority"] == "high"
+    await orders.settled()
+    assert len(await begun(bus)) == 1
+
+
+async def test_an_event_with_an_id_of_its_own_fires_once_however_often_it_is_stored(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    await orders.trigger()
+    mine = {"Nats-Msg-Id": "order-1"}
+    await orders.publish({"n": 1}, **mine)
+    await eventually(lambda: orders.publish({"n": 1}, **mine), "the stream has forgotten the id")
+    await orders.publish({"n": 2})
+    await until_begun(bus, 2)
+    await orders.settled()
+    assert len(await begun(bus)) == 2
+    assert (await bus.js.stream_info(orders.stream)).state.messages == 3
+
+
+async def test_an_event_that_lacks_what_the_trigger_needs_is_a_dead_letter(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    await orders.trigger(text="Check order {body.id}")
+    await orders.publish({"total": 1}, Region="eu")
+    await orders.publish({"id": 2})
+    [task] = await until_begun(bus, 1)
+    assert task["history"][0]["parts"] == [{"text": "Check order 2"}]
+    await orders.settled()
+    [letter] = await letters(bus)
+    assert (letter.kind, letter.agent, letter.body) == ("event", "shop", b'{"total": 1}')
+    assert letter.content.reason == "trigger/orders: the event has no 'body.id'"
+
+
+async def test_events_wait_for_a_paused_trigger_and_for_their_agent(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    await orders.trigger(agent="later", paused=True)
+    await orders.publish({"n": 1})
+    await orders.trigger(agent="later")
+    await asyncio.sleep(0.2)
+    assert await begun(bus) == []
+    await Announcer(bus, "worker-1").announce(AgentCard(name="later"))
+    [task] = await until_begun(bus, 1)
+    assert task["history"][0]["parts"] == [{"data": {"n": 1}}]
+
+
+async def test_events_of_core_nats_fire_once_for_all_replicas(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    subject = f"{orders.stream}-core.created"
+    await orders.trigger(subject=subject, stream=None, text="Order {body.id}")
+    begun_before = 0
+    async with asyncio.timeout(60):
+        while not await begun(bus):  # until the replicas have subscribed
+            await bus.publish(subject, b'{"id": 1}')
+            begun_before += 1
+            await asyncio.sleep(0.1)
+    await asyncio.gather(*(bus.publish(subject, b'{"id": 2}') for _ in range(10)))
+    await bus.publish(subject, b"{}")
+
+    async def is_told() -> bool:
+        return bool(await letters(bus))
+
+    await eventually(is_told, "the event without an id is a dead letter")
+    texts = [task["history"][0]["parts"][0]["text"] for task in await until_begun(bus, 11)]
+    assert texts.count("Order 2") == 10
+    assert texts.count("Order 1") <= begun_before
+
+
+async def test_a_trigger_that_is_deleted_takes_its_consumer_along(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    trigger = await orders.trigger()
+    await orders.settled()
+    await TriggerStore(bus).delete(trigger)
+
+    async def is_gone() -> bool:
+        return await bus.js.consumers_info(orders.stream) == []
+
+    await eventually(is_gone, "the consumer is deleted")

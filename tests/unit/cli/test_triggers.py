@@ -1,0 +1,63 @@
+"""`headrace triggers`, with the file of the documentation."""
+
+import json
+from pathlib import Path
+
+from headrace_worker.config import read
+from tests.architecture.tree import ROOT
+from tests.support.document import blocks
+from tests.support.fake_gateway import ScriptedResponse, answering
+from tests.unit.cli.test_client_commands import headrace
+
+PAGE = ROOT / "docs" / "triggers.md"
+PATH = "/v1/triggers"
+KEPT = {"name": "orders", "agent": "shop", "subject": "orders.*", "owner": "ann", "paused": True}
+
+
+def documented(folder: Path) -> Path:
+    [block] = blocks(PAGE, "yaml")
+    file = folder / "headrace.yaml"
+    file.write_text(block.code)
+    return file
+
+
+def test_the_documented_file_is_one_that_workers_read(tmp_path: Path) -> None:
+    configuration, _ = read(documented(tmp_path), {})
+    assert [one.name for one in configuration.triggers] == ["large-orders"]
+
+
+def test_apply_puts_each_trigger_of_the_file(tmp_path: Path) -> None:
+    put = ScriptedResponse(body=KEPT)
+    with answering(**{f"{PATH}/large-orders": put}) as gateway:
+        answer = headrace(gateway, "triggers", "apply", str(documented(tmp_path)))
+    assert answer.output.splitlines() == [
+        "NAME    AGENT  SUBJECT   STREAM  OWNER  STATE",
+        "orders  shop   orders.*          ann    paused",
+    ]
+    [asked] = gateway.asked
+    sent = asked.body or {}
+    assert (asked.method, sent["agent"], sent["stream"]) == ("PUT", "shop", "ORDERS")
+    assert "name" not in sent
+
+
+def test_a_file_without_triggers_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "headrace.yaml"
+    file.write_text("agents: {}\n")
+    with answering() as gateway:
+        answer = headrace(gateway, "triggers", "apply", str(file))
+    assert answer.exit_code == 1
+    assert answer.output.endswith("triggers: must be a list of triggers\n")
+    assert gateway.asked == []
+
+
+def test_triggers_are_listed_and_deleted() -> None:
+    script = {
+        PATH: ScriptedResponse(body={"triggers": [KEPT]}),
+        f"{PATH}/orders": ScriptedResponse(body={"deleted": "orders"}),
+    }
+    with answering(**script) as gateway:
+        listed = headrace(gateway, "triggers", "list", "--json")
+        deleted = headrace(gateway, "triggers", "delete", "orders")
+    assert json.loads(listed.output) == KEPT
+    assert deleted.output == "trigger orders is deleted\n"
+    assert [one.method for one in gateway.asked] == ["GET", "DELETE"]
