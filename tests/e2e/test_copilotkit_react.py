@@ -66,5 +66,6 @@ async def test_a_user_stops_a_run_and_goes_on(
 
     await eventually(is_canceled, "the task is canceled")
     await page.say("3")
-    await page.until(lambda shown: shown["assistant"][-1:] == ["1 2 3"], "the next run's answer")
+    # The first run may have been stopped at 3, too.
+    await page.until(lambda shown: shown["assistant"][1:] == ["1 2 3"], "the next run's answer")
     assert page.shown["user"] == ["1000000 500", "3"]
