@@ -1,7 +1,6 @@
 """``headrace agents``: list agents, and route their new tasks to versions."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
 
 import click
 
@@ -36,7 +35,12 @@ def agents(ctx: click.Context, url: str, token: str | None, printer: Printer) ->
     found = at_gateway(url, token, lambda client: client.agents())
     rows = [
         (
-            asdict(one),
+            {
+                "name": one.name,
+                "available": one.is_available,
+                "default": one.is_default,
+                "description": one.description,
+            },
             (one.name, "available" if one.is_available else "no worker", one.description),
         )
         for one in found

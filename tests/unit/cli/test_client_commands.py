@@ -59,11 +59,15 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_agents_are_listed_with_their_state() -> None:
     with answering(**{"/v1/agents": AGENTS}) as gateway:
         answer = headrace(gateway, "agents")
+        as_json = headrace(gateway, "agents", "--json")
     assert answer.output.splitlines() == [
         "AGENT    STATE      DESCRIPTION",
         "echo     available  Says it again",
         "counter  no worker",
     ]
+    first = {"name": "echo", "available": True, "default": False, "description": "Says it again"}
+    second = {"name": "counter", "available": False, "default": False, "description": ""}
+    assert [json.loads(line) for line in as_json.output.splitlines()] == [first, second]
 
 
 def test_usage_is_a_table_and_json_for_the_days_and_groups() -> None:
