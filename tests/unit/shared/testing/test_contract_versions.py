@@ -11,7 +11,10 @@ from headrace.log import last_entry
 from headrace.log.read import headers_of
 from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION, Entry
 from headrace.model.errors import LogTooNew
+from headrace.model.messages import RunRequest
+from headrace.tasks.runs import publish_unconfirmed
 from headrace.testing import FleetTask, TestFleet
+from tests.support.waiting import eventually
 
 
 @agent
@@ -81,6 +84,27 @@ async def test_nothing_is_appended_to_a_log_of_a_later_version(
                 await task.answer("cut 3 cm")
         assert await versions_in(fleet, task) == before
         assert f"the log of {task.key.task} is left to others" in caplog.text
+
+
+async def test_a_worker_leaves_the_run_of_a_later_versions_log_in_the_queue(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with TestFleet([tailor]) as fleet:
+        task = await fleet.start("tailor", "hello")
+        await task.result()
+        last = await append_raw(fleet, task, "4")
+        bus, run = fleet._bus, last.last_generation + 1
+        before = await versions_in(fleet, task)
+        request = RunRequest(log=last.stamp.log, context=task.context, owner="anonymous")
+        await publish_unconfirmed(bus, task.key, run, request)
+
+        async def is_left() -> bool:
+            return f"task {task.key.task} will be retried: the log of" in caplog.text
+
+        await eventually(is_left, "the worker leaves it")
+        queued = {"last_by_subj": bus.subjects.run(task.key, run)}
+        assert await get_message(bus, bus.streams.runs, queued) is not None
+        assert await versions_in(fleet, task) == before
 
 
 async def test_a_stream_ends_where_a_later_version_goes_on() -> None:
