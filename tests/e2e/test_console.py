@@ -20,6 +20,7 @@ from tests.support.driven_browser import Page, driven_page
 from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
+from tests.support.prefix_proxy import prefixed
 from tests.support.resuming_sizes import sized
 from tests.support.servers import ports
 from tests.support.service_process import ServiceProcess
@@ -94,6 +95,45 @@ async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
     await page.reload()
     await page.until(f"{_LAST}?.trim() === {json.dumps(whole)}", "all of it is there again")
     assert await page.text(".user") == f"{_COUNT} 20"
+
+
+async def test_a_tab_outlives_a_restart_of_every_process(fleet: Fleet, page: Page) -> None:
+    await chat(page, fleet.gateways[0], "counter")
+    await page.evaluate("globalThis.isSame = true")
+    await say(page, f"{_COUNT} 100")
+    await page.until(f"{_LAST}?.includes('3 ')", "the answer streams")
+    roles: tuple[Role, ...] = ("gateway", "worker", "task-state")
+    processes = [(role, n) for role in roles for n in range(len(fleet.stack.pids(role)))]
+    for role, index in processes:
+        await asyncio.to_thread(fleet.restart, role, index)
+    await page.until("!document.querySelector('[data-state=running]')", "it ends", timeout=120)
+    whole = " ".join(str(number) for number in range(1, _COUNT + 1))
+    assert (await page.evaluate(_LAST)).strip() == whole
+    await page.evaluate("location.hash = '#/'")
+    await page.until("document.body.innerText.includes('available')", "the fleet is there")
+    assert await page.evaluate("isSame")
+
+
+async def test_the_console_works_below_a_path_and_tells_of_a_new_build(
+    fleet: Fleet, page: Page
+) -> None:
+    async with prefixed(fleet.gateways[0], "/fleet/one") as proxy:
+        await page.open(f"{proxy.url}/")
+        await page.until("location.pathname === '/fleet/one/console/'", "browsers are sent there")
+        await page.until("document.body.innerText.includes('available')", "the fleet is live")
+        await page.click("a[href='#/chat/counter']")
+        await say(page, "5 1")
+        await page.until(f"{_LAST}?.trim() === '1 2 3 4 5'", "an agent answers")
+        looks = "document.dispatchEvent(new Event('visibilitychange'))"
+        said = "document.querySelector('.update')"
+        await page.evaluate(f"{looks}; {said} === null || console.error('too early')")
+        proxy.replaced[b"assets/console-"] = b"assets/console-later-"
+        await page.evaluate(looks)
+        await page.until(f"{said}?.innerText.includes('another version')", "it tells")
+        assert await violations(page) == []
+        proxy.replaced.clear()
+        await page.click(".update button")
+        await page.until(f"!{said} && {_LAST}?.trim() === '1 2 3 4 5'", "it is the new one")
 
 
 async def test_nothing_that_a_message_contains_is_executed_or_fetched(

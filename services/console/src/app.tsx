@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 
+import { build } from "./build";
 import { BreakPage } from "./pages/break";
 import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
@@ -25,6 +26,7 @@ const BREAK: (typeof PAGES)[number] = ["#/break", "Break it", /^break$/];
 /** The console: navigation, and the page that the address names. */
 export function App() {
   const { place } = useStore(route);
+  const { isOther } = useStore(build);
   const { isOperator, isDevelopment } = useAccess();
   const pages = [...PAGES, ...(isOperator ? [OPERATE] : []), ...(isDevelopment ? [BREAK] : [])];
   const name = place.parts[0] ?? "";
@@ -45,6 +47,14 @@ export function App() {
         <ThemeButton />
         <SignIn />
       </header>
+      {isOther && (
+        <p class="update" role="status">
+          The gateway serves another version of the console.{" "}
+          <button type="button" class="plain small" onClick={() => location.reload()}>
+            Reload
+          </button>
+        </p>
+      )}
       <main>{pageOf(place)}</main>
     </>
   );
