@@ -1,6 +1,7 @@
 """Events begin tasks as their triggers say."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -141,6 +142,25 @@ async def test_events_of_core_nats_fire_once_for_all_replicas(
     texts = [task["history"][0]["parts"][0]["text"] for task in await until_begun(bus, 11)]
     assert texts.count("Order 2") == 10
     assert texts.count("Order 1") <= begun_before
+
+
+async def test_triggers_of_two_tenants_begin_tasks_of_their_own(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    for tenant in ("acme", "other"):
+        await orders.trigger(tenant, text=f"for {tenant}")
+    await orders.publish({"n": 1})
+    await until_begun(bus, 2)
+    await orders.settled()
+    stream, found = bus.streams.events(0), set[tuple[str, str]]()
+    for tenant in ("acme", "other"):
+        info = await bus.js.stream_info(stream, f"{bus.subjects.prefix}.event.*.{tenant}.>")
+        [subject] = info.state.subjects or {}
+        body = (await bus.js.get_last_msg(stream, subject)).data or b""
+        found.add((tenant, json.loads(body)["task"]["history"][0]["parts"][0]["text"]))
+    assert found == {("acme", "for acme"), ("other", "for other")}
+    assert len(await begun(bus)) == 2
 
 
 async def test_a_trigger_that_is_deleted_takes_its_consumer_along(

@@ -34,9 +34,9 @@ class TriggerPages:
         """Return the caller's triggers; those of its tenant, as far as it is an operator.
 
         Raises:
-            HeadraceError: as `TriggerStore.all`.
+            HeadraceError: as `Access.check_anyone` and `TriggerStore.all`.
         """
-        caller = caller_of(self._services, request)
+        caller = self._caller(request, "ListTriggers")
         found = await self._store.all(caller.tenant)
         shown = [one.shown() for one in found if _is_seen(one, caller, "ListTasks")]
         return json_response({"triggers": shown}, headers=NO_STORE)
@@ -46,9 +46,9 @@ class TriggerPages:
 
         Raises:
             TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `TriggerStore.get`.
+            HeadraceError: as `Access.check_anyone` and `TriggerStore.get`.
         """
-        trigger = await self._find(request, "ListTasks")
+        _, trigger = await self._find(request, "GetTrigger", "ListTasks")
         return json_response(trigger.shown(), headers=NO_STORE)
 
     async def put(self, request: Request) -> ASGIApp:
@@ -86,18 +86,26 @@ class TriggerPages:
 
         Raises:
             TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `call_of` and `TriggerStore.delete`.
+            HeadraceError: as `Access.check_anyone` and `TriggerStore.delete`.
         """
-        trigger = await self._find(request, "CancelTask")
+        caller, trigger = await self._find(request, "DeleteTrigger", "CancelTask")
         await self._store.delete(trigger)
+        if trigger.owner != caller.owner:
+            self._services.access.record(caller, trigger.agent, "DeleteTrigger")
         return json_response({"deleted": trigger.name}, headers=NO_STORE)
 
-    async def _find(self, request: Request, operation: str) -> Trigger:
-        caller, name = caller_of(self._services, request), request.path_params["name"]
+    async def _find(self, request: Request, operation: str, like: str) -> tuple[Caller, Trigger]:
+        """Return the caller, and the trigger that the request names."""
+        caller, name = self._caller(request, operation), request.path_params["name"]
         trigger = await self._store.get(caller.tenant, name)
-        if not _is_seen(trigger, caller, operation):
+        if not _is_seen(trigger, caller, like):
             raise TriggerUnknown(f"trigger {name!r} does not exist")
-        return trigger
+        return caller, trigger
+
+    def _caller(self, request: Request, operation: str) -> Caller:
+        caller = caller_of(self._services, request)
+        self._services.access.check_anyone(caller, operation)
+        return caller
 
 
 def _is_seen(trigger: Trigger, caller: Caller, operation: str) -> bool:

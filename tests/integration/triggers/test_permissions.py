@@ -1,0 +1,53 @@
+"""The service needs no more of NATS than its user may do."""
+
+from pathlib import Path
+
+from nats.js.api import StreamConfig
+
+from headrace.directory import AgentCard, Announcer
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.permissions import EventAccess
+from headrace.settings import BusSettings
+from headrace.triggers import TriggerStore, read_spec
+from headrace_triggers.main import TriggersReplica
+from headrace_triggers.settings import TriggersSettings
+from tests.support.roles import NatsOfRoles
+from tests.support.triggers import begun
+from tests.support.waiting import eventually
+
+# Below the prefix, because the only users of these accounts are the fleet's, which publish there.
+EVENTS = [EventAccess("headrace.orders.>", "ORDERS"), EventAccess("headrace.alerts.*")]
+
+
+async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Path) -> None:
+    with NatsOfRoles(tmp_path, [], events=EVENTS) as server:
+        bus = Bus(BusSettings(nats_url=server.url_of("operator")))
+        replica = TriggersReplica(TriggersSettings(nats_url=server.url_of("triggers")))
+        try:
+            await bus.connect("operator")
+            await Announcer(bus, "w").announce(AgentCard(name="shop"))
+            await bus.js.add_stream(StreamConfig(name="ORDERS", subjects=["headrace.orders.>"]))
+            await replica.start()
+            for name, subject, stream in (
+                ("one", "headrace.orders.*", "ORDERS"),
+                ("two", "headrace.alerts.*", None),
+            ):
+                spec = {"name": name, "agent": "shop", "subject": subject, "stream": stream}
+                await TriggerStore(bus).put(read_spec(spec), "default", "ann")
+
+            async def have_begun_one() -> bool:
+                return len(await begun(bus)) >= 1
+
+            async def published_until_begun() -> bool:
+                await bus.publish("headrace.alerts.new", b"[1]")
+                parts = [task["history"][0]["parts"] for task in await begun(bus)]
+                return [{"data": [1]}] in parts
+
+            await bus.js.publish("headrace.orders.new", b"{}", timeout=60)
+            await eventually(have_begun_one, "the stored event has begun a task")
+            # Both triggers are subscribed to in turn, and the other one may be the later one.
+            await eventually(published_until_begun, "the event over core NATS has begun a task")
+            assert server.violations() == []
+        finally:
+            await replica.stop()
+            await bus.close()

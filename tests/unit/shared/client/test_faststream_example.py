@@ -1,0 +1,25 @@
+"""The example of an application that asks an agent about each event."""
+
+from faststream.nats import TestNatsBroker
+
+from tests.support.examples import example
+from tests.support.fake_gateway import ScriptedResponse, answering
+
+SEND = "/v1/agents/echo/message:send"
+TASK = {
+    "id": "t1",
+    "contextId": "ann",
+    "status": {"state": "TASK_STATE_COMPLETED"},
+    "artifacts": [{"artifactId": "a", "parts": [{"text": "in stock"}]}],
+}
+
+
+async def test_an_order_is_asked_about_and_the_answer_published() -> None:
+    with answering(**{SEND: ScriptedResponse(body={"task": TASK})}) as gateway:
+        module = example("faststream_orders", GATEWAY=gateway.url)
+        async with TestNatsBroker(module.broker) as broker:
+            published = await broker.request({"id": 7, "customer": "ann"}, "orders.created")
+        [asked] = gateway.asked
+    assert await published.decode() == {"id": 7, "answer": "in stock"}
+    message = (asked.body or {})["message"]
+    assert (message["contextId"], message["parts"]) == ("ann", [{"text": "Check order 7"}])
