@@ -29,7 +29,7 @@ IN_FULL = "HEADRACE_SOAK" in os.environ
 ON_ONE = (
     Size(SEED, tasks=1_000, at_a_time=60, faults=150)
     if IN_FULL
-    else Size(SEED, tasks=20, at_a_time=12, faults=16, long=4.0, retention=6.0)
+    else Size(SEED, tasks=24, at_a_time=12, faults=16, long=4.0, retention=6.0)
 )
 ON_THREE = Size(SEED, tasks=500, at_a_time=40, faults=60, nodes=3)
 
