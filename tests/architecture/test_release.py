@@ -43,7 +43,7 @@ def compared(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
 def test_its_commands_are_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = [name for command in steps("run") for name in _TARGET.findall(command)]
-    assert sorted(named) == ["dist", "docs", "release-check", "test"]
+    assert sorted(named) == ["dist", "docs", "release-check", "test", "upgrade"]
     assert set(named) <= set(targets)
 
 
@@ -60,9 +60,9 @@ def test_it_installs_on_every_python_that_the_package_names() -> None:
     assert project()["requires-python"] == f">={named[0]}"
 
 
-def test_nothing_is_published_before_it_was_installed() -> None:
+def test_nothing_is_published_before_it_was_installed_and_rolled_out() -> None:
     found = jobs()
-    assert {"build", "install"} <= set(found["publish"]["needs"])
+    assert {"build", "install", "upgrade"} <= set(found["publish"]["needs"])
     assert found["publish"]["permissions"] == {"id-token": "write"}
 
 

@@ -47,9 +47,10 @@ PRESENT = Release("the present tree", Path(sys.executable), ROOT)
 
 
 def last_tag() -> str:
-    """Return the last tag, or the parent of the present commit where there are no tags."""
-    [*tags] = _output("git", "tag", "--sort=-creatordate", "--merged").decode().split()
-    return tags[0] if tags else "HEAD~1"
+    """Return the last tag before the present commit, or its parent where there are no tags."""
+    before = "HEAD~1"
+    [*tags] = _output("git", "tag", "--sort=-creatordate", "--merged", before).decode().split()
+    return tags[0] if tags else before
 
 
 def installed(revision: str, folder: Path) -> Release:

@@ -113,7 +113,7 @@ def main() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     asked = _asked()
     folder = Path(tempfile.mkdtemp(prefix="headrace-upgrade-"))
-    earlier = installed(asked.revision, folder / "earlier")
+    earlier = installed(asked.revision or last_tag(), folder / "earlier")
     releases = Releases(folder / "releases", earlier)
     size = Size(asked.seed, asked.tasks, asked.at_a_time, retention=asked.retention)
     with fleet_in(
@@ -131,7 +131,7 @@ def main() -> None:
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make upgrade", description=__doc__)
     parser.add_argument(
-        "revision", metavar="FROM", nargs="?", default=last_tag(), help="git revision (%(default)s)"
+        "revision", metavar="FROM", nargs="?", help="git revision (default: the last tag)"
     )
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--tasks", type=int, default=300, metavar="N", help="at least")
