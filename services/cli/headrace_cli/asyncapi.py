@@ -30,6 +30,8 @@ _PARAMETERS = {
     "version": "The version that the task is pinned to, as a subject token.",
     "stream": "Number of the event stream that contains the task's log.",
     "webhook": "The webhook's id, as a subject token.",
+    "owner": "The schedule's owner, as a subject token.",
+    "schedule": "The schedule's name among those of its owner.",
     "instance": "A worker's id.",
     "replica": "The replica of task state that holds the response.",
     "token": "Id of the response.",

@@ -7,6 +7,7 @@ the document can't name an unused subject.
 from dataclasses import dataclass
 
 from headrace.directory import TIMING, Serving
+from headrace.jetstream.headers import SCHEDULE, SCHEDULE_NEXT, SCHEDULE_TARGET, SCHEDULE_TIME_ZONE
 from headrace.jetstream.headers import TTL as TTL_HEADER
 from headrace.jetstream.kv import subject_of
 from headrace.jetstream.streams import Streams
@@ -31,6 +32,7 @@ from headrace.model.messages import (
     TaskStarted,
     UsageFound,
 )
+from headrace.model.schedule import Schedule, ScheduleFirings
 from headrace.model.subjects import NORMAL, UNUSUAL, Subjects
 from headrace.model.task import STATES, TaskKey
 from headrace.webhooks import Webhook
@@ -106,6 +108,11 @@ FOLLOWING: Json = {
 }
 PIECE: Json = {"title": "Piece", "description": "The next bytes of a response.", "type": "string"}
 EMPTY: Json = {"title": "Alive", "description": "An empty object.", "type": "object"}
+MESSAGE_SCHEDULE: Json = {
+    "type": "object",
+    "properties": {SCHEDULE: _TEXT, SCHEDULE_TARGET: _TEXT, SCHEDULE_TIME_ZONE: _TEXT},
+}
+FIRED: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT}}
 TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 
 
@@ -242,6 +249,28 @@ CHANNELS: tuple[Channel, ...] = (
         f"stream {STREAMS.pushes}, a work queue",
         "Asks task state to deliver a webhook's outstanding notifications.",
         (ChannelMessage("Alive", EMPTY),),
+    ),
+    Channel(
+        "schedule",
+        SUBJECTS.schedule("{tenant}", "{owner}", "{schedule}"),
+        f"stream {STREAMS.schedules}",
+        "A schedule's definition. Unless it is paused or has ended, it is JetStream's message "
+        "schedule.",
+        (ChannelMessage("Schedule", Schedule, MESSAGE_SCHEDULE),),
+    ),
+    Channel(
+        "firing",
+        SUBJECTS.firing("{tenant}", "{owner}", "{schedule}"),
+        f"stream {STREAMS.schedules}, of which these messages are a work queue",
+        "A firing of a schedule: JetStream's copy of its definition.",
+        (ChannelMessage("Schedule", Schedule, FIRED),),
+    ),
+    Channel(
+        "fired",
+        SUBJECTS.fired("{tenant}", "{owner}", "{schedule}"),
+        f"stream {STREAMS.schedules}",
+        "What a schedule's last firings have done.",
+        (_message(ScheduleFirings),),
     ),
     Channel(
         "webhook",

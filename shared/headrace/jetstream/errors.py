@@ -32,6 +32,9 @@ class ErrorCode(IntEnum):
     CONSUMER_ACTIVE = 10105
     CONSUMER_EXISTS = 10148
     WRONG_LAST_SEQUENCE_CONSTANT = 10164
+    SCHEDULE_INVALID = 10189
+    """The expression of a message schedule is invalid, or never due."""
+    TIME_ZONE_INVALID = 10223
 
 
 _FULL = frozenset(

@@ -171,6 +171,7 @@ class Permissions:
             *_api("DIRECT.GET", [*self._events, *kept, streams.dead]),
             # For operators, who drop dead letters over HTTP.
             *_api("STREAM.MSG.DELETE", [streams.dead]),
+            *self._scheduling(),
             # In a full stream, part of a deleted task's log makes room for its tombstone.
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
             *self._queues(),
@@ -254,6 +255,15 @@ class Permissions:
     def _making(self) -> list[str]:
         """All but workers: whichever starts first creates missing streams."""
         return [f"{_API}STREAM.INFO.*", f"{_API}STREAM.CREATE.*"]
+
+    def _scheduling(self) -> list[str]:
+        """Changing schedules, which only their owners' requests do."""
+        schedules, p = self._streams.schedules, self._prefix
+        return [
+            *(f"{p}.{kind}.*.*.*" for kind in ("schedule", "firing", "fired")),
+            *_api("STREAM.MSG.GET", [schedules]),
+            *_api("STREAM.PURGE", [schedules]),
+        ]
 
     def _queues(self) -> list[str]:
         runs = self._streams.runs

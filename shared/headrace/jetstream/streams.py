@@ -53,6 +53,7 @@ _CONTRACT = (
     "allow_direct",
     "allow_rollup_hdrs",
     "allow_msg_ttl",
+    "allow_msg_schedules",
 )
 """The settings of streams that the contract requires."""
 
@@ -117,6 +118,11 @@ class Streams:
     def triggers(self) -> str:
         """The key-value bucket of triggers."""
         return f"{self.prefix}TRIGGERS"
+
+    @property
+    def schedules(self) -> str:
+        """The schedules, their firings that wait, and what the last ones have begun."""
+        return f"{self.prefix}SCHEDULES"
 
     def events(self, number: int) -> str:
         """The `number`-th event stream, from 0."""
@@ -191,6 +197,7 @@ def declarations(settings: BusSettings) -> list[api.StreamConfig]:
         _bucket(settings, streams.push),
         _pushes(settings, streams, subjects),
         _bucket(settings, streams.triggers),
+        _schedules(settings, streams, subjects),
     ]
 
 
@@ -243,6 +250,23 @@ def _pushes(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.
     )
 
 
+def _schedules(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=streams.schedules,
+        subjects=subjects.schedules(),
+        # Firings leave it once they have begun a task. No consumer takes the rest.
+        retention=api.RetentionPolicy.WORK_QUEUE,
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        # JetStream refuses schedules in a stream that discards new messages. Without limits, this
+        # one discards nothing.
+        discard=api.DiscardPolicy.OLD,
+        max_age=0,
+        allow_rollup_hdrs=True,
+        allow_msg_schedules=True,
+    )
+
+
 def _dead(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
     return api.StreamConfig(
         name=streams.dead,
@@ -291,7 +315,7 @@ def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
     """Return the names of streams that workers don't use and have no access to."""
     streams = Streams(settings.stream_prefix)
     buckets = streams.idempotency, streams.keys, streams.push, streams.triggers
-    return frozenset({*(f"KV_{name}" for name in buckets), streams.pushes})
+    return frozenset({*(f"KV_{name}" for name in buckets), streams.pushes, streams.schedules})
 
 
 async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:

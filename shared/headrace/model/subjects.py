@@ -169,6 +169,23 @@ class Subjects:
         """Return the filter for webhooks of event stream `number`'s tasks, or of all tasks."""
         return f"{self.prefix}.push.{'*' if number is None else number}.>"
 
+    def schedule(self, tenant: str, owner: str, name: str) -> str:
+        """Return the subject of a schedule: its definition, from which JetStream fires."""
+        return f"{self.prefix}.schedule.{tenant}.{owner}.{name}"
+
+    def firing(self, tenant: str, owner: str, name: str) -> str:
+        """Return the subject of a schedule's firings."""
+        return f"{self.prefix}.firing.{tenant}.{owner}.{name}"
+
+    def fired(self, tenant: str, owner: str, name: str) -> str:
+        """Return the subject of what a schedule's last firings have begun."""
+        return f"{self.prefix}.fired.{tenant}.{owner}.{name}"
+
+    def schedules(self) -> list[str]:
+        """Return the subjects of all schedules and their firings: the SCHEDULES stream."""
+        every = "*", "*", "*"
+        return [self.schedule(*every), self.firing(*every), self.fired(*every)]
+
     def changes(self, number: int | None = None) -> str:
         """Return the subject of changes in lists by event stream `number`, or by all streams."""
         return f"{self.prefix}.changes.{'*' if number is None else number}"
@@ -229,6 +246,18 @@ class Subjects:
         if len(tokens) not in _PUSH_TOKENS:
             raise UndecodableMessage(subject, "it does not name a webhook")
         return self._key(subject, tokens[:_KEY_TOKENS]), tokens[_KEY_TOKENS]
+
+    def key_of_schedule(self, subject: str) -> tuple[str, str, str]:
+        """Return the tenant, owner and name in `subject` (of `schedule` or `firing`).
+
+        Raises:
+            UndecodableMessage: The subject has another form.
+        """
+        tokens = self._tokens(subject, "schedule", "firing")
+        if len(tokens) != _KEY_TOKENS or not all(map(is_token, tokens)):
+            raise UndecodableMessage(subject, "its tokens are not tenant, owner and schedule")
+        tenant, owner, name = tokens
+        return tenant, owner, name
 
     @staticmethod
     def _without_version(subject: str, tokens: list[str]) -> list[str]:

@@ -58,6 +58,10 @@ def test_no_two_streams_want_the_same_subject() -> None:
 def test_old_messages_never_give_way_to_new_ones() -> None:
     streams = declared(event_streams=2)
     assert len(streams) > 2
+    # JetStream refuses schedules where new messages are discarded; nothing is without a limit.
+    schedules = streams.pop("SCHEDULES")
+    assert schedules.max_msgs_per_subject == -1
+    assert {schedules.max_msgs, schedules.max_bytes, schedules.max_age} <= {None, 0}
     for name, stream in streams.items():
         assert stream.discard == api.DiscardPolicy.NEW, name
         assert stream.storage == api.StorageType.FILE, name

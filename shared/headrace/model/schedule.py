@@ -1,0 +1,132 @@
+"""Schedules: messages that begin tasks at a time, every so often, or by cron."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from headrace.model.messages import BusMessage
+from headrace.model.subjects import NORMAL
+
+KEPT_FIRINGS = 20
+"""Number of last firings that are kept per schedule."""
+
+_CRON_FIELDS = 5
+"""Fields of a cron expression without seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleKey:
+    """Whose schedule it is, and its name among the owner's; all are subject tokens."""
+
+    tenant: str
+    owner: str
+    name: str
+
+    @property
+    def tokens(self) -> tuple[str, str, str]:
+        """The tokens of its subjects."""
+        return self.tenant, self.owner, self.name
+
+
+class Schedule(BusMessage):
+    """The definition of a schedule. Exactly one of `at`, `every` and `cron` is set."""
+
+    agent: str
+    parts: list[dict[str, Any]]
+    """The message to the agent, as A2A Parts."""
+    context: str | None = None
+    """The conversation of the tasks. None: each has its own."""
+    priority: str = NORMAL
+    at: str | None = None
+    """The time to fire at, once: RFC 3339."""
+    every: str | None = None
+    """The time between two firings, as a Go duration."""
+    cron: str | None = None
+    """A cron expression of five fields, or of six with seconds first."""
+    time_zone: str | None = None
+    """IANA name of cron's time zone. None: UTC."""
+    overlap: Literal["skip", "queue", "replace"] = "skip"
+    """What a firing does while the task of the one before has not ended: ``skip``: begin nothing;
+    ``queue``: wait for it; ``replace``: cancel it."""
+    jitter: float = 0.0
+    """Maximum of a random delay of each firing, in seconds."""
+    end: str | None = None
+    """The time from which it fires no more: RFC 3339."""
+    max_firings: int | None = None
+    """Number of tasks after which it ends. None: unlimited."""
+    event_streams: int = 1
+    """The number of event streams when it was stored, from which its tasks' ids are derived."""
+    paused: bool = False
+    ended: str = ""
+    """Why it fires no more; empty: it has not ended."""
+    created: float = Field(default_factory=time.time)
+    """Seconds since 1970."""
+
+    @property
+    def expression(self) -> str:
+        """When it fires, as JetStream's message schedules write it."""
+        if self.at is not None:
+            return f"@at {self.at}"
+        if self.every is not None:
+            return f"@every {self.every}"
+        cron = self.cron or ""
+        return f"0 {cron}" if len(cron.split()) == _CRON_FIELDS else cron
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it fires."""
+        return not (self.paused or self.ended)
+
+    def is_defined_as(self, other: "Schedule") -> bool:
+        """Return whether a caller has stated the same for both."""
+        progress = {"paused": False, "ended": "", "created": 0.0, "event_streams": 1}
+        return self.model_copy(update=progress) == other.model_copy(update=progress)
+
+
+class ScheduleFiring(BusMessage):
+    """What a firing of a schedule has done."""
+
+    key: str
+    """Identifies the firing among those of its schedule."""
+    at: str
+    """When it fired: RFC 3339."""
+    outcome: Literal["beginning", "began", "skipped", "refused"]
+    task: str | None = None
+    """The task that it begins or began."""
+    reason: str | None = None
+    """Why it began none."""
+
+
+class ScheduleFirings(BusMessage):
+    """The last firings of a schedule, oldest first."""
+
+    began: int = 0
+    """Number of tasks that were begun."""
+    next: str | None = None
+    """When it fires next, as of its last firing: RFC 3339."""
+    last: list[ScheduleFiring] = Field(default_factory=list)
+    """At most `KEPT_FIRINGS`."""
+
+    def find(self, key: str) -> ScheduleFiring | None:
+        """Return the firing of that key. None: it is not among the last ones."""
+        return next((one for one in self.last if one.key == key), None)
+
+    def before(self, key: str) -> ScheduleFiring | None:
+        """Return the last firing, other than that of `key`, that begins or began a task."""
+        others = (one for one in reversed(self.last) if one.key != key and one.task is not None)
+        return next(others, None)
+
+    def having(self, firing: ScheduleFiring, following: str | None = None) -> "ScheduleFirings":
+        """Return them with `firing` in place of the one of the same key, or as the last one."""
+        known = self.find(firing.key)
+        is_new_task = firing.outcome == "began" and (known is None or known.outcome != "began")
+        kept = [one for one in self.last if one.key != firing.key]
+        at = len(self.last) if known is None else self.last.index(known)
+        kept.insert(at, firing)
+        return ScheduleFirings(
+            began=self.began + is_new_task,
+            next=following or self.next,
+            last=kept[-KEPT_FIRINGS:],
+        )

@@ -1,0 +1,269 @@
+"""The schedules of a fleet, stored in a stream whose messages JetStream itself fires.
+
+The message on a schedule's subject is its definition, and at the same time JetStream's message
+schedule: one store creates, changes, pauses or resumes it, so that no state in between can remain.
+Gateways do this for owners. What fires is a message on another subject of the same stream, with a
+copy of the definition; the triggers service begins a task from it.
+"""
+
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from headrace.jetstream.api import (
+    Json,
+    get_message,
+    store_after,
+    store_with_retries,
+    stream_info,
+    until_answered,
+)
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.jetstream.headers import MESSAGE_ID, ROLLUP
+from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, store_schedule
+from headrace.jetstream.purge import purge
+from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.model.messages import BusMessage
+from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
+
+MOST_PER_OWNER = 500
+"""Maximum number of schedules per owner."""
+
+_ATTEMPTS = 10
+
+
+class ScheduleUnknown(HeadraceError):
+    """The caller has no such schedule."""
+
+    code = "schedule_unknown"
+
+
+class ScheduleOver(HeadraceError):
+    """The schedule has ended and can't be paused or resumed; store it again to start it anew."""
+
+    code = "schedule_over"
+
+
+class TooManySchedules(HeadraceError):
+    """The owner has the maximum number of schedules."""
+
+    code = "too_many_schedules"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchedule:
+    """A schedule in the stream."""
+
+    key: ScheduleKey
+    schedule: Schedule
+    sequence: int
+
+
+class Schedules:
+    """The stream's schedules. Every call raises BusUnavailable if NATS does not answer."""
+
+    def __init__(self, bus: Bus, most_per_owner: int = MOST_PER_OWNER) -> None:
+        """Use `bus`."""
+        self._bus, self._stream = bus, bus.streams.schedules
+        self._most_per_owner = most_per_owner
+
+    async def put(self, key: ScheduleKey, schedule: Schedule) -> StoredSchedule:
+        """Create the schedule, or replace its definition.
+
+        One that is defined like this already, and has not ended, stays as it is: its next firing is
+        not postponed.
+
+        Raises:
+            TooManySchedules: The owner has the maximum number of schedules.
+            ExpressionRefused, TimeZoneRefused: JetStream refuses when it fires.
+        """
+        for _ in range(_ATTEMPTS):
+            found = await self.get(key)
+            if found is None:
+                await self._check_room(key)
+                await purge(self._bus, self._stream, self._bus.subjects.fired(*key.tokens))
+            elif not found.schedule.ended and found.schedule.is_defined_as(schedule):
+                return found
+            streams = {"event_streams": self._bus.settings.event_streams}
+            stored = schedule.model_copy(update=streams)
+            if found is not None and not found.schedule.ended:
+                kept = {"paused": found.schedule.paused, "created": found.schedule.created}
+                stored = stored.model_copy(update=kept)
+            try:
+                return await self._store(key, stored, found.sequence if found else 0)
+            except ScheduleChanged:
+                continue
+        raise _busy(key)
+
+    async def get(self, key: ScheduleKey) -> StoredSchedule | None:
+        """Return the schedule. None: it does not exist."""
+        query = {"last_by_subj": self._bus.subjects.schedule(*key.tokens)}
+        return await self._ask(query)
+
+    async def list(
+        self, tenant: str, owner: str = "*", after: int = 0, limit: int = 100
+    ) -> list[StoredSchedule]:
+        """Return the first schedules after stream sequence `after`. Each costs a request.
+
+        Args:
+            tenant: As a token.
+            owner: As a token; ``*``: of all owners.
+            after: 0 for all.
+            limit: The maximum number.
+        """
+        pattern, found = self._bus.subjects.schedule(tenant, owner, "*"), list[StoredSchedule]()
+        while len(found) < limit:
+            one = await self._ask({"seq": after + 1, "next_by_subj": pattern})
+            if one is None:
+                break
+            found.append(one)
+            after = one.sequence
+        return found
+
+    async def pause(self, key: ScheduleKey) -> Schedule:
+        """Let the schedule fire no more until it is resumed.
+
+        Raises:
+            ScheduleUnknown: It does not exist.
+            ScheduleOver: It has ended.
+        """
+        return await self._change(key, lambda one: one.model_copy(update={"paused": True}))
+
+    async def resume(self, key: ScheduleKey) -> Schedule:
+        """Let a paused schedule fire again: at its next time, counted from now.
+
+        Raises:
+            ScheduleUnknown, ScheduleOver: As `pause`.
+        """
+        return await self._change(key, lambda one: one.model_copy(update={"paused": False}))
+
+    async def end(self, key: ScheduleKey, schedule: Schedule, why: str) -> None:
+        """Keep the schedule, which has fired with the definition `schedule`, as ended.
+
+        One that was defined anew meanwhile stays as it is.
+        """
+        for _ in range(_ATTEMPTS):
+            found = await self.get(key)
+            if found is not None and not found.schedule.is_defined_as(schedule):
+                return
+            ended = schedule.model_copy(update={"ended": why})
+            try:
+                await self._store(key, ended, found.sequence if found else 0)
+            except ScheduleChanged:
+                continue
+            return
+        raise _busy(key)
+
+    async def run_now(self, key: ScheduleKey, request: str) -> None:
+        """Fire the schedule once, besides its own times, also if it is paused or has ended.
+
+        A repetition with the same `request`, within two minutes, is the same firing.
+
+        Raises:
+            ScheduleUnknown: It does not exist.
+        """
+        found = await self.get(key)
+        if found is None:
+            raise _unknown(key)
+        subject = self._bus.subjects.firing(*key.tokens)
+        headers = {MESSAGE_ID: f"{'.'.join(key.tokens)}.{request}"}
+        await store_with_retries(self._bus, subject, found.schedule.encode(), headers)
+
+    async def delete(self, key: ScheduleKey) -> None:
+        """Delete the schedule, its waiting firings and its history, if it exists."""
+        subjects = self._bus.subjects
+        for subject in (subjects.schedule, subjects.firing, subjects.fired):
+            await purge(self._bus, self._stream, subject(*key.tokens))
+
+    async def firings(self, key: ScheduleKey) -> ScheduleFirings:
+        """Return what the schedule's last firings have done."""
+        return (await self._firings(key))[0]
+
+    async def record(
+        self, key: ScheduleKey, change: Callable[[ScheduleFirings], ScheduleFirings]
+    ) -> ScheduleFirings:
+        """Change what is recorded of the schedule's firings, and return it.
+
+        `change` is called again if another process has changed it meanwhile.
+        """
+        subject = self._bus.subjects.fired(*key.tokens)
+        for _ in range(_ATTEMPTS):
+            firings, after = await self._firings(key)
+            changed = change(firings)
+            if changed == firings:
+                return firings
+            headers = {ROLLUP: "sub"}
+            data = changed.encode()
+            try:
+                await store_after(self._bus, self._stream, subject, data, after, headers)
+            except Refused as refused:
+                if refused.has_other_sequence:
+                    continue
+                raise
+            return changed
+        raise _busy(key)
+
+    async def _change(self, key: ScheduleKey, change: Callable[[Schedule], Schedule]) -> Schedule:
+        for _ in range(_ATTEMPTS):
+            found = await self.get(key)
+            if found is None:
+                raise _unknown(key)
+            if found.schedule.ended:
+                raise ScheduleOver(f"schedule {key.name} has ended: {found.schedule.ended}")
+            changed = change(found.schedule)
+            if changed == found.schedule:
+                return changed
+            try:
+                return (await self._store(key, changed, found.sequence)).schedule
+            except ScheduleChanged:
+                continue
+        raise _busy(key)
+
+    async def _store(self, key: ScheduleKey, schedule: Schedule, after: int) -> StoredSchedule:
+        subjects, rule = self._bus.subjects, None
+        if schedule.is_active:
+            target = subjects.firing(*key.tokens)
+            rule = FiringRule(schedule.expression, target, schedule.time_zone)
+        subject, data = subjects.schedule(*key.tokens), schedule.encode()
+        sequence = await store_schedule(self._bus, self._stream, subject, data, after, rule)
+        return StoredSchedule(key, schedule, sequence)
+
+    async def _firings(self, key: ScheduleKey) -> tuple[ScheduleFirings, int]:
+        subject = self._bus.subjects.fired(*key.tokens)
+        found = await self._stored(ScheduleFirings, {"last_by_subj": subject})
+        return (ScheduleFirings(), 0) if found is None else (found[1], found[2])
+
+    async def _ask(self, query: Json) -> StoredSchedule | None:
+        found = await self._stored(Schedule, query)
+        if found is None:
+            return None
+        subject, schedule, sequence = found
+        key = ScheduleKey(*self._bus.subjects.key_of_schedule(subject))
+        return StoredSchedule(key, schedule, sequence)
+
+    async def _stored[Body: BusMessage](
+        self, kind: type[Body], query: Json
+    ) -> tuple[str, Body, int] | None:
+        ask = partial(get_message, self._bus, self._stream, query)
+        message = await until_answered(self._bus, ask)
+        if message is None:
+            return None
+        subject, data = message["subject"], b64decode(message.get("data") or "")
+        return subject, kind.decode(subject, data), int(message["seq"])
+
+    async def _check_room(self, key: ScheduleKey) -> None:
+        query = {"subjects_filter": self._bus.subjects.schedule(key.tenant, key.owner, "*")}
+        ask = partial(stream_info, self._bus, self._stream, query)
+        info = await until_answered(self._bus, ask)
+        if len(info["state"].get("subjects") or {}) >= self._most_per_owner:
+            raise TooManySchedules(f"an owner may have {self._most_per_owner} schedules")
+
+
+def _unknown(key: ScheduleKey) -> ScheduleUnknown:
+    return ScheduleUnknown(f"schedule {key.name!r} does not exist")
+
+
+def _busy(key: ScheduleKey) -> BusUnavailable:
+    return BusUnavailable(f"schedule {key.name} is being changed concurrently")

@@ -1,0 +1,205 @@
+"""Schedules on JetStream's own message schedules, on one node and on three."""
+
+import asyncio
+import secrets
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.headers import SCHEDULE_NEXT
+from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
+from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
+from headrace.schedules import ScheduleOver, Schedules, ScheduleUnknown, TooManySchedules
+
+_TIMEOUT = 60.0
+
+
+def schedule(text: str = "hi", **terms: object) -> Schedule:
+    return Schedule.model_validate({"agent": "echo", "parts": [{"text": text}], **terms})
+
+
+@pytest.fixture
+def schedules(bus: Bus) -> Schedules:
+    return Schedules(bus)
+
+
+@pytest.fixture
+def key() -> ScheduleKey:
+    """A schedule of an owner of its own."""
+    return ScheduleKey("default", f"owner{secrets.token_hex(4)}", "report")
+
+
+async def fired(bus: Bus, key: ScheduleKey, count: int = 1) -> list[Msg]:
+    """Return the first `count` firings of the schedule, in order."""
+    name = f"test-{key.owner}"
+    subject = bus.subjects.firing(*key.tokens)
+    async with asyncio.timeout(_TIMEOUT):
+        subscription = await bus.js.pull_subscribe(subject, name, bus.streams.schedules)
+        found = list[Msg]()
+        while len(found) < count:
+            found += await subscription.fetch(1, timeout=_TIMEOUT)
+            await found[-1].ack_sync()
+        await subscription.unsubscribe()
+        await bus.js.delete_consumer(bus.streams.schedules, name)
+    return found
+
+
+async def waiting(bus: Bus, key: ScheduleKey) -> int:
+    """Return how many firings of the schedule wait."""
+    try:
+        subject = bus.subjects.firing(*key.tokens)
+        state = (await bus.js.stream_info(bus.streams.schedules, subjects_filter=subject)).state
+    except NotFoundError:
+        return 0
+    return (state.subjects or {}).get(subject, 0)
+
+
+async def test_a_schedule_fires_with_a_copy_of_its_definition_and_its_next_time(
+    bus: Bus, schedules: Schedules, key: ScheduleKey
+) -> None:
+    wanted = schedule(every="1s")
+    await schedules.put(key, wanted)
+    one, two = await fired(bus, key, 2)
+    assert [Schedule.decode("", one.data), Schedule.decode("", two.data)] == [wanted, wanted]
+    next_times = [datetime.fromisoformat((msg.headers or {})[SCHEDULE_NEXT]) for msg in (one, two)]
+    assert next_times[0] < next_times[1]
+    await schedules.delete(key)
+
+
+async def test_a_schedule_for_one_time_fires_once_and_is_kept_as_ended(
+    bus: Bus, schedules: Schedules, key: ScheduleKey
+) -> None:
+    wanted = schedule(at="2020-01-01T00:00:00Z")
+    await schedules.put(key, wanted)
+    [msg] = await fired(bus, key)
+    assert (msg.headers or {})[SCHEDULE_NEXT] == "purge"
+    assert await schedules.get(key) is None
+    await schedules.end(key, wanted, "it has fired")
+    found = await schedules.get(key)
+    assert found is not None
+    assert found.schedule.ended == "it has fired"
+    with pytest.raises(ScheduleOver, match="it has fired"):
+        await schedules.resume(key)
+    # Stored again, it starts anew.
+    await schedules.put(key, wanted)
+    await fired(bus, key)
+
+
+@pytest.mark.parametrize("time_zone", [None, "Asia/Tokyo"])
+async def test_cron_fires_in_its_time_zone(
+    bus: Bus, schedules: Schedules, key: ScheduleKey, time_zone: str | None
+) -> None:
+    await schedules.put(key, schedule(cron="* * * * * *", time_zone=time_zone))
+    [msg] = await fired(bus, key)
+    offset = datetime.fromisoformat((msg.headers or {})[SCHEDULE_NEXT]).utcoffset()
+    assert offset == (timedelta(hours=9) if time_zone else timedelta())
+    await schedules.delete(key)
+
+
+@pytest.mark.parametrize(
+    ("terms", "error"),
+    [
+        ({"every": "0.5s"}, ExpressionRefused),
+        ({"every": "1d"}, ExpressionRefused),
+        ({"at": "tomorrow"}, ExpressionRefused),
+        ({"cron": "0 9 31 2 *"}, ExpressionRefused),
+        ({"cron": "nonsense"}, ExpressionRefused),
+        ({"cron": "0 9 * * *", "time_zone": "Mars/Base"}, TimeZoneRefused),
+    ],
+)
+async def test_what_jetstream_refuses_is_not_stored(
+    schedules: Schedules, key: ScheduleKey, terms: dict[str, str], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await schedules.put(key, schedule(**terms))
+    assert await schedules.get(key) is None
+
+
+async def test_storing_the_same_again_changes_nothing_and_another_one_replaces_it(
+    schedules: Schedules, key: ScheduleKey
+) -> None:
+    first = await schedules.put(key, schedule(every="1h"))
+    again = await schedules.put(key, schedule(every="1h"))
+    assert again.sequence == first.sequence
+    await schedules.pause(key)
+    changed = await schedules.put(key, schedule(every="2h"))
+    assert changed.sequence > first.sequence
+    assert changed.schedule.paused
+    assert changed.schedule.created == first.schedule.created
+    [listed] = await schedules.list(key.tenant, key.owner)
+    assert listed == changed
+    await schedules.delete(key)
+    assert await schedules.list(key.tenant, key.owner) == []
+
+
+async def test_a_paused_schedule_fires_no_more_until_it_is_resumed(
+    bus: Bus, schedules: Schedules, key: ScheduleKey
+) -> None:
+    await schedules.put(key, schedule(every="1s"))
+    await fired(bus, key)
+    assert (await schedules.pause(key)).paused
+    before = await waiting(bus, key)
+    other = ScheduleKey(key.tenant, key.owner, "other")
+    await schedules.put(other, schedule(every="1s"))
+    await fired(bus, other, 3)
+    assert await waiting(bus, key) == before
+    assert not (await schedules.resume(key)).paused
+    await fired(bus, key, before + 1)
+    await schedules.delete(key)
+    await schedules.delete(other)
+
+
+async def test_running_it_now_fires_once_per_request_even_if_it_is_paused(
+    bus: Bus, schedules: Schedules, key: ScheduleKey
+) -> None:
+    await schedules.put(key, schedule(every="1h"))
+    await schedules.pause(key)
+    for request in ("a", "a", "b"):
+        await schedules.run_now(key, request)
+    assert await waiting(bus, key) == 2
+    await schedules.delete(key)
+    assert await waiting(bus, key) == 0
+    with pytest.raises(ScheduleUnknown):
+        await schedules.run_now(key, "c")
+
+
+async def test_an_end_does_not_touch_a_definition_that_is_newer(
+    schedules: Schedules, key: ScheduleKey
+) -> None:
+    old = schedule(every="1h")
+    await schedules.put(key, old)
+    await schedules.put(key, schedule(every="2h"))
+    await schedules.end(key, old, "its time is over")
+    found = await schedules.get(key)
+    assert found is not None
+    assert not found.schedule.ended
+    await schedules.delete(key)
+
+
+async def test_records_of_several_firings_at_once_are_all_kept(
+    schedules: Schedules, key: ScheduleKey
+) -> None:
+    at = datetime.now(UTC).isoformat()
+
+    async def record(name: str) -> ScheduleFirings:
+        firing = ScheduleFiring(key=name, at=at, outcome="began", task=f"t-{name}")
+        return await schedules.record(key, lambda firings: firings.having(firing))
+
+    await asyncio.gather(*map(record, "abcd"))
+    firings = await schedules.firings(key)
+    assert (firings.began, {one.key for one in firings.last}) == (4, set("abcd"))
+    await schedules.delete(key)
+    assert await schedules.firings(key) == ScheduleFirings()
+
+
+async def test_an_owner_has_a_maximum_of_schedules(bus: Bus, key: ScheduleKey) -> None:
+    schedules = Schedules(bus, most_per_owner=1)
+    await schedules.put(key, schedule(every="1h"))
+    other = ScheduleKey(key.tenant, key.owner, "other")
+    with pytest.raises(TooManySchedules, match="may have 1 schedules"):
+        await schedules.put(other, schedule(every="1h"))
+    await schedules.put(key, schedule(every="2h"))
+    await schedules.delete(key)

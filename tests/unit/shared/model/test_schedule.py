@@ -1,0 +1,61 @@
+"""Schedules: their expressions, and what is kept of their firings."""
+
+import pytest
+
+from headrace.model.schedule import KEPT_FIRINGS, Schedule, ScheduleFiring, ScheduleFirings
+
+
+def schedule(**terms: object) -> Schedule:
+    return Schedule.model_validate({"agent": "echo", "parts": [{"text": "hi"}], **terms})
+
+
+@pytest.mark.parametrize(
+    ("terms", "expression"),
+    [
+        ({"at": "2030-01-01T00:00:00Z"}, "@at 2030-01-01T00:00:00Z"),
+        ({"every": "90s"}, "@every 90s"),
+        ({"cron": "0 9 * * mon-fri"}, "0 0 9 * * mon-fri"),
+        ({"cron": "*/10 * * * * *"}, "*/10 * * * * *"),
+        ({"cron": "@daily"}, "@daily"),
+    ],
+)
+def test_cron_without_seconds_fires_at_second_0(terms: dict[str, str], expression: str) -> None:
+    assert schedule(**terms).expression == expression
+
+
+def test_a_definition_is_what_a_caller_states_not_what_became_of_it() -> None:
+    one = schedule(every="5m")
+    assert one.is_defined_as(one.model_copy(update={"paused": True, "created": 1.0}))
+    assert not one.is_defined_as(schedule(every="6m"))
+
+
+def firing(key: str, outcome: str, task: str | None = None) -> ScheduleFiring:
+    values = {"key": key, "at": "2030-01-01T00:00:00Z", "outcome": outcome, "task": task}
+    return ScheduleFiring.model_validate(values)
+
+
+def test_a_firing_that_is_recorded_again_counts_once_and_keeps_its_place() -> None:
+    firings = ScheduleFirings()
+    for outcome in ("beginning", "began", "began"):
+        firings = firings.having(firing("a", outcome, "t-a"), "2030-01-01T00:00:01Z")
+    firings = firings.having(firing("b", "skipped")).having(firing("a", "began", "t-a"))
+    assert [(one.key, one.outcome) for one in firings.last] == [("a", "began"), ("b", "skipped")]
+    assert (firings.began, firings.next) == (1, "2030-01-01T00:00:01Z")
+
+
+def test_only_the_last_firings_are_kept_and_all_are_counted() -> None:
+    firings = ScheduleFirings()
+    for number in range(KEPT_FIRINGS + 5):
+        firings = firings.having(firing(str(number), "began", f"t-{number}"))
+    assert firings.began == KEPT_FIRINGS + 5
+    assert [one.key for one in firings.last] == [str(k) for k in range(5, KEPT_FIRINGS + 5)]
+
+
+def test_the_firing_before_is_the_last_other_one_with_a_task() -> None:
+    firings = ScheduleFirings()
+    for one in (firing("a", "began", "t-a"), firing("b", "skipped"), firing("c", "beginning", "t")):
+        firings = firings.having(one)
+    before = firings.before("c")
+    assert before is not None
+    assert before.key == "a"
+    assert ScheduleFirings().before("a") is None
