@@ -58,6 +58,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.tasks:tasks",
         "List tasks, the latest first; without --agent those of every agent.",
     ),
+    "schedules": (
+        "headrace_cli.schedules:schedules",
+        "Have agents begin tasks at a time, every so often, or by cron.",
+    ),
     "usage": (
         "headrace_cli.usage:usage",
         "Show what runs have used: tokens, cost, runs and their time.",

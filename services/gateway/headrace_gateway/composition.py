@@ -10,6 +10,7 @@ from headrace.jetstream.connection import Bus, NewTransport
 from headrace.jetstream.health_probe import HealthProbe
 from headrace.links import Links
 from headrace.log import TailRule
+from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
@@ -165,6 +166,7 @@ def _services(
         subscriptions=Subscriptions(feeds, running.streams, requests, settings),
         task_streams=TaskStreams(bus, feeds, state),
         webhooks=Webhooks(bus),
+        schedules=Schedules(bus),
         signing=running.signing,
         cards=SignedCards(running.signing, settings.public_url),
         submissions=submissions,

@@ -27,6 +27,7 @@ from headrace.model.errors import (
     StateUnavailable,
     TaskUnknown,
 )
+from headrace.schedules import ScheduleOver, ScheduleUnknown, TooManySchedules
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
 from headrace.triggers import TriggerTaken, TriggerUnknown
@@ -140,6 +141,9 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     LetterUnknown: _own(-32602, 404, "NOT_FOUND", "LETTER_NOT_FOUND"),
     TriggerUnknown: _own(-32602, 404, "NOT_FOUND", "TRIGGER_NOT_FOUND"),
     TriggerTaken: _own(-32600, 409, "FAILED_PRECONDITION", "TRIGGER_TAKEN"),
+    ScheduleUnknown: _own(-32602, 404, "NOT_FOUND", "SCHEDULE_NOT_FOUND"),
+    ScheduleOver: _own(-32600, 409, "FAILED_PRECONDITION", "SCHEDULE_OVER"),
+    TooManySchedules: _own(-32600, 409, "FAILED_PRECONDITION", "TOO_MANY_SCHEDULES"),
     VersionUnknown: _own(-32602, 404, "NOT_FOUND", "VERSION_NOT_FOUND"),
     VersionInUse: _own(-32600, 409, "FAILED_PRECONDITION", "VERSION_IN_USE"),
     RouteRefused: _own(-32600, 409, "FAILED_PRECONDITION", "ROUTE_REFUSED"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.health_probe import HealthProbe
+from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
@@ -58,6 +59,7 @@ class Services:
     subscriptions: Subscriptions
     task_streams: TaskStreams
     webhooks: Webhooks
+    schedules: Schedules
     signing: SigningKeys
     cards: SignedCards
     submissions: Submissions

@@ -16,6 +16,7 @@ from headrace.jetstream.connection import Bus
 from headrace_triggers.delivery import Deliveries
 from headrace_triggers.event_triggers import EventTriggers
 from headrace_triggers.firing import Firings
+from headrace_triggers.scheduled_tasks import ScheduledTasks
 from headrace_triggers.settings import TriggersSettings
 
 _NAME = "headrace_triggers"
@@ -52,10 +53,12 @@ class TriggersReplica:
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()
         broker = FleetBroker(self._settings, "triggers events", telemetry(_NAME))
+        firings = Firings(self._bus, self._directory)
+        deliveries = Deliveries(self._bus, firings)
+        ScheduledTasks(self._bus, firings, deliveries).subscribe(broker)
         application = FastStream(broker, logger=None)
         self._stack.push_async_callback(application.stop)
         await application.start()
-        deliveries = Deliveries(self._bus, Firings(self._bus, self._directory))
         events = EventTriggers(self._bus, broker, deliveries)
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)

@@ -18,6 +18,7 @@ from headrace.client.outgoing_message import Attachment, OutgoingMessage
 from headrace.client.paths import agent_path, run_path, task_path
 from headrace.client.retries import RetryPolicy
 from headrace.client.run_stream import RunStream
+from headrace.client.schedules import ClientSchedules
 from headrace.client.task_stream import TaskStream
 from headrace.model.events import Json
 from headrace.model.user_message import MessageContent
@@ -271,6 +272,11 @@ class Client:
     async def delete_trigger(self, name: str) -> None:
         """Delete the trigger of that name. Tasks that it began go on."""
         await self._gateways.json(Request("DELETE", f"/v1/triggers/{quote(name, safe='')}"))
+
+    @property
+    def schedules(self) -> ClientSchedules:
+        """The caller's schedules."""
+        return ClientSchedules(self._gateways)
 
     async def card(self, agent: str | None) -> Json:
         """Return an agent's A2A card."""

@@ -220,7 +220,14 @@ class Permissions:
         streams, p = self._streams, self._prefix
         read = [*self._events, f"KV_{streams.agents}", f"KV_{streams.triggers}"]
         publish = [
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead")),
+            # A schedule's firing may cancel the task of the one before, through its holder.
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead", "control", "poke")),
+            *self._scheduling(),
+            *(
+                f"{_API}CONSUMER.{what}.{streams.schedules}.>"
+                for what in ("CREATE", "DURABLE.CREATE", "INFO", "MSG.NEXT")
+            ),
+            f"$JS.ACK.{streams.schedules}.>",
             *self._making(),
             *_api("STREAM.MSG.GET", read),
             *_api("DIRECT.GET", read),
@@ -257,7 +264,7 @@ class Permissions:
         return [f"{_API}STREAM.INFO.*", f"{_API}STREAM.CREATE.*"]
 
     def _scheduling(self) -> list[str]:
-        """Changing schedules, which only their owners' requests do."""
+        """Reading and changing schedules, and recording what their firings have done."""
         schedules, p = self._streams.schedules, self._prefix
         return [
             *(f"{p}.{kind}.*.*.*" for kind in ("schedule", "firing", "fired")),

@@ -95,6 +95,8 @@ class ScheduleFiring(BusMessage):
     outcome: Literal["beginning", "began", "skipped", "refused"]
     task: str | None = None
     """The task that it begins or began."""
+    agent: str | None = None
+    """The task's agent."""
     reason: str | None = None
     """Why it began none."""
 

@@ -11,6 +11,7 @@ from headrace_gateway.protocols.fleet import (
     dev_processes,
     fail,
     fleet_state,
+    schedules,
     task_log,
     triggers,
     usage,
@@ -30,6 +31,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
     triggering = triggers.TriggerPages(services)
     of_agent = versions.VersionPages(services)
+    scheduling, one_schedule = schedules.SchedulePages(services), f"{schedules.PATH}/{{name}}"
     pages: Sequence[tuple[str, str, Endpoint]] = (
         ("GET", f"{AGENT}{task_log.PATH}", log.read),
         ("GET", f"{AGENT}{watch.PATH}", watching.watch),
@@ -41,6 +43,13 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("GET", usage.PATH, usage.UsagePage(services).read),
         ("POST", f"{AGENT}{fail.PATH}", failing.fail),
         ("GET", webhook_deliveries.PATH, webhook_deliveries.WebhookDeliveries(services).list),
+        ("GET", schedules.PATH, scheduling.list),
+        ("GET", one_schedule, scheduling.get),
+        ("PUT", one_schedule, scheduling.put),
+        ("DELETE", one_schedule, scheduling.delete),
+        ("POST", f"{one_schedule}:pause", scheduling.pause),
+        ("POST", f"{one_schedule}:resume", scheduling.resume),
+        ("POST", f"{one_schedule}:run", scheduling.run),
         ("POST", workers.PATH, workers.DrainingWorkers(services).drain),
         ("GET", triggers.PATH, triggering.list),
         ("GET", f"{triggers.PATH}/{{name}}", triggering.show),

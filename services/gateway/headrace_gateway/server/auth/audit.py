@@ -18,6 +18,7 @@ _CHANGES = frozenset(
         "DeleteTask",
         "CreateTaskPushNotificationConfig",
         "DeleteTaskPushNotificationConfig",
+        "PutSchedule",
     }
 )
 """Operations of owners that change something."""

@@ -31,6 +31,12 @@ FLEET = frozenset(
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "ForkTask": ("GetTask", "SendMessage"),
     "PutTrigger": ("SendMessage",),
+    "ListSchedules": ("ListTasks",),
+    "GetSchedule": ("GetTask",),
+    **dict.fromkeys(
+        ("PutSchedule", "PauseSchedule", "ResumeSchedule", "RunSchedule", "DeleteSchedule"),
+        ("SendMessage",),
+    ),
 }
 """Operations that a caller may carry out if its roles permit all of these."""
 

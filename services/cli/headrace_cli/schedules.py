@@ -1,0 +1,150 @@
+"""``headrace schedules``: messages that begin tasks at a time, every so often, or by cron."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.printer import Printer, with_json
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+    from headrace.model.events import Json
+
+_HEADS = ("NAME", "AGENT", "WHEN", "STATE", "MESSAGE")
+_FIRING_HEADS = ("AT", "OUTCOME", "TASK", "REASON")
+
+_with_owner = click.option("--owner", help="Owner of the schedule; for operators.")
+
+
+@click.group()
+def schedules() -> None:
+    """Have agents begin tasks at a time, every so often, or by cron."""
+
+
+@schedules.command("create")
+@with_gateway
+@click.argument("name")
+@click.argument("agent")
+@click.argument("text")
+@click.option("--at", metavar="TIME", help="Fire once, at this time, such as 2030-01-31T09:00:00Z.")
+@click.option("--every", metavar="DURATION", help="Fire every so often, such as 90s or 1h30m.")
+@click.option(
+    "--cron", metavar="EXPRESSION", help="Fire by cron: five or, with seconds, six fields."
+)
+@click.option("--time-zone", metavar="ZONE", help="IANA time zone of --cron; default: UTC.")
+@click.option(
+    "--overlap",
+    type=click.Choice(("skip", "queue", "replace")),
+    default="skip",
+    show_default=True,
+    help="What a firing does while the task before has not ended.",
+)
+@click.option("--jitter", type=click.FloatRange(0), help="Maximum random delay, in seconds.")
+@click.option("--end-at", metavar="TIME", help="Fire no more from this time on.")
+@click.option("--max-firings", type=click.IntRange(1), help="End after so many tasks.")
+@click.option("--context", help="Conversation of the tasks; default: each has its own.")
+@with_json
+def create(
+    *,
+    url: str,
+    token: str | None,
+    name: str,
+    agent: str,
+    text: str,
+    printer: Printer,
+    **terms: Any,  # noqa: ANN401 - as click hands them over
+) -> None:
+    """Have AGENT begin a task with TEXT whenever the schedule NAME fires.
+
+    A schedule of that name is replaced. Exactly one of --at, --every and --cron is required.
+    """
+    _show_one(
+        at_gateway(url, token, lambda client: client.schedules.put(name, agent, text, **terms)),
+        printer,
+    )
+
+
+@schedules.command("list")
+@with_gateway
+@_with_owner
+@with_json
+def list_(*, url: str, token: str | None, owner: str | None, printer: Printer) -> None:
+    """List schedules; operators see those of all owners of their tenant."""
+
+    async def ask(client: "Client") -> "list[Json]":
+        return [one async for one in client.schedules.list(owner)]
+
+    printer.table(_HEADS, [(one, _row(one)) for one in at_gateway(url, token, ask)])
+
+
+@schedules.command("get")
+@with_gateway
+@click.argument("name")
+@_with_owner
+@with_json
+def get(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
+    """Show the schedule NAME, and what its last firings have done."""
+    found = at_gateway(url, token, lambda client: client.schedules.get(name, owner))
+    _show_one(found, printer)
+    if not printer.as_json and found["firings"]:
+        rows = [(one, _firing_row(one)) for one in found["firings"]]
+        printer.table(_FIRING_HEADS, rows)
+
+
+@schedules.command("pause")
+@with_gateway
+@click.argument("name")
+@_with_owner
+@with_json
+def pause(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
+    """Let the schedule NAME fire no more until it is resumed."""
+    _show_one(at_gateway(url, token, lambda client: client.schedules.pause(name, owner)), printer)
+
+
+@schedules.command("resume")
+@with_gateway
+@click.argument("name")
+@_with_owner
+@with_json
+def resume(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
+    """Let the paused schedule NAME fire again."""
+    _show_one(at_gateway(url, token, lambda client: client.schedules.resume(name, owner)), printer)
+
+
+@schedules.command("run")
+@with_gateway
+@click.argument("name")
+@with_json
+def run(*, url: str, token: str | None, name: str, printer: Printer) -> None:
+    """Fire the schedule NAME once, now."""
+    _show_one(at_gateway(url, token, lambda client: client.schedules.run_now(name)), printer)
+
+
+@schedules.command("delete")
+@with_gateway
+@click.argument("name")
+@_with_owner
+@with_json
+def delete(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
+    """Delete the schedule NAME; tasks that it has begun stay."""
+    at_gateway(url, token, lambda client: client.schedules.delete(name, owner))
+    printer.record({"name": name, "deleted": True}, f"deleted {name}")
+
+
+def _show_one(one: "Json", printer: Printer) -> None:
+    printer.table(_HEADS, [(one, _row(one))])
+
+
+def _row(one: "Json") -> tuple[str, ...]:
+    when = f"at {one['at']}" if one["at"] else ""
+    when = f"every {one['every']}" if one["every"] else when
+    if one["cron"]:
+        when = f"{one['cron']} ({one['timeZone'] or 'UTC'})"
+    state = f"ended: {one['ended']}" if one["ended"] else one["state"]
+    text = " ".join(str(part.get("text", "(data)")) for part in one["message"])
+    return one["name"], one["agent"], when, state, text
+
+
+def _firing_row(one: "Json") -> tuple[str, ...]:
+    return tuple(one[name] or "-" for name in ("at", "outcome", "task", "reason"))

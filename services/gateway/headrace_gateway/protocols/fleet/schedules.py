@@ -1,0 +1,244 @@
+"""Schedules of the caller: store, show, pause, resume, run now and delete them.
+
+Whoever may send messages to an agent may schedule them. Operators see, pause and delete those of
+all owners of their tenant.
+"""
+
+import secrets
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
+from headrace.model.errors import InvalidName
+from headrace.model.events import PRIORITY, Json
+from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
+from headrace.model.subjects import NORMAL, decode_token, encode_token
+from headrace.model.timestamp import timestamp
+from headrace.schedules import ScheduleUnknown, StoredSchedule
+from headrace_gateway.call import IDEMPOTENCY_KEY, call_of, caller_of
+from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
+from headrace_gateway.protocols.fleet.parameters import number_in
+from headrace_gateway.protocols.fleet.schedule_input import (
+    EXPRESSION_RULES,
+    KINDS,
+    read_schedule,
+)
+from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.json_response import NO_STORE, json_response
+from headrace_gateway.services import Services
+from headrace_gateway.tasks.terms import check_parts, terms
+
+PATH = "/v1/schedules"
+
+_MOST = 200
+_USUAL = 50
+_LARGEST_NUMBER = 2**63 - 1
+
+
+class SchedulePages:
+    """The endpoints."""
+
+    def __init__(self, services: Services) -> None:
+        """Use the schedules on the bus of `services`."""
+        self._services, self._schedules = services, services.schedules
+
+    async def list(self, request: Request) -> ASGIApp:
+        """Return a page of the caller's schedules; for operators, of those in their tenant.
+
+        Raises:
+            InputInvalid: a query parameter breaks its rule.
+            HeadraceError: as `Access.check_anyone` and `Schedules.list`.
+        """
+        services, caller = self._services, caller_of(self._services, request)
+        services.access.check_anyone(caller, "ListSchedules")
+        query = request.query_params
+        after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
+        limit = number_in(query, "limit", 1, _MOST, _USUAL)
+        owner = _owner(request)
+        pattern = "*" if owner is None else owner
+        found = await self._schedules.list(caller.tenant, pattern, after, limit)
+        content = {
+            "schedules": [_shown(one) for one in found if _reaches(caller, one, "GetSchedule")],
+            "next": found[-1].sequence if len(found) == limit else None,
+        }
+        return json_response(content, headers=NO_STORE)
+
+    async def get(self, request: Request) -> ASGIApp:
+        """Return a schedule and what its last firings have done.
+
+        Raises:
+            ScheduleUnknown: the caller has no such schedule.
+            HeadraceError: as `Access.check_anyone` and `Schedules.firings`.
+        """
+        found = await self._found(request, "GetSchedule")
+        return await self._answer(found)
+
+    async def put(self, request: Request) -> ASGIApp:
+        """Create a schedule of the caller, or replace it.
+
+        Raises:
+            InputInvalid: the body breaks a rule.
+            AgentUnknown: there is no such agent.
+            TooManySchedules: the caller has the maximum number of schedules.
+            HeadraceError: as `call_of`, `terms` and `check_parts`.
+        """
+        services = self._services
+        caller_of(services, request)  # before its body is read
+        check_body_type(request)
+        body = json_object(await read_body(request, services.body_limits))
+        stated = read_schedule(body)
+        call = call_of(services, request, "PutSchedule", tenant=stated.agent)
+        if call.agent != stated.agent:
+            raise AgentUnknown.called(stated.agent, at_root=False)
+        caller, card = call.caller, call.card
+        wished = {} if stated.priority is None else {"priority": stated.priority}
+        schedule = stated.schedule(terms(caller, card, wished, "").get(PRIORITY, NORMAL))
+        check_parts({"parts": schedule.parts}, card)
+        key = ScheduleKey(caller.tenant, caller.owner, _name(request))
+        try:
+            stored = await services.background.run(self._schedules.put(key, schedule))
+        except ExpressionRefused:
+            kind = next(kind for kind in KINDS if getattr(schedule, kind) is not None)
+            raise InputInvalid(f"{kind}: {EXPRESSION_RULES[kind]}") from None
+        except TimeZoneRefused:
+            raise InputInvalid("timeZone: must be an IANA time zone such as Europe/Paris") from None
+        return await self._answer(stored)
+
+    async def pause(self, request: Request) -> ASGIApp:
+        """Let a schedule fire no more until it is resumed.
+
+        Raises:
+            ScheduleUnknown, ScheduleOver: as `Schedules.pause`.
+            HeadraceError: as `Access.check_anyone`.
+        """
+        found = await self._found(request, "PauseSchedule")
+        await self._services.background.run(self._schedules.pause(found.key))
+        return await self._again(found.key)
+
+    async def resume(self, request: Request) -> ASGIApp:
+        """Let a paused schedule fire again.
+
+        Raises:
+            ScheduleUnknown, ScheduleOver: as `Schedules.resume`.
+            HeadraceError: as `Access.check_anyone`.
+        """
+        found = await self._found(request, "ResumeSchedule")
+        await self._services.background.run(self._schedules.resume(found.key))
+        return await self._again(found.key)
+
+    async def run(self, request: Request) -> ASGIApp:
+        """Fire a schedule once, now.
+
+        Raises:
+            InputInvalid: the query names an owner, or the Idempotency-Key is too long.
+            ScheduleUnknown: as `Schedules.run_now`.
+            HeadraceError: as `Access.check_anyone`.
+        """
+        if "owner" in request.query_params:
+            raise InputInvalid("owner: only the owner can run a schedule now")
+        found = await self._found(request, "RunSchedule")
+        asked = request.headers.get(IDEMPOTENCY_KEY) or secrets.token_hex(12)
+        try:
+            token = encode_token(asked)
+        except InvalidName as error:
+            raise InputInvalid(f"{IDEMPOTENCY_KEY}: {error.rule}") from None
+        await self._services.background.run(self._schedules.run_now(found.key, token))
+        return await self._answer(found)
+
+    async def delete(self, request: Request) -> ASGIApp:
+        """Delete a schedule; tasks that it has begun stay.
+
+        Raises:
+            ScheduleUnknown: the caller has no such schedule.
+            HeadraceError: as `Access.check_anyone`.
+        """
+        found = await self._found(request, "DeleteSchedule")
+        await self._services.background.run(self._schedules.delete(found.key))
+        return json_response({}, headers=NO_STORE)
+
+    async def _found(self, request: Request, operation: str) -> StoredSchedule:
+        access, caller = self._services.access, caller_of(self._services, request)
+        access.check_anyone(caller, operation)
+        owner, name = _owner(request) or caller.owner, _name(request)
+        found = await self._schedules.get(ScheduleKey(caller.tenant, owner, name))
+        # Nobody learns of schedules that are not theirs.
+        if found is None or not _reaches(caller, found, operation):
+            raise ScheduleUnknown(f"schedule {name!r} does not exist")
+        if owner != caller.owner:
+            access.record(caller, found.schedule.agent, operation)
+        return found
+
+    async def _again(self, key: ScheduleKey) -> ASGIApp:
+        found = await self._schedules.get(key)
+        if found is None:
+            raise ScheduleUnknown(f"schedule {key.name!r} does not exist")
+        return await self._answer(found)
+
+    async def _answer(self, stored: StoredSchedule) -> ASGIApp:
+        firings = await self._schedules.firings(stored.key)
+        return json_response(_shown(stored, firings), headers=NO_STORE)
+
+
+def _reaches(caller: Caller, found: StoredSchedule, operation: str) -> bool:
+    """Return whether the caller may know of the schedule, for `operation`."""
+    agent = found.schedule.agent
+    if found.key.owner == caller.owner:
+        return caller.may(agent, operation)
+    return caller.operates(agent, "ListTasks" if operation == "GetSchedule" else "CancelTask")
+
+
+def _owner(request: Request) -> str | None:
+    """Return the owner in the query, as a token. None: it names none."""
+    stated = request.query_params.get("owner")
+    try:
+        return None if stated is None else encode_token(stated)
+    except InvalidName as error:
+        raise InputInvalid(f"owner: {error.rule}") from None
+
+
+def _name(request: Request) -> str:
+    try:
+        return encode_token(request.path_params["name"])
+    except InvalidName as error:
+        raise InputInvalid(f"name: {error.rule}") from None
+
+
+def _shown(stored: StoredSchedule, firings: ScheduleFirings | None = None) -> Json:
+    """Return a schedule, with its `firings` if they were read."""
+    one = stored.schedule
+    shown: Json = {
+        "name": decode_token(stored.key.name),
+        "owner": decode_token(stored.key.owner),
+        "agent": one.agent,
+        "message": one.parts,
+        "at": one.at,
+        "every": one.every,
+        "cron": one.cron,
+        "timeZone": one.time_zone,
+        "overlap": one.overlap,
+        "jitter": one.jitter,
+        "endAt": one.end,
+        "maxFirings": one.max_firings,
+        "contextId": one.context,
+        "priority": one.priority,
+        "state": _state(one),
+        "ended": one.ended or None,
+        "created": timestamp(datetime.fromtimestamp(one.created, UTC)),
+    }
+    if firings is None:
+        return shown
+    return shown | {
+        "began": firings.began,
+        "next": firings.next if one.is_active else None,
+        "firings": [firing.model_dump() for firing in reversed(firings.last)],
+    }
+
+
+def _state(schedule: Schedule) -> str:
+    if schedule.ended:
+        return "ended"
+    return "paused" if schedule.paused else "active"

@@ -1,0 +1,294 @@
+"""Firings of schedules, each of which begins one task or says why it begins none.
+
+A firing is recorded as beginning before its task begins, by compare-and-set. So of two firings at
+once, on whatever replicas, the later one sees the other's task. A firing that is delivered again
+finds its own record, and the task has the same id, so nothing happens twice.
+"""
+
+import logging
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from faststream import AckPolicy
+from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
+from nats.js.api import ConsumerConfig
+
+from headrace import clock
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.headers import SCHEDULE_NEXT
+from headrace.log import last_entry
+from headrace.model.errors import UndecodableMessage
+from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
+from headrace.model.task import TaskKey
+from headrace.model.timestamp import timestamp
+from headrace.schedules import Schedules
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.end import writer_of
+from headrace_triggers.delivery import Deliveries, FiringSource
+from headrace_triggers.firing import Firing, Firings, Unfit
+
+_log = logging.getLogger(__name__)
+
+_CONSUMER = "firings"
+_BATCH = 64
+_PULL = 5.0
+"""Seconds that a request for firings waits."""
+
+_ACK_WAIT = 30.0
+"""Seconds after which a firing that a dead replica took is delivered to another one."""
+
+_LOOK_EVERY = 1.0
+"""Seconds between two looks of a firing that waits whether the task before has ended."""
+
+_ONCE = "purge"
+_FRACTIONS = 2**32
+
+
+class TaskBeforeOpen(Exception):
+    """The firing waits until the task of the one before has ended."""
+
+
+class FiringOvertaken(Exception):
+    """Another firing of the schedule has been recorded meanwhile. Look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One firing of a schedule, as delivered."""
+
+    key: ScheduleKey
+    schedule: Schedule
+    """The definition as of the firing."""
+    name: str
+    """Identifies it among the schedule's firings, however often JetStream stores it."""
+    at: datetime
+    """When JetStream stored it."""
+    following: str | None
+    """When the schedule fires next."""
+    is_asked: bool
+    """Whether its owner asked for it, instead of the clock."""
+
+    @classmethod
+    def of(cls, bus: Bus, message: NatsMessage) -> "Tick":
+        """Read a delivered message.
+
+        Raises:
+            UndecodableMessage: it is no firing.
+        """
+        raw = message.raw_message
+        key = ScheduleKey(*bus.subjects.key_of_schedule(raw.subject))
+        schedule = Schedule.decode(raw.subject, raw.data)
+        following = (raw.headers or {}).get(SCHEDULE_NEXT)
+        # A deposed leader and its successor may both store a firing, with the same next time.
+        what = following or f"run/{raw.metadata.sequence.stream}"
+        return cls(
+            key,
+            schedule,
+            f"{schedule.created}/{what}",
+            raw.metadata.timestamp,
+            None if following == _ONCE else following,
+            following is None,
+        )
+
+    @property
+    def source(self) -> FiringSource:
+        """What fired."""
+        name = f"schedule/{self.key.owner}/{self.key.name}"
+        return FiringSource(name, self.key.tenant, self.schedule.agent)
+
+    @property
+    def firing(self) -> Firing:
+        """What begins its task."""
+        schedule = self.schedule
+        return Firing(
+            source=self.source.name,
+            key=self.name,
+            tenant=self.key.tenant,
+            owner=self.key.owner,
+            agent=schedule.agent,
+            parts=schedule.parts,
+            event_streams=schedule.event_streams,
+            context=schedule.context,
+            priority=schedule.priority,
+        )
+
+    @property
+    def jitter(self) -> float:
+        """Its random delay, in seconds: the same in each delivery."""
+        if self.is_asked:
+            return 0.0
+        return self.schedule.jitter * zlib.crc32(f"{self.source}{self.name}".encode()) / _FRACTIONS
+
+    def has_passed_end(self) -> bool:
+        """Return whether it fired after the schedule's end."""
+        end = self.schedule.end
+        return end is not None and self.at >= datetime.fromisoformat(end)
+
+    def recorded(self, outcome: str, reason: str | None = None) -> ScheduleFiring:
+        """Return its record; with a task unless there is a `reason` why it has none."""
+        return ScheduleFiring.model_validate(
+            {
+                "key": self.name,
+                "at": timestamp(self.at.astimezone(UTC)),
+                "outcome": outcome,
+                "task": None if reason else self.firing.task_key.task,
+                "agent": self.schedule.agent,
+                "reason": reason,
+            }
+        )
+
+
+class ScheduledTasks:
+    """Takes firings from the stream and begins their tasks; any number of replicas may."""
+
+    def __init__(
+        self, bus: Bus, firings: Firings, deliveries: Deliveries, ack_wait: float = _ACK_WAIT
+    ) -> None:
+        """Begin tasks through `firings`; settle what was delivered with `deliveries`."""
+        self._bus, self._firings, self._deliveries = bus, firings, deliveries
+        self._schedules, self._ack_wait = Schedules(bus), ack_wait
+
+    def subscribe(self, broker: NatsBroker) -> None:
+        """Take firings once `broker` has started."""
+        pattern = self._bus.subjects.firing("*", "*", "*")
+        subscriber = broker.subscriber(
+            pattern,
+            stream=JStream(self._bus.streams.schedules, declare=False),
+            durable=_CONSUMER,
+            config=ConsumerConfig(
+                filter_subject=pattern,
+                ack_wait=self._ack_wait,
+                max_deliver=-1,
+                # Firings that wait for a task must not stop those of other schedules.
+                max_ack_pending=-1,
+            ),
+            pull_sub=PullSub(batch_size=_BATCH, timeout=_PULL),
+            inbox_prefix=self._bus.among_role("").encode(),
+            ack_policy=AckPolicy.MANUAL,
+        )
+        subscriber(self._take)
+
+    async def _take(self, message: NatsMessage) -> None:
+        try:
+            tick = Tick.of(self._bus, message)
+        except UndecodableMessage as error:
+            _log.error("dropping what is no firing: %s", error)
+            await message.reject()
+            return
+        delay = tick.jitter - (clock.now() - tick.at).total_seconds()
+        if delay > 0:
+            await message.nack(delay=delay)
+            return
+        try:
+            await self._deliveries.settle(message, tick.source, partial(self.fire, tick))
+        except TaskBeforeOpen:
+            await message.nack(delay=_LOOK_EVERY)
+
+    async def fire(self, tick: Tick) -> None:
+        """Begin the task of `tick`, unless a rule of its schedule forbids it.
+
+        Raises:
+            TaskBeforeOpen: it must wait.
+            Unfit: no task can be made of it.
+            HeadraceError: it should be delivered again.
+        """
+        if not await self._is_due(tick):
+            return
+        while True:
+            firings = await self._schedules.firings(tick.key)
+            known = firings.find(tick.name)
+            if known is not None and known.outcome != "beginning":
+                return
+            most = tick.schedule.max_firings
+            if known is None and most is not None and firings.began >= most and not tick.is_asked:
+                await self._schedules.end(tick.key, tick.schedule, f"it has begun {most} tasks")
+                return
+            if known is None and not await self._may_begin(tick, firings):
+                return
+            try:
+                await self._schedules.record(tick.key, partial(_beginning, tick, firings))
+            except FiringOvertaken:
+                continue
+            break
+        await self._begin(tick)
+
+    async def _is_due(self, tick: Tick) -> bool:
+        """Return whether the schedule, as it is now, lets it fire; keep one that is over."""
+        if tick.is_asked:
+            return True
+        if tick.schedule.at is not None:
+            await self._schedules.end(tick.key, tick.schedule, "it has fired")
+            return True
+        if tick.has_passed_end():
+            await self._schedules.end(tick.key, tick.schedule, "its end has passed")
+            return False
+        found = await self._schedules.get(tick.key)
+        if found is None or found.schedule.ended:
+            return False
+        if found.schedule.paused:
+            await self._note(tick, "skipped", "the schedule is paused")
+            return False
+        return True
+
+    async def _may_begin(self, tick: Tick, firings: ScheduleFirings) -> bool:
+        """Return whether the overlap rule lets it begin; end or wait for the task before.
+
+        Raises:
+            TaskBeforeOpen: it must wait.
+        """
+        before = firings.before(tick.name)
+        if before is None or await self._has_ended(tick.key.tenant, before):
+            return True
+        match tick.schedule.overlap:
+            case "skip":
+                await self._note(tick, "skipped", f"task {before.task} has not ended")
+                return False
+            case "queue":
+                raise TaskBeforeOpen
+            case "replace":
+                await cancel_task(
+                    self._bus, _task_of(tick.key.tenant, before), writer_of("trigger")
+                )
+                return True
+
+    async def _has_ended(self, tenant: str, firing: ScheduleFiring) -> bool:
+        last = await last_entry(self._bus, _task_of(tenant, firing))
+        if last is None:
+            # Deleted, or not begun yet.
+            return firing.outcome == "began"
+        return last.ends_task
+
+    async def _begin(self, tick: Tick) -> None:
+        try:
+            await self._firings.begin(tick.firing)
+        except Unfit as unfit:
+            await self._note(tick, "refused", str(unfit))
+            raise
+        firings = await self._note(tick, "began")
+        if tick.schedule.max_firings == firings.began:
+            why = f"it has begun {firings.began} tasks"
+            await self._schedules.end(tick.key, tick.schedule, why)
+
+    async def _note(self, tick: Tick, outcome: str, reason: str | None = None) -> ScheduleFirings:
+        record = tick.recorded(outcome, reason)
+        return await self._schedules.record(
+            tick.key, lambda firings: firings.having(record, tick.following)
+        )
+
+
+def _beginning(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> ScheduleFirings:
+    """Return `firings` with that of `tick` as beginning, if no other one came since `seen`.
+
+    Raises:
+        FiringOvertaken: one did.
+    """
+    before, expected = firings.before(tick.name), seen.before(tick.name)
+    if (before and before.key) != (expected and expected.key):
+        raise FiringOvertaken
+    return firings.having(tick.recorded("beginning"), tick.following)
+
+
+def _task_of(tenant: str, firing: ScheduleFiring) -> TaskKey:
+    return TaskKey(tenant, firing.agent or "", firing.task or "")

@@ -1,0 +1,126 @@
+"""The client's schedules: messages that begin tasks at a time, every so often, or by cron."""
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Literal
+from urllib.parse import quote
+
+from headrace.client.gateways import Gateways, Request
+from headrace.model.events import Json
+
+_PATH = "/v1/schedules"
+
+
+class ClientSchedules:
+    """The caller's schedules: `Client.schedules`. Each is JSON, as the API describes it."""
+
+    def __init__(self, gateways: Gateways) -> None:
+        """Use a fleet's gateways."""
+        self._gateways = gateways
+
+    async def put(  # noqa: PLR0913 - the fields of a schedule
+        self,
+        name: str,
+        agent: str,
+        message: str | Sequence[Json],
+        *,
+        at: datetime | str | None = None,
+        every: str | None = None,
+        cron: str | None = None,
+        time_zone: str | None = None,
+        overlap: Literal["skip", "queue", "replace"] | None = None,
+        jitter: float | None = None,
+        end_at: datetime | str | None = None,
+        max_firings: int | None = None,
+        context: str | None = None,
+        priority: str | None = None,
+    ) -> Json:
+        """Create a schedule, or replace the caller's one of that name. Return it.
+
+        One that is the same already stays as it is. Exactly one of `at`, `every` and `cron` is
+        required.
+
+        Args:
+            name: The schedule's name.
+            agent: The agent that gets the message.
+            message: The message of each task: text, or A2A Parts with text or data.
+            at: The time to fire at, once: with an offset from UTC.
+            every: The time between two firings, such as ``90s`` or ``1h30m``; at least ``1s``.
+            cron: A cron expression of five fields, or of six with seconds first.
+            time_zone: IANA name of cron's time zone. None: UTC.
+            overlap: What happens if the task before has not ended. None: ``skip``.
+            jitter: Maximum of a random delay of each firing, in seconds.
+            end_at: The time from which it fires no more.
+            max_firings: Number of tasks after which it ends.
+            context: The conversation of the tasks. None: each has its own.
+            priority: The priority of the tasks. None: the caller's.
+        """
+        stated = {
+            "agent": agent,
+            "message": message if isinstance(message, str) else list(message),
+            "at": at,
+            "every": every,
+            "cron": cron,
+            "timeZone": time_zone,
+            "overlap": overlap,
+            "jitter": jitter,
+            "endAt": end_at,
+            "maxFirings": max_firings,
+            "contextId": context,
+            "priority": priority,
+        }
+        body = {field: value for field, value in stated.items() if value is not None}
+        return await self._ask("PUT", name, body=body)
+
+    async def list(self, owner: str | None = None) -> AsyncIterator[Json]:
+        """Yield the caller's schedules; pages are requested as they are needed.
+
+        Args:
+            owner: For operators: only this owner's. None: those of all owners.
+        """
+        query: dict[str, str | int] = {} if owner is None else {"owner": owner}
+        while True:
+            page = await self._gateways.json(Request("GET", _PATH, query=query))
+            for one in page["schedules"]:
+                yield one
+            if page["next"] is None:
+                return
+            query["after"] = page["next"]
+
+    async def get(self, name: str, owner: str | None = None) -> Json:
+        """Return a schedule, with what its last firings have done."""
+        return await self._ask("GET", name, owner=owner)
+
+    async def pause(self, name: str, owner: str | None = None) -> Json:
+        """Let a schedule fire no more until it is resumed. Return it."""
+        return await self._ask("POST", name, ":pause", owner=owner)
+
+    async def resume(self, name: str, owner: str | None = None) -> Json:
+        """Let a paused schedule fire again. Return it."""
+        return await self._ask("POST", name, ":resume", owner=owner)
+
+    async def run_now(self, name: str) -> Json:
+        """Fire a schedule once, now, besides its own times. Return it."""
+        return await self._ask("POST", name, ":run", {"Idempotency-Key": str(uuid.uuid4())})
+
+    async def delete(self, name: str, owner: str | None = None) -> None:
+        """Delete a schedule; tasks that it has begun stay."""
+        await self._ask("DELETE", name, owner=owner)
+
+    async def _ask(
+        self,
+        method: str,
+        name: str,
+        command: str = "",
+        headers: dict[str, str] | None = None,
+        *,
+        body: Json | None = None,
+        owner: str | None = None,
+    ) -> Json:
+        path = f"{_PATH}/{quote(name, safe='')}{command}"
+        query = {} if owner is None else {"owner": owner}
+        found: Json = await self._gateways.json(
+            Request(method, path, body, headers or {}, query=query)
+        )
+        return found

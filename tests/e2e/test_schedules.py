@@ -1,0 +1,78 @@
+"""Schedules fire on a stack of processes of which some are killed."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace.client import Client
+from tests.support.event_stream import Json
+from tests.support.plain_a2a import PlainAgent
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path, gateways=1, workers=1, task_states=1, triggers=2).start() as stack:
+        yield stack
+
+
+async def begun(client: Client, name: str, least: int) -> Json:
+    """Return the schedule once it has begun `least` tasks."""
+
+    async def look() -> Json | None:
+        found = await client.schedules.get(name)
+        return found if found["began"] >= least else None
+
+    return await eventually(look, f"{name} has begun {least} tasks")
+
+
+async def tasks_of(agent: PlainAgent, text: str) -> list[str]:
+    """Return the ids of the agent's tasks that began with `text`."""
+    answer = await agent.list(historyLength=1, pageSize=100)
+    assert answer.status_code == 200, answer.text
+    return [
+        task["id"]
+        for task in answer.json()["tasks"]
+        if task["history"][0]["parts"][0]["text"] == text
+    ]
+
+
+async def test_no_firing_begins_two_tasks_while_triggers_and_nats_are_killed(
+    stack: Stack, http: httpx.AsyncClient
+) -> None:
+    agent = PlainAgent(http, stack.url, "echo")
+    soon = datetime.now(UTC) + timedelta(seconds=3)
+    async with Client(stack.url) as client:
+        await client.schedules.put("every", "echo", "every", every="1s")
+        await client.schedules.put("cron", "echo", "cron", cron="*/2 * * * * *")
+        await client.schedules.put("once", "echo", "once", at=soon)
+        await begun(client, "cron", 1)
+        triggers, nats = stack.kill("triggers"), stack.kill("nats")
+        await asyncio.to_thread(stack.until_restarted, "triggers", 0, triggers)
+        await asyncio.to_thread(stack.until_restarted, "nats", 0, nats)
+        before = (await client.schedules.get("every"))["began"]
+        await begun(client, "every", before + 2)
+        await begun(client, "cron", 3)
+        once = await begun(client, "once", 1)
+        for name in ("every", "cron"):
+            await client.schedules.pause(name)
+
+        async def settled(name: str) -> Json | None:
+            found = await client.schedules.get(name)
+            outcomes = {one["outcome"] for one in found["firings"]}
+            ids = await tasks_of(agent, name)
+            return found if "beginning" not in outcomes and len(ids) >= found["began"] else None
+
+        every = await eventually(partial(settled, "every"), "every has settled")
+        cron = await eventually(partial(settled, "cron"), "cron has settled")
+        counts = {name: len(await tasks_of(agent, name)) for name in ("every", "cron", "once")}
+    assert counts == {"every": every["began"], "cron": cron["began"], "once": 1}
+    assert (once["state"], once["ended"]) == ("ended", "it has fired")
+    tasks = [one["task"] for one in every["firings"] if one["outcome"] == "began"]
+    assert len(set(tasks)) == len(tasks)

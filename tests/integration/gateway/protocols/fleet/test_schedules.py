@@ -1,0 +1,184 @@
+"""Owners schedule messages over HTTP, with the client and on the command line."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from click.testing import CliRunner
+
+from headrace.client import Client
+from headrace.jetstream.connection import Bus
+from headrace.model.schedule import ScheduleFiring, ScheduleKey
+from headrace.schedules import Schedules
+from headrace_cli.main import main
+from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
+from tests.support.credentials import ANN, Person
+
+PATH = "/v1/schedules"
+HOURLY = {"agent": "ask", "message": "report", "every": "1h"}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def schedules(http: httpx.AsyncClient) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a gateway whose fleet has no schedules before the test, and none after it."""
+    yield http
+    for one in (await http.get(PATH)).json()["schedules"]:
+        await http.delete(f"{PATH}/{one['name']}")
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
+    schedules: httpx.AsyncClient, bus: Bus
+) -> None:
+    stored = (await schedules.put(f"{PATH}/the%20report", json=HOURLY)).raise_for_status().json()
+    assert stored.pop("created").endswith("Z")
+    assert stored == {
+        "name": "the report",
+        "owner": "anonymous",
+        "agent": "ask",
+        "message": [{"text": "report"}],
+        "at": None,
+        "every": "1h",
+        "cron": None,
+        "timeZone": None,
+        "overlap": "skip",
+        "jitter": 0.0,
+        "endAt": None,
+        "maxFirings": None,
+        "contextId": None,
+        "priority": "normal",
+        "state": "active",
+        "ended": None,
+        "began": 0,
+        "next": None,
+        "firings": [],
+    }
+    key = ScheduleKey("default", "anonymous", "the_20report")
+    firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="began", task="0-1")
+    await Schedules(bus).record(key, lambda firings: firings.having(firing))
+    paused = (await schedules.post(f"{PATH}/the%20report:pause")).raise_for_status().json()
+    assert (paused["state"], paused["began"]) == ("paused", 1)
+    assert [one["task"] for one in paused["firings"]] == ["0-1"]
+    resumed = (await schedules.post(f"{PATH}/the%20report:resume")).raise_for_status().json()
+    assert resumed["state"] == "active"
+    (await schedules.delete(f"{PATH}/the%20report")).raise_for_status()
+    gone = await schedules.get(f"{PATH}/the%20report")
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, "schedule_unknown")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"every": None}, "exactly one of at, every and cron is required"),
+        ({"cron": "* * * * *"}, "exactly one of at, every and cron is required"),
+        ({"every": "1d"}, "every: must be a duration of at least 1s"),
+        ({"every": "1h\r\nNats-TTL: 1"}, "every: String should match pattern"),
+        ({"every": None, "cron": "0 9 31 2 *"}, "cron: must be a cron expression that is due"),
+        (
+            {"every": None, "cron": "0 9 * * *", "timeZone": "Mars/Base"},
+            "timeZone: must be an IANA time zone",
+        ),
+        ({"timeZone": "Europe/Paris"}, "timeZone is for cron only"),
+        ({"every": None, "at": "2030-01-01T00:00:00"}, "at: Input should have timezone info"),
+        ({"overlap": "allow"}, "overlap: Input should be 'skip', 'queue' or 'replace'"),
+        ({"jitter": -1}, "jitter: Input should be greater than or equal to 0"),
+        ({"maxFirings": 0}, "maxFirings: Input should be greater than or equal to 1"),
+        ({"message": ""}, "message: must not be empty"),
+        ({"message": [{"file": "x"}]}, "message: must be a text, or a list of parts"),
+        ({"mesage": "hi"}, "mesage: Extra inputs are not permitted"),
+    ],
+)
+@pytest.mark.usefixtures("fleet")
+async def test_a_body_that_breaks_a_rule_is_refused_by_field(
+    schedules: httpx.AsyncClient, change: dict[str, Any], message: str
+) -> None:
+    stated: dict[str, Any] = {**HOURLY, **change}
+    body = {name: value for name, value in stated.items() if value is not None}
+    answer = await schedules.put(f"{PATH}/report", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
+    assert message in answer.json()["error"]["message"]
+    assert (await schedules.get(PATH)).json()["schedules"] == []
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_schedules_are_listed_page_by_page(schedules: httpx.AsyncClient) -> None:
+    for name in ("a", "b", "c"):
+        await schedules.put(f"{PATH}/{name}", json=HOURLY)
+    first = (await schedules.get(PATH, params={"limit": 2})).json()
+    rest = (await schedules.get(PATH, params={"limit": 2, "after": first["next"]})).json()
+    assert [one["name"] for one in first["schedules"] + rest["schedules"]] == ["a", "b", "c"]
+    assert rest["next"] is None
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_an_agent_that_does_not_exist_can_not_be_scheduled(
+    schedules: httpx.AsyncClient,
+) -> None:
+    answer = await schedules.put(f"{PATH}/report", json={**HOURLY, "agent": "nobody"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "agent_unknown")
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_nobody_sees_another_owners_schedule_but_operators(
+    open_role_gateway: OpenRoleGateway,
+) -> None:
+    other = Person(ANN.tenant, "other")
+    async with open_role_gateway(ONCALL, FAQ, other) as gateway:
+        http, anns, theirs, operators = gateway.http, ANN.bearer, FAQ.bearer, ONCALL.bearer
+        put = await http.put(f"{PATH}/report", json=HOURLY, headers=anns)
+        put.raise_for_status()
+        owner = put.json()["owner"]
+        refused = await http.put(f"{PATH}/report", json=HOURLY, headers=theirs)
+        hidden = await http.get(f"{PATH}/report", params={"owner": owner}, headers=other.bearer)
+        others = (await http.get(PATH, headers=other.bearer)).json()["schedules"]
+        seen = (await http.get(PATH, headers=operators)).json()["schedules"]
+        query = {"owner": owner}
+        paused = await http.post(f"{PATH}/report:pause", params=query, headers=operators)
+        run = await http.post(f"{PATH}/report:run", params=query, headers=operators)
+        deleted = await http.delete(f"{PATH}/report", params=query, headers=operators)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "permission_denied")
+    assert (hidden.status_code, hidden.json()["error"]["code"]) == (404, "schedule_unknown")
+    assert others == []
+    assert [(one["name"], one["owner"]) for one in seen] == [("report", owner)]
+    assert paused.json()["state"] == "paused"
+    assert (run.status_code, run.json()["error"]["code"]) == (400, "invalid_input")
+    assert deleted.status_code == 200
+
+
+@pytest.mark.usefixtures("fleet", "schedules")
+async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bus) -> None:
+    async def command(*words: str) -> str:
+        arguments = ["schedules", *words, "--url", gateway]
+        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    created = await command("create", "nightly", "ask", "good night", "--cron", "0 0 * * *")
+    assert "0 0 * * * (UTC)" in created
+    async with Client(gateway) as client:
+        same = await client.schedules.put("nightly", "ask", "good night", cron="0 0 * * *")
+        assert same["state"] == "active"
+        assert [one["name"] async for one in client.schedules.list()] == ["nightly"]
+        assert (await client.schedules.pause("nightly"))["state"] == "paused"
+        assert (await client.schedules.resume("nightly"))["state"] == "active"
+        await client.schedules.run_now("nightly")
+    key = ScheduleKey("default", "anonymous", "nightly")
+    firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="began", task="0-1")
+    await Schedules(bus).record(key, lambda firings: firings.having(firing))
+    shown: dict[str, Any] = {}
+    shown["get"] = await command("get", "nightly")
+    shown["pause"] = await command("pause", "nightly")
+    shown["list"] = await command("list")
+    shown["resume"] = await command("resume", "nightly")
+    await command("run", "nightly")
+    assert "0-1" in shown["get"]
+    assert "paused" in shown["pause"]
+    assert "good night" in shown["list"]
+    assert "active" in shown["resume"]
+    subject = bus.subjects.firing(*key.tokens)
+    info = await bus.js.stream_info(bus.streams.schedules, subjects_filter=subject)
+    assert (info.state.subjects or {})[subject] == 2
+    assert await command("delete", "nightly") == "deleted nightly\n"

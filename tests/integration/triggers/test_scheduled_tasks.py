@@ -1,0 +1,277 @@
+"""What firings of schedules begin, by the rules of their schedule."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace.directory import Directory
+from headrace.jetstream.broker import FleetBroker
+from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
+from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
+from headrace.model.task import CANCELED, COMPLETED, TaskKey
+from headrace.schedules import Schedules
+from headrace.tasks.end import end_task
+from headrace_triggers.delivery import Deliveries
+from headrace_triggers.firing import Firings, Unfit
+from headrace_triggers.scheduled_tasks import ScheduledTasks, Tick
+from headrace_triggers.settings import TriggersSettings
+from tests.support.waiting import eventually
+
+KEY = ScheduleKey("default", "ann", "report")
+
+
+def schedule(**terms: object) -> Schedule:
+    stated = {"agent": "shop", "parts": [{"text": "report"}], "every": "1h", **terms}
+    return Schedule.model_validate(stated)
+
+
+@pytest.fixture
+def schedules(bus: Bus) -> Schedules:
+    return Schedules(bus)
+
+
+@pytest.fixture
+def replicas(bus: Bus, directory: Directory) -> list[ScheduledTasks]:
+    """Two replicas, which take no firings but those that they are given."""
+    firings = Firings(bus, directory)
+    return [ScheduledTasks(bus, firings, Deliveries(bus, firings), ack_wait=5.0) for _ in range(2)]
+
+
+@pytest.fixture
+async def taking(settings: TriggersSettings, replicas: list[ScheduledTasks]) -> AsyncIterator[None]:
+    """The replicas take what JetStream fires."""
+    async with AsyncExitStack() as stack:
+        for replica in replicas:
+            broker = FleetBroker(settings, "test")
+            replica.subscribe(broker)
+            await broker.start()
+            stack.push_async_callback(broker.stop)
+        yield
+
+
+async def fired(schedules: Schedules, *outcomes: str) -> list[ScheduleFiring]:
+    """Return what the firings have done, once they have these outcomes, in any order."""
+
+    async def look() -> list[ScheduleFiring]:
+        found = (await schedules.firings(KEY)).last
+        return found if sorted(one.outcome for one in found) == sorted(outcomes) else []
+
+    return await eventually(look, f"the outcomes {outcomes}")
+
+
+def tick(stored: Schedule, name: str = "1", *, is_asked: bool = False) -> Tick:
+    """Return a firing of the schedule, just now. JetStream lets nobody store one but itself."""
+    return Tick(KEY, stored, name, datetime.now(UTC), later(3600), is_asked)
+
+
+def later(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def task_of(firing: ScheduleFiring) -> TaskKey:
+    assert firing.task is not None
+    return TaskKey(KEY.tenant, "shop", firing.task)
+
+
+async def complete(bus: Bus, firing: ScheduleFiring) -> None:
+    await end_task(bus, task_of(firing), COMPLETED, "worker-test")
+
+
+async def all_taken(bus: Bus) -> bool:
+    info = await bus.js.consumer_info(bus.streams.schedules, "firings")
+    return (info.num_ack_pending, info.num_pending) == (0, 0)
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_schedule_for_one_time_begins_one_task_and_has_ended(
+    schedules: Schedules, bus: Bus
+) -> None:
+    await schedules.put(KEY, schedule(every=None, at=later(1)))
+    [one] = await fired(schedules, "began")
+    first = await last_entry(bus, task_of(one))
+    assert first is not None
+    assert first.events[0]["task"]["history"][0]["parts"] == [{"text": "report"}]
+    assert first.stamp.owner == "ann"
+    found = await schedules.get(KEY)
+    assert found is not None
+    assert found.schedule.ended == "it has fired"
+
+
+@pytest.mark.parametrize("terms", [{"every": "1s"}, {"every": None, "cron": "* * * * * *"}])
+@pytest.mark.usefixtures("taking")
+async def test_each_firing_of_every_and_cron_begins_a_task(
+    schedules: Schedules, bus: Bus, terms: dict[str, Any]
+) -> None:
+    await schedules.put(KEY, schedule(**terms))
+
+    async def begun(count: int) -> ScheduleFirings | None:
+        found = await schedules.firings(KEY)
+        return found if found.began == count else None
+
+    first = await eventually(lambda: begun(1), "the first firing begins a task")
+    await complete(bus, next(one for one in first.last if one.outcome == "began"))
+    second = await eventually(lambda: begun(2), "a later firing begins a task, too")
+    assert len({one.task for one in second.last if one.outcome == "began"}) == 2
+    assert second.next is not None
+    await schedules.delete(KEY)
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_schedule_that_is_run_now_begins_a_task_even_if_it_is_paused(
+    schedules: Schedules, bus: Bus
+) -> None:
+    await schedules.put(KEY, schedule())
+    await schedules.pause(KEY)
+    await schedules.run_now(KEY, "1")
+    await fired(schedules, "began")
+    await eventually(lambda: all_taken(bus), "the firing is acknowledged")
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_queued_firing_waits_for_the_task_before(schedules: Schedules, bus: Bus) -> None:
+    await schedules.put(KEY, schedule(overlap="queue"))
+    await schedules.run_now(KEY, "1")
+    [first] = await fired(schedules, "began")
+    await schedules.run_now(KEY, "2")
+
+    async def is_delivered_again() -> bool:
+        info = await bus.js.consumer_info(bus.streams.schedules, "firings")
+        return bool(info.num_redelivered)
+
+    await eventually(is_delivered_again, "the second firing waits")
+    assert await fired(schedules, "began") == [first]
+    await complete(bus, first)
+    both = await fired(schedules, "began", "began")
+    assert both[0] == first
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_firing_waits_for_its_jitter(schedules: Schedules) -> None:
+    stored = (await schedules.put(KEY, schedule(every=None, at=later(0), jitter=4.0))).schedule
+    [one] = await fired(schedules, "began")
+    at = datetime.fromisoformat(one.at)
+    jitter = Tick(KEY, stored, one.key, at, None, is_asked=False).jitter
+    assert jitter > 0
+    assert (datetime.now(UTC) - at).total_seconds() >= jitter
+
+
+async def test_a_firing_that_is_delivered_to_two_replicas_begins_one_task(
+    schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule())).schedule
+    one = tick(stored)
+    await asyncio.gather(*(replica.fire(one) for replica in [*replicas, *replicas]))
+    [began] = await fired(schedules, "began")
+    entry = await last_entry(bus, task_of(began))
+    assert entry is not None
+    assert entry.generation == 1
+    assert (await schedules.firings(KEY)).began == 1
+
+
+async def test_a_firing_whose_replica_died_before_its_task_began_begins_it_later(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule())).schedule
+    one = tick(stored)
+    await schedules.record(KEY, lambda firings: firings.having(one.recorded("beginning")))
+    # Until then it is a task that has not ended.
+    await replicas[0].fire(tick(stored, "2"))
+    await fired(schedules, "beginning", "skipped")
+    await replicas[1].fire(one)
+    await fired(schedules, "began", "skipped")
+
+
+async def test_of_firings_at_once_one_begins_and_the_others_are_skipped(
+    schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule())).schedule
+    ticks = [tick(stored, str(number)) for number in range(5)]
+    await asyncio.gather(*(replicas[number % 2].fire(one) for number, one in enumerate(ticks)))
+    firings = await fired(schedules, "began", *(["skipped"] * 4))
+    began = next(one for one in firings if one.outcome == "began")
+    reasons = {one.reason for one in firings if one.outcome == "skipped"}
+    assert reasons == {f"task {began.task} has not ended"}
+    await complete(bus, began)
+    await replicas[0].fire(tick(stored, "6"))
+    await fired(schedules, "began", "began", *(["skipped"] * 4))
+
+
+async def test_a_replacing_firing_cancels_the_task_before(
+    schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(overlap="replace"))).schedule
+    await replicas[0].fire(tick(stored, "1"))
+    [first] = await fired(schedules, "began")
+    await replicas[1].fire(tick(stored, "2"))
+    await fired(schedules, "began", "began")
+    last = await last_entry(bus, task_of(first))
+    assert last is not None
+    assert last.stamp.state == CANCELED
+
+
+async def test_a_schedule_ends_after_its_number_of_tasks(
+    schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(max_firings=1))).schedule
+    await replicas[0].fire(tick(stored, "1"))
+    [one] = await fired(schedules, "began")
+    found = await schedules.get(KEY)
+    assert found is not None
+    assert found.schedule.ended == "it has begun 1 tasks"
+    await complete(bus, one)
+    await replicas[0].fire(tick(stored, "2"))
+    assert (await schedules.firings(KEY)).last == [one]
+
+
+async def test_a_schedule_begins_nothing_after_its_end(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(end="2020-01-01T00:00:00Z"))).schedule
+    await replicas[0].fire(tick(stored))
+    found = await schedules.get(KEY)
+    assert found is not None
+    assert found.schedule.ended == "its end has passed"
+    assert await schedules.firings(KEY) == ScheduleFirings()
+
+
+async def test_a_firing_of_a_paused_schedule_is_skipped(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule())).schedule
+    await schedules.pause(KEY)
+    await replicas[0].fire(tick(stored))
+    [skipped] = await fired(schedules, "skipped")
+    assert skipped.reason == "the schedule is paused"
+
+
+async def test_a_firing_of_a_deleted_schedule_begins_nothing(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule())).schedule
+    await schedules.delete(KEY)
+    await replicas[0].fire(tick(stored))
+    assert await schedules.firings(KEY) == ScheduleFirings()
+
+
+async def test_a_message_of_which_no_task_can_be_made_is_refused(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(parts=[]))).schedule
+    with pytest.raises(Unfit):
+        await replicas[0].fire(tick(stored))
+    [refused] = await fired(schedules, "refused")
+    assert refused.task is None
+
+
+def test_jitter_is_the_same_in_each_delivery_and_differs_between_firings() -> None:
+    stored = schedule(jitter=60.0)
+    delays = [tick(stored, str(number)).jitter for number in range(50)]
+    assert delays == [tick(stored, str(number)).jitter for number in range(50)]
+    assert len(set(delays)) == 50
+    assert 0 <= min(delays) < max(delays) < 60
+    assert tick(stored, is_asked=True).jitter == 0
