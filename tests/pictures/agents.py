@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 
 from headrace import Agents, Emission, InputRequired, RunContext, Thinking, agent, tool
+from headrace_worker.demo import counter
 
 TOKENS = 90
 _PAUSE = 0.1
@@ -47,4 +48,12 @@ async def repeat(ctx: RunContext) -> AsyncIterator[str]:
         await asyncio.sleep(_PAUSE)
 
 
-agents = Agents([repeat, shop, writer])
+@agent()
+async def reporter(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Has a text written in parts by others."""
+    parts = (ctx.delegate("repeat", f"{part} of {ctx.prompt}") for part in ("A title", "The body"))
+    for result in await asyncio.gather(*parts, ctx.delegate("writer", "write")):
+        yield f"{result.text}\n\n"
+
+
+agents = Agents([counter, repeat, reporter, shop, writer])

@@ -1,8 +1,8 @@
-"""Pictures of the console: a chat, and the task whose worker was killed."""
+"""Pictures of the console's pages, of a task whose worker was killed among them."""
 
 from pathlib import Path
 
-from tests.support.driven_browser import driven_page
+from tests.support.driven_browser import Page, driven_page
 
 _WIDTH, _HEIGHT = 1200, 640
 _ENTER = 13
@@ -24,4 +24,57 @@ async def pictures(gateway: str, folder: Path) -> dict[str, bytes]:
         await page.press("Enter", _ENTER, "\r")
         asked = "document.querySelector('.interrupt') && document.querySelector('.tool')"
         await page.until(asked, "the agent's question")
-        return {"console-task": task, "console-chat": await page.picture()}
+        return {
+            "console-task": task,
+            "console-chat": await page.picture(),
+            "console-delegation": await _delegation(page, gateway),
+            "console-inspect": await _inspect(page, gateway),
+            "console-operate": await _operate(page, gateway),
+            "console-break": await _break(page, gateway),
+        }
+
+
+async def _delegation(page: Page, gateway: str) -> bytes:
+    """Return a task with its tree, of which one child is at work."""
+    await page.open(f"{gateway}/console/#/chat/reporter")
+    opened = "document.querySelector('.chat-head select')?.value === 'reporter'"
+    await page.until(opened, "its chat opens")
+    await page.type("textarea[name=message]", "a report")
+    await page.press("Enter", _ENTER, "\r")
+    await page.until("document.querySelector('.run')", "it is at work")
+    await page.evaluate("location.hash = '#/tasks?agent=reporter'")
+    await page.click("td.id a")
+    tree = "document.querySelector('.tree')?.innerText"
+    shown = f"{tree}?.includes('working') && {tree}.includes('completed')"
+    await page.until(shown, "a child is at work, and another has ended")
+    return await page.picture()
+
+
+async def _inspect(page: Page, gateway: str) -> bytes:
+    """Return the same request in several bindings."""
+    await page.open(f"{gateway}/console/#/inspect?agent=shop")
+    await page.until("document.body.innerText.includes('has all that A2A 1.0')", "the card")
+    await page.click(".page > .actions button")
+    await page.until("document.querySelectorAll('.answer-text').length > 3", "answers")
+    return await page.picture()
+
+
+async def _operate(page: Page, gateway: str) -> bytes:
+    """Return queues and workers."""
+    await page.open(f"{gateway}/console/#/operate")
+    await page.until("document.querySelector('[aria-label^=\"Drain \"]')", "the workers")
+    return await page.picture()
+
+
+async def _break(page: Page, gateway: str) -> bytes:
+    """Return what a killed worker and a killed gateway cost."""
+    await page.open(f"{gateway}/console/#/break")
+    await page.click(".breaking button:first-child")
+    for pressed, name in enumerate(("worker", "gateway", "move"), 1):
+        await page.click(f".breaking [name={name}]:enabled")
+        outcomes = "[...document.querySelectorAll('tbody td:last-child')].map((td) => td.innerText)"
+        recovered = f"{outcomes}.length === {pressed} && !{outcomes}.includes('waiting')"
+        await page.until(recovered, f"the stream goes on after {name}", timeout=90)
+    picture = await page.picture()
+    await page.click(".breaking button:first-child")
+    return picture
