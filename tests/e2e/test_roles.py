@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from headrace import Agents
+from headrace.client import Client
 from headrace.jetstream.permissions import WorkerGroup
 from tests.support import extra_services, role_agents
 from tests.support.compose_file import ROOT
@@ -89,6 +90,12 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleFleet]:
         running.enter_context(valkey)
         gateway, url = extra_services.gateway(folder / "gateway", nats.url, **nats.login("gateway"))
         services = [gateway, _task_state(folder / "task-state", nats, valkey)]
+        triggers = ["triggers", "serve"]
+        services.append(
+            ServiceProcess(
+                "triggers", folder / "triggers", triggers, nats.login("triggers"), lambda: True
+            )
+        )
         for name in groups:
             environment = {"PYTHONPATH": str(ROOT), **nats.login(name)}
             arguments = ["worker", f"tests.support.role_agents:{name}"]
@@ -117,6 +124,22 @@ async def ended(agent: PlainAgent, task: str, state: str) -> None:
         return bool((await agent.get(task)).json()["status"]["state"] == f"TASK_STATE_{state}")
 
     await eventually(has_ended, f"{task} is {state}")
+
+
+async def test_a_schedule_begins_tasks_and_replaces_them(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    async with Client(roles.gateway) as client:
+        await client.schedules.put("count", "counter", "1000 40", every="1s", overlap="replace")
+
+        async def has_begun_two() -> str | None:
+            firings = (await client.schedules.get("count"))["firings"]
+            began = [one["task"] for one in firings if one["outcome"] == "began"]
+            return began[-1] if len(began) > 1 else None
+
+        first = await eventually(has_begun_two, "two firings have begun a task")
+        await client.schedules.delete("count")
+    await ended(roles.agent(http, "counter"), first, "CANCELED")
 
 
 async def test_messages_are_answered_streamed_and_listed(
