@@ -52,7 +52,8 @@ class TriggersReplica:
         await self._bus.connect(f"triggers {self._name}")
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()
-        broker = FleetBroker(self._settings, "triggers events", telemetry(_NAME))
+        observers = telemetry(_NAME, named=self._kind)
+        broker = FleetBroker(self._settings, "triggers events", observers)
         firings = Firings(self._bus, self._directory)
         deliveries = Deliveries(self._bus, firings)
         ScheduledTasks(self._bus, firings, deliveries).subscribe(broker)
@@ -64,6 +65,10 @@ class TriggersReplica:
         self._stack.callback(following.cancel)
         self._is_started = True
         _log.info("replica %s is ready", self._name)
+
+    def _kind(self, subject: str) -> str:
+        # Subjects of events are the users' and those of firings contain names: both are unbounded.
+        return "firings" if subject.startswith(f"{self._settings.prefix}.") else "events"
 
     async def stop(self) -> None:
         """Take no more events and disconnect. What is not acknowledged goes to other replicas."""

@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, override
 
+from faststream.message import StreamMessage
 from faststream.nats import NatsBroker
-from faststream.nats.prometheus import NatsPrometheusMiddleware
+from faststream.nats.prometheus.provider import NatsMetricsSettingsProvider
+from faststream.prometheus import ConsumeAttrs, PrometheusMiddleware
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -103,12 +105,33 @@ class ConcurrentHandler:
         self._begin()
 
 
-def telemetry(service: str, registry: CollectorRegistry = REGISTRY) -> tuple[Any, ...]:
+class _NamedSubjects(NatsMetricsSettingsProvider):
+    """Labels metrics with a name for the subject."""
+
+    def __init__(self, named: Callable[[str], str]) -> None:
+        super().__init__()
+        self._named = named
+
+    @override
+    def get_consume_attrs_from_message(self, msg: StreamMessage[Msg]) -> ConsumeAttrs:
+        found = super().get_consume_attrs_from_message(msg)
+        return {**found, "destination_name": self._named(found["destination_name"])}
+
+
+def telemetry(
+    service: str,
+    registry: CollectorRegistry = REGISTRY,
+    named: Callable[[str], str] = str,
+) -> tuple[Any, ...]:
     """Return FastStream's middlewares that measure and trace what `service` handles.
 
-    The subject is a label of the metrics, so it must be one of few.
+    Metrics have the label `named(subject)`, which must be one of few.
     """
-    return NatsPrometheusMiddleware(registry=registry, app_name=service), *_spans()
+    provider = _NamedSubjects(named)
+    measuring = PrometheusMiddleware[Any, Any](
+        settings_provider_factory=lambda _: provider, registry=registry, app_name=service
+    )
+    return measuring, *_spans()
 
 
 def _spans() -> tuple[Any, ...]:
