@@ -24,6 +24,7 @@ from headrace_cli import streams
 from headrace_cli.main import main
 from headrace_cli.streams import CHANGES_WANTED
 from tests.integration.test_waiting_for_servers import COMMANDS, last_words, started
+from tests.support.delete_stream import delete_stream
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.waiting import until
 
@@ -39,7 +40,7 @@ async def own(nats_server: NatsProcess) -> AsyncIterator[Bus]:
     listed = json.loads((await bus.request("$JS.API.STREAM.NAMES", b"", 30.0)).data)["streams"]
     for stream in listed:
         if name in stream:
-            await bus.js.delete_stream(stream)
+            await delete_stream(bus.js, stream)
     await bus.close()
 
 

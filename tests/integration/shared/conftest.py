@@ -13,6 +13,7 @@ import pytest
 from headrace.jetstream.connection import TIMING, Bus, BusTiming
 from headrace.log import TailRule
 from headrace.settings import BusSettings
+from tests.support.delete_stream import delete_stream
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
 
@@ -70,8 +71,8 @@ async def own(connect: Connect) -> AsyncIterator[Bus]:
     bus = await connect(prefix=name, stream_prefix=name)
     yield bus
     for stream in (bus.streams.events(0), bus.streams.runs, bus.streams.dead):
-        await bus.js.delete_stream(stream)
-    await bus.js.delete_stream(f"KV_{bus.streams.agents}")
+        await delete_stream(bus.js, stream)
+    await delete_stream(bus.js, f"KV_{bus.streams.agents}")
 
 
 @pytest.fixture

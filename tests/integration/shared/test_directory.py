@@ -13,6 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import ReplicaValue
 from headrace.jetstream.streams import ensure_streams
 from headrace.model.errors import InvalidName
+from tests.support.delete_stream import delete_stream
 from tests.support.waiting import eventually, soon
 
 LASTING = DirectoryTiming(instance_ttl=3600, read_interval=0.1)
@@ -211,7 +212,7 @@ async def test_what_was_known_stays_known_while_the_bucket_is_away(
 ) -> None:
     await Announcer(own, "worker-1", LASTING).announce(AgentCard(name="echo"))
     await soon(lambda: directory.card("echo") is not None, "echo is known")
-    await own.js.delete_stream(f"KV_{own.streams.agents}")
+    await delete_stream(own.js, f"KV_{own.streams.agents}")
     await asyncio.sleep(0.5)
     assert directory.card("echo") is not None
     await ensure_streams(own.js, own.settings)

@@ -6,6 +6,7 @@ from headrace.directory import AgentCard, Announcer, Directory
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_cli.dev.stale_workers import forget_workers
+from tests.support.delete_stream import delete_stream
 from tests.support.servers import NatsProcess
 
 
@@ -26,5 +27,5 @@ async def test_agents_stay_known_and_nobody_counts_as_serving_them(
     streams = orjson.loads((await bus.request("$JS.API.STREAM.NAMES", b"", 30.0)).data)["streams"]
     for stream in streams:
         if name in stream:
-            await bus.js.delete_stream(stream)
+            await delete_stream(bus.js, stream)
     await bus.close()

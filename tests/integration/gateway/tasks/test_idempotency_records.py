@@ -10,6 +10,7 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.tasks.idempotency import IdempotencyRecord, IdempotencyRecords
+from tests.support.delete_stream import delete_stream
 from tests.support.waiting import eventually
 
 GATEWAYS = 3
@@ -36,9 +37,9 @@ async def buses(request: pytest.FixtureRequest) -> AsyncIterator[list[Bus]]:
     yield buses
     streams = buses[0].streams
     for stream in (streams.events(0), streams.runs, streams.dead):
-        await buses[0].js.delete_stream(stream)
+        await delete_stream(buses[0].js, stream)
     for bucket in (streams.agents, streams.idempotency):
-        await buses[0].js.delete_stream(f"KV_{bucket}")
+        await delete_stream(buses[0].js, f"KV_{bucket}")
     for bus in buses:
         await bus.close()
 

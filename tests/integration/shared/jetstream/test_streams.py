@@ -11,6 +11,7 @@ from headrace.jetstream.streams import Effect, apply, declarations, differences,
 from headrace.model.errors import StreamsDiffer
 from headrace.settings import BusSettings
 from tests.integration.shared.conftest import Connect
+from tests.support.delete_stream import delete_stream
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
 
@@ -34,7 +35,7 @@ async def test_services_that_start_together_make_each_stream_once(connect: Conne
     for declared in declarations(buses[0].settings):
         found = await config(buses[1], str(declared.name))
         assert found.subjects == declared.subjects
-        await buses[2].js.delete_stream(str(declared.name))
+        await delete_stream(buses[2].js, str(declared.name))
 
 
 async def test_an_event_stream_is_as_the_promises_need_it(bus: Bus, topology: Topology) -> None:
@@ -174,7 +175,7 @@ async def test_who_knows_fewer_event_streams_than_there_are_is_refused(connect: 
     with pytest.raises(StreamsDiffer, match="set HEADRACE_EVENT_STREAMS=2"):
         await apply(bus.js, settings(bus, event_streams=1), shrink=True)
     for declared in declarations(bus.settings):
-        await bus.js.delete_stream(str(declared.name))
+        await delete_stream(bus.js, str(declared.name))
 
 
 async def test_apply_makes_what_is_missing(own: Bus) -> None:
@@ -183,4 +184,4 @@ async def test_apply_makes_what_is_missing(own: Bus) -> None:
     assert (missing.stream, missing.effect) == (own.streams.events(1), Effect.CREATE)
     await apply(own.js, more, shrink=False)
     assert await differences(own.js, more) == []
-    await own.js.delete_stream(own.streams.events(1))
+    await delete_stream(own.js, own.streams.events(1))

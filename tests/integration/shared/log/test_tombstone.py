@@ -17,6 +17,7 @@ from headrace.model.task import COMPLETED, SUBMITTED
 from headrace.settings import BusSettings
 from headrace.tasks.forget import clear_away
 from tests.integration.shared.conftest import Connect
+from tests.support.delete_stream import delete_stream
 from tests.support.task_log import TaskLog, following
 from tests.support.waiting import eventually
 
@@ -174,7 +175,7 @@ async def test_a_full_stream_takes_tombstones_and_so_drains(connect: Connect) ->
     for log in logs:
         await put(log)
     await TaskLog(bus).begin()
-    await bus.js.delete_stream(bus.streams.events(0))
+    await delete_stream(bus.js, bus.streams.events(0))
 
 
 async def _store(log: TaskLog, body: bytes) -> bytes:

@@ -23,6 +23,7 @@ from headrace.model.task import COMPLETED, WORKING
 from headrace_task_state.projector import dead_letters
 from headrace_task_state.store import Range
 from tests.support.cluster import NatsCluster
+from tests.support.delete_stream import delete_stream
 from tests.support.jetstream_api import leader_of
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -247,7 +248,7 @@ async def test_a_stream_that_was_lost_takes_its_tasks_with_it(own: Own) -> None:
     for log in lost:
         await fleet.store(log)
     await lists_all(fleet, *lost)
-    await fleet.bus.js.delete_stream(fleet.bus.streams.events(0))
+    await delete_stream(fleet.bus.js, fleet.bus.streams.events(0))
     await ensure_streams(fleet.bus.js, fleet.settings)
     log = short_log("new")
     await fleet.store(log)

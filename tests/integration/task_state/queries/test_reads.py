@@ -19,6 +19,7 @@ from headrace.model.messages import GetTask
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.store import Range
+from tests.support.delete_stream import delete_stream
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
@@ -457,7 +458,7 @@ async def test_a_log_begun_again_is_read_from_its_beginning(fleet: TaskStates) -
 async def test_without_streams_reads_are_unavailable_and_recover(fleet: TaskStates) -> None:
     await fleet.start()
     log = begun()
-    await fleet.bus.js.delete_stream(fleet.bus.streams.events(0))
+    await delete_stream(fleet.bus.js, fleet.bus.streams.events(0))
     with pytest.raises(StateUnavailable):
         await fleet.get_now(log.key)
     await ensure_streams(fleet.bus.js, fleet.settings)

@@ -31,7 +31,8 @@ def test_triggers_take_the_events_that_they_may() -> None:
     events = [EventAccess("orders.*", "ORDERS"), EventAccess("bills.*")]
     rights = Permissions(BusSettings(), [GROUP], events=events).rights("triggers")
     pulled = [one for one in rights.publish if one.startswith("$JS.API.CONSUMER.MSG.NEXT.")]
-    assert pulled == ["$JS.API.CONSUMER.MSG.NEXT.ORDERS.>"]
+    own = "$JS.API.CONSUMER.MSG.NEXT.SCHEDULES.>"
+    assert pulled == [own, "$JS.API.CONSUMER.MSG.NEXT.ORDERS.>"]
     assert "$JS.ACK.ORDERS.>" in rights.publish
     assert "bills.*" in rights.subscribe
     assert "orders.*" not in rights.subscribe
