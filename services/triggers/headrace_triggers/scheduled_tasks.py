@@ -39,8 +39,9 @@ _PULL = 5.0
 _ACK_WAIT = 30.0
 """Seconds after which a firing that a dead replica took is delivered to another one."""
 
-_LOOK_EVERY = 1.0
-"""Seconds between two looks of a firing that waits whether the task before has ended."""
+_LOOK_SOONEST, _LOOK_LATEST, _LOOK_SHARE = 1.0, 60.0, 20
+"""A firing that waits for the task before looks again after this share of the seconds that it has
+waited: many that wait must not keep the service busy."""
 
 _ONCE = "purge"
 _FRACTIONS = 2**32
@@ -121,6 +122,12 @@ class Tick:
             return 0.0
         return self.schedule.jitter * zlib.crc32(f"{self.source}{self.name}".encode()) / _FRACTIONS
 
+    @property
+    def look_again(self) -> float:
+        """Seconds until it looks again whether the task before has ended."""
+        waited = (clock.now() - self.at).total_seconds()
+        return min(max(waited / _LOOK_SHARE, _LOOK_SOONEST), _LOOK_LATEST)
+
     def has_passed_end(self) -> bool:
         """Return whether it fired after the schedule's end."""
         end = self.schedule.end
@@ -184,7 +191,7 @@ class ScheduledTasks:
         try:
             await self._deliveries.settle(message, tick.source, partial(self.fire, tick))
         except TaskBeforeOpen:
-            await message.nack(delay=_LOOK_EVERY)
+            await message.nack(delay=tick.look_again)
 
     async def fire(self, tick: Tick) -> None:
         """Begin the task of `tick`, unless a rule of its schedule forbids it.

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -130,6 +131,12 @@ async def test_a_schedule_that_is_run_now_begins_a_task_even_if_it_is_paused(
     await schedules.run_now(KEY, "1")
     await fired(schedules, "began")
     await eventually(lambda: all_taken(bus), "the firing is acknowledged")
+
+
+@pytest.mark.parametrize(("waited", "pause"), [(0, 1), (400, 20), (86400, 60)])
+def test_a_firing_that_has_waited_long_looks_less_often(waited: float, pause: float) -> None:
+    long_ago = replace(tick(schedule()), at=datetime.now(UTC) - timedelta(seconds=waited))
+    assert long_ago.look_again == pytest.approx(pause, rel=0.1)
 
 
 @pytest.mark.usefixtures("taking")
