@@ -23,6 +23,8 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.14 p
 
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALL_PROJECT = $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+# The files name every package there is to install: pip need not resolve them again, which takes long.
+INSTALL_PACKAGES = $(PIP_INSTALL) --no-deps --require-hashes --requirement
 
 ##@ Development
 
@@ -69,6 +71,7 @@ bench: $(DEVELOPMENT) ## Compare with the official SDK's in-process server: tabl
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.fleet)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.delegation_hops)
+	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.telemetry)
 
 .PHONY: chaos
 chaos: $(DEVELOPMENT) ## Run 10,000 tasks while processes die, freeze and leave (ARGS="--seed 7 --tasks 500 --nodes 3")
@@ -159,17 +162,17 @@ clean: ## Delete .venv, data, caches and build output
 
 $(RUNTIME): requirements.txt pyproject.toml | .venv/bin/python
 	@echo "make: installing requirements.txt into .venv" >&2
-	@$(PIP_INSTALL) --require-hashes --requirement requirements.txt
+	@$(INSTALL_PACKAGES) requirements.txt
 	@$(INSTALL_PROJECT)
 	@touch $@
 
 $(DEVELOPMENT): requirements-dev.txt pyproject.toml | .venv/bin/python
 	@echo "make: installing requirements-dev.txt into .venv" >&2
-	@$(PIP_INSTALL) --require-hashes --requirement requirements-dev.txt
+	@$(INSTALL_PACKAGES) requirements-dev.txt
 	@$(INSTALL_PROJECT)
 	@touch $@ $(RUNTIME)  # a superset, at the same versions
 
 $(DOCS): requirements-docs.txt | $(DEVELOPMENT)
 	@echo "make: installing requirements-docs.txt into .venv" >&2
-	@$(PIP_INSTALL) --require-hashes --requirement requirements-docs.txt
+	@$(INSTALL_PACKAGES) requirements-docs.txt
 	@touch $@

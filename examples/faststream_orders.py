@@ -1,8 +1,8 @@
 """An application of FastStream's that asks an agent, and publishes what it answers.
 
 A trigger does the same without an application (docs/triggers.md); here the handler decides. Run
-``headrace dev``, and from this folder ``faststream run faststream_orders:app``. Needs
-``headrace[client]`` and ``faststream[nats,cli]``.
+``headrace dev``, replace `NATS` by the URL that it prints, and run ``faststream run
+faststream_orders:app`` from this folder. Needs ``headrace[client]`` and ``faststream[nats,cli]``.
 """
 
 from faststream import FastStream
@@ -12,29 +12,33 @@ from pydantic import BaseModel
 from headrace.client import Client
 
 GATEWAY = "http://127.0.0.1:8080"
+NATS = "nats://127.0.0.1:4222"
 
-broker = NatsBroker("nats://127.0.0.1:4222")
+broker = NatsBroker(NATS)
 app = FastStream(broker)
 
 
 class Order(BaseModel):
     """An event on ``orders.created``."""
 
-    id: int
-    customer: str
+    id: str
+    article: str
+    quantity: int
 
 
 class Checked(BaseModel):
     """An event on ``orders.checked``."""
 
-    id: int
+    id: str
+    state: str
+    """``input-required`` if a person is asked; the console shows the question."""
     answer: str
 
 
 @broker.subscriber("orders.created")
 @broker.publisher("orders.checked")
 async def check(order: Order) -> Checked:
-    """Ask the agent about an order."""
+    """Have the agent check an order."""
     async with Client(GATEWAY) as client:
-        task = await client.send("echo", f"Check order {order.id}", context=order.customer)
-    return Checked(id=order.id, answer=task.text)
+        task = await client.send("orders", [{"data": order.model_dump()}])
+    return Checked(id=order.id, state=task.state, answer=task.text)

@@ -13,6 +13,7 @@ from headrace_dojo.error_flow import error_flow
 from headrace_dojo.human_in_the_loop import human_in_the_loop
 from headrace_dojo.interrupt import interrupt
 from headrace_dojo.multimodal import multimodal
+from headrace_dojo.orders import orders, stock
 from headrace_dojo.predictive_state_updates import predictive_state_updates
 from headrace_dojo.reasoning import reasoning
 from headrace_dojo.research import planner, research, researcher, writer
@@ -32,12 +33,14 @@ agents = Agents(
         human_in_the_loop,
         interrupt,
         multimodal,
+        orders,
         planner,
         predictive_state_updates,
         reasoning,
         research,
         researcher,
         shared_state,
+        stock,
         subagents,
         tool_based_generative_ui,
         writer,

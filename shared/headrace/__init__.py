@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.model.agent_card import Provider
     from headrace.sdk.agent import Agent, Agents, EndedTask, Skill, agent
     from headrace.sdk.context import RunContext
+    from headrace.sdk.declarations import on, schedule
     from headrace.sdk.direct_run import FleetRequired, Reply
     from headrace.sdk.emit import (
         Artifact,
@@ -102,6 +103,8 @@ _MODULES = {
     "ToolSource": "sdk.tools",
     "Usage": "sdk.signals",
     "agent": "sdk.agent",
+    "on": "sdk.declarations",
+    "schedule": "sdk.declarations",
     "tool": "sdk.tools",
 }
 
@@ -150,6 +153,8 @@ __all__ = [
     "ToolSource",
     "Usage",
     "agent",
+    "on",
+    "schedule",
     "tool",
 ]
 

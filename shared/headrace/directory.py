@@ -282,6 +282,16 @@ class Directory:
         """Return the agent's card. None: the agent is unknown."""
         return self._listing.cards.get(agent)
 
+    async def find_card(self, agent: str) -> AgentCard | None:
+        """Return the agent's card, also if the agent was announced a moment ago.
+
+        Raises:
+            BusUnavailable: The agent is not known yet, and the bucket can't be read.
+        """
+        if self.card(agent) is None:
+            await self.read()
+        return self.card(agent)
+
     def available(self, agent: str) -> bool:
         """Return whether an instance of the agent's current version is alive."""
         route = self._listing.routes.get(agent)
@@ -308,11 +318,6 @@ class Directory:
     def serving(self, agent: str, version: str) -> set[str]:
         """Return the live instances of the agent's version."""
         return self._listing.serving.get(agent, {}).get(version, set())
-
-    def card_for(self, agent: str, version: str | None) -> AgentCard | None:
-        """Return the version's card; the current one's if `version` is None or has no card."""
-        known = None if version is None else self._listing.versions.get(agent, {}).get(version)
-        return known or self._listing.cards.get(agent)
 
     def workers(self) -> dict[str, Instance]:
         """Return all live instances by their names."""

@@ -10,6 +10,8 @@ from typing import Self
 from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from headrace.model.field_rule import rule_of
+
 __all__ = ["SecretSettings", "SecretStr", "SecretUnreadable", "setting_errors"]
 
 _FILE = "_file"
@@ -79,5 +81,5 @@ def setting_errors(invalid: ValidationError) -> list[str]:
 
 
 def _error_line(location: tuple[int | str, ...], rule: str) -> str:
-    rule = rule.removeprefix("Value error, ")
-    return f"{variable('_'.join(map(str, location)))}: {rule}" if location else rule
+    stated = rule_of(rule)
+    return f"{variable('_'.join(map(str, location)))}: {stated}" if location else stated

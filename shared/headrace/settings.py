@@ -258,3 +258,20 @@ def without_credentials(urls: str) -> str:
         scheme, separator, rest = url.rpartition("://")
         shown.append(f"{scheme}{separator}{rest.rpartition('@')[2]}")
     return ",".join(shown)
+
+
+class RunLimitSettings(BusSettings):
+    """Limits of services that begin tasks for clients, for events and by the clock."""
+
+    max_waiting_per_agent: int = Field(default=20_000, ge=-1)
+    """Maximum number of runs that wait for one agent's workers. More are refused with 429, and
+    events and firings wait. -1: unlimited. All processes count together; simultaneous requests may
+    exceed the limit slightly."""
+
+    max_waiting_per_tenant: int = Field(default=10_000, ge=-1)
+    """Maximum number of runs of one tenant that wait for one agent's workers. More are refused with
+    429, and events and firings wait. -1: unlimited."""
+
+    quotas: Path | None = None
+    """File with quotas of tenants, owners and agents (docs/usage.md). Without it there are none.
+    Changes take effect when the service starts again."""

@@ -6,12 +6,13 @@ Spans hold no content. Names and attributes are those of OpenTelemetry's semanti
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import Attributes
@@ -25,7 +26,10 @@ _log = logging.getLogger(__name__)
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """Version of the semantic conventions."""
 
-_TRACEPARENT = "traceparent"
+TRACEPARENT = "traceparent"
+"""Name of the header with a W3C trace context."""
+
+_VALID = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -62,11 +66,37 @@ def start_span(
         return trace.INVALID_SPAN
     return provider.get_tracer("headrace", schema_url=SCHEMA_URL).start_span(
         name,
-        _PROPAGATOR.extract({_TRACEPARENT: parent}) if parent else None,
+        _PROPAGATOR.extract({TRACEPARENT: parent}) if parent else None,
         kind,
         attributes,
         [_link(each) for each in links],
     )
+
+
+def stated_traceparent(headers: Mapping[str, str]) -> str | None:
+    """Return the W3C trace context in headers; None if they have none that is valid."""
+    stated = headers.get(TRACEPARENT, "")
+    return stated if _VALID.fullmatch(stated) else None
+
+
+@contextmanager
+def current(span: Span) -> Iterator[None]:
+    """Make the span the current one in the block, and end it with the block.
+
+    What the block raises is recorded by its class. An invalid span changes nothing.
+    """
+    if not span.get_span_context().is_valid:
+        yield
+        return
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        yield
+    except BaseException as error:
+        note_error(span, type(error).__name__)
+        raise
+    finally:
+        context.detach(token)
+        span.end()
 
 
 def traceparent_of(span: Span) -> str | None:
@@ -75,7 +105,12 @@ def traceparent_of(span: Span) -> str | None:
         return None
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
-    return carrier[_TRACEPARENT]
+    return carrier[TRACEPARENT]
+
+
+def current_traceparent() -> str | None:
+    """Return the W3C trace context of the current span; None if there is none."""
+    return traceparent_of(trace.get_current_span())
 
 
 def note_error(span: Span, error_type: str) -> None:
@@ -85,7 +120,7 @@ def note_error(span: Span, error_type: str) -> None:
 
 
 def _link(traceparent: str) -> Link:
-    context = _PROPAGATOR.extract({_TRACEPARENT: traceparent})
+    context = _PROPAGATOR.extract({TRACEPARENT: traceparent})
     return Link(trace.get_current_span(context).get_span_context())
 
 

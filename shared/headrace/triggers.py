@@ -4,32 +4,25 @@ They are kept in a bucket, under the tenant and the trigger's name. Gateways wri
 owners, and the triggers service reads them.
 """
 
-import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Annotated, Literal, Self
+import hashlib
+from collections.abc import Callable
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError
 
+from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.model.errors import HeadraceError
-from headrace.model.event_template import (
-    Event,
-    PathMissing,
-    Scalar,
-    filled,
-    why_no_path,
-    why_no_template,
-)
 from headrace.model.events import Json
 from headrace.model.queues import DEFAULT_TENANT
-from headrace.model.subjects import LONGEST_CONTEXT, check_agent_name, decode_token
+from headrace.model.subjects import decode_token
+from headrace.model.timestamp import timestamp
+from headrace.trigger_spec import TriggerSpec
 
 _ROUNDS = 5
-_LITERAL = r"[^\s.*>{}$_][^\s.*>{}]*"
-_SUBJECT = re.compile(rf"{_LITERAL}(\.(\*|[^\s.*>]+))*(\.>)?")
+_KEYS = "event.>"
+"""The keys of triggers in the bucket."""
 
 
 class TriggerUnknown(HeadraceError):
@@ -44,145 +37,10 @@ class TriggerTaken(HeadraceError):
     code = "trigger_taken"
 
 
-class Condition(BaseModel):
-    """What a value in an event must be."""
+class EventsUnstored(HeadraceError):
+    """No stream stores the trigger's events, so they can't wait and it can't be paused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    exists: bool = True
-    """Whether there must be a value."""
-    min: float | None = None
-    max: float | None = None
-    """Bounds of a number."""
-
-    def holds(self, event: Event, path: str) -> bool:
-        """Return whether it holds for the value at `path`."""
-        if not event.has(path) or not self.exists:
-            return event.has(path) == self.exists
-        if self.min is None and self.max is None:
-            return True
-        value = event.at(path)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
-
-
-type Expected = Condition | list[Scalar] | Scalar
-
-
-class TriggerSpec(BaseModel):
-    """A trigger as its owner declares it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-    agent: str
-    subject: str
-    """NATS subject of the events; ``*`` and ``>`` may follow its first token."""
-    stream: Annotated[str | None, Field(pattern=r"^[^\s.*>/\\]{1,255}$")] = None
-    """JetStream stream that stores the events. None: they come over core NATS, at most once."""
-    filter: dict[str, Expected] = Field(default_factory=dict)
-    """By path: a value, a list of values, or a condition. All must hold."""
-    text: str | None = None
-    """Template of the message's text."""
-    data: dict[str, str] | None = None
-    """Members of the message's data part, each with its path."""
-    context: str | None = None
-    """Template of the context id. None: each task has its own."""
-    priority: Literal["high", "normal", "low"] = "normal"
-    limit: int = Field(default=64, ge=1, le=10_000)
-    """Most events in progress at a time; the others wait in their stream."""
-    paused: bool = False
-    """Whether events wait in their stream."""
-
-    @field_validator("agent")
-    @classmethod
-    def _is_agent(cls, agent: str) -> str:
-        try:
-            return check_agent_name(agent)
-        except HeadraceError as error:
-            raise ValueError(str(error)) from None
-
-    @field_validator("subject")
-    @classmethod
-    def _is_subject(cls, subject: str) -> str:
-        if not _SUBJECT.fullmatch(subject):
-            raise ValueError("must be a NATS subject whose first token is a name without $ and _")
-        return subject
-
-    @field_validator("filter")
-    @classmethod
-    def _has_paths(cls, conditions: dict[str, Expected]) -> dict[str, Expected]:
-        return _checked(conditions, [why_no_path(path) for path in conditions])
-
-    @field_validator("data")
-    @classmethod
-    def _has_paths_in_data(cls, data: dict[str, str] | None) -> dict[str, str] | None:
-        return _checked(data, [why_no_path(path) for path in (data or {}).values()])
-
-    @field_validator("text", "context")
-    @classmethod
-    def _is_template(cls, template: str | None) -> str | None:
-        return _checked(template, [why_no_template(template or "")])
-
-    @model_validator(mode="after")
-    def _can_wait(self) -> Self:
-        if self.paused and self.stream is None:
-            raise ValueError("paused: events over core NATS can't wait; name a stream")
-        return self
-
-    def matches(self, event: Event) -> bool:
-        """Return whether the event fires the trigger."""
-        return all(_holds(expected, event, path) for path, expected in self.filter.items())
-
-    def parts(self, event: Event) -> list[Json]:
-        """Return the parts of the event's message.
-
-        Without `text` and `data` it is the event's body: a data part, or its text.
-
-        Raises:
-            PathMissing: the event lacks a value that a template needs.
-        """
-        parts = list[Json]()
-        if self.text is not None:
-            parts.append({"text": filled(self.text, event)})
-        if self.data is not None:
-            parts.append({"data": {name: event.at(path) for name, path in self.data.items()}})
-        if parts:
-            return parts
-        return [{"text": event.body} if isinstance(event.body, str) else {"data": event.body}]
-
-    def context_of(self, event: Event) -> str | None:
-        """Return the context id of the event's task; None: one of its own.
-
-        Raises:
-            PathMissing: the event lacks a value that the template needs, or it is no context id.
-        """
-        if self.context is None:
-            return None
-        context = filled(self.context, event)
-        if not 0 < len(context) <= LONGEST_CONTEXT:
-            raise PathMissing(f"a context id has 1 to {LONGEST_CONTEXT} characters")
-        return context
-
-
-def _checked[T](value: T, complaints: list[str | None]) -> T:
-    for why in complaints:
-        if why is not None:
-            raise ValueError(why)
-    return value
-
-
-def _holds(expected: Expected, event: Event, path: str) -> bool:
-    if isinstance(expected, Condition):
-        return expected.holds(event, path)
-    values = expected if isinstance(expected, list) else [expected]
-    return event.has(path) and any(_is_same(event.at(path), value) for value in values)
-
-
-def _is_same(found: object, value: Scalar) -> bool:
-    # To Python, 1 is True.
-    return found == value and isinstance(found, bool) == isinstance(value, bool)
+    code = "events_unstored"
 
 
 class Trigger(TriggerSpec):
@@ -200,6 +58,12 @@ class Trigger(TriggerSpec):
     def source(self) -> str:
         """Its name as a source of firings."""
         return f"trigger/{self.name}"
+
+    @property
+    def consumer(self) -> str:
+        """The name of the replicas' consumer; another subject has another one."""
+        place = f"{self.tenant}\x00{self.subject}\x00{self.since}".encode()
+        return f"headrace-{self.name}-{hashlib.sha256(place).hexdigest()[:16]}"
 
     @property
     def identity(self) -> str:
@@ -223,7 +87,7 @@ class TriggerStore:
     @property
     def subject(self) -> str:
         """The subject on which changes are heard."""
-        return f"{self._bucket.prefix}>"
+        return f"{self._bucket.prefix}{_KEYS}"
 
     async def put(self, spec: TriggerSpec, tenant: str, owner: str) -> tuple[Trigger, bool]:
         """Make the trigger, or change it. Return it, and whether it is new.
@@ -234,28 +98,70 @@ class TriggerStore:
             TriggerTaken: another owner has one of this name.
             BusUnavailable: NATS does not answer.
         """
-        for _ in range(_ROUNDS):
-            found = await self._bucket.get(_key(tenant, spec.name))
-            before = None if found.data is None else _read(found.data)
+
+        def put_over(before: Trigger | None) -> Trigger:
             if before is not None and before.owner != owner:
                 raise TriggerTaken(f"trigger {spec.name!r} belongs to another owner")
-            now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            trigger = Trigger(
+            return Trigger(
                 **spec.model_dump(),
                 tenant=tenant,
                 owner=owner,
-                since=now if before is None else before.since,
+                since=timestamp(clock.now()) if before is None else before.since,
                 event_streams=(
                     self._bus.settings.event_streams if before is None else before.event_streams
                 ),
             )
-            data = orjson.dumps(trigger.model_dump(mode="json"))
+
+        before, trigger = await self._change(tenant, spec.name, put_over)
+        return trigger, before is None
+
+    async def pause(self, trigger: Trigger) -> Trigger:
+        """Let the trigger's events wait in their stream, and return it as it is now.
+
+        Raises:
+            TriggerUnknown: it was deleted.
+            EventsUnstored: no stream stores them.
+            BusUnavailable: NATS does not answer.
+        """
+
+        def paused(before: Trigger | None) -> Trigger:
+            found = _same(before, trigger)
+            if found.stream is None:
+                raise EventsUnstored(
+                    f"trigger {found.name!r} can't be paused: events over core NATS can't wait"
+                )
+            return found.model_copy(update={"paused": True})
+
+        return (await self._change(trigger.tenant, trigger.name, paused))[1]
+
+    async def resume(self, trigger: Trigger) -> Trigger:
+        """Let the events of a paused trigger begin tasks again, and return it as it is now.
+
+        Raises:
+            TriggerUnknown: it was deleted.
+            BusUnavailable: NATS does not answer.
+        """
+
+        def resumed(before: Trigger | None) -> Trigger:
+            return _same(before, trigger).model_copy(update={"paused": False})
+
+        return (await self._change(trigger.tenant, trigger.name, resumed))[1]
+
+    async def _change(
+        self, tenant: str, name: str, change: Callable[[Trigger | None], Trigger]
+    ) -> tuple[Trigger | None, Trigger]:
+        """Change the trigger of that name, and return it as it was and as it is."""
+        for _ in range(_ROUNDS):
+            found = await self._bucket.get(_key(tenant, name))
+            before = None if found.data is None else _read(found.data)
+            changed = change(before)
+            data = orjson.dumps(changed.model_dump(mode="json"))
             try:
-                await self._bucket.put(_key(tenant, spec.name), data, found.sequence)
+                await self._bucket.put(_key(tenant, name), data, found.sequence)
             except KeyChanged:
                 continue
-            return trigger, before is None
-        raise KeyChanged(f"trigger {spec.name!r} is being changed by others")
+            return before, changed
+        raise KeyChanged(f"trigger {name!r} is being changed by others")
 
     async def get(self, tenant: str, name: str) -> Trigger:
         """Return the trigger of that name.
@@ -267,8 +173,22 @@ class TriggerStore:
         found = await self._bucket.get(_key(tenant, name))
         trigger = None if found.data is None else _read(found.data)
         if trigger is None:
-            raise TriggerUnknown(f"trigger {name!r} does not exist")
+            raise _unknown(name)
         return trigger
+
+    async def needs(self, tenant: str, name: str, stream: str, consumer: str) -> bool:
+        """Return whether the trigger of that name takes its events by the consumer of `stream`.
+
+        One that another version wrote, and this one can't read, is taken to.
+
+        Raises:
+            BusUnavailable: NATS does not answer.
+        """
+        found = await self._bucket.get(_key(tenant, name))
+        if found.data is None:
+            return False
+        trigger = _read(found.data)
+        return trigger is None or (trigger.stream, trigger.consumer) == (stream, consumer)
 
     async def delete(self, trigger: Trigger) -> None:
         """Delete the trigger; its events wait no longer.
@@ -284,13 +204,28 @@ class TriggerStore:
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        copy = await self._bucket.copy()
+        copy = await self._bucket.copy(_KEYS)
         read = (_read(one.data) for _, one in sorted(copy.items()))
         return [one for one in read if one is not None and tenant in (None, one.tenant)]
 
 
 def _key(tenant: str, name: str) -> str:
     return f"event.{tenant}.{name}"
+
+
+def _same(found: Trigger | None, sought: Trigger) -> Trigger:
+    """Return the trigger that was found, if its owner is that of the one that was sought.
+
+    Raises:
+        TriggerUnknown: it was deleted; another owner may have made one of this name since.
+    """
+    if found is None or found.owner != sought.owner:
+        raise _unknown(sought.name)
+    return found
+
+
+def _unknown(name: str) -> TriggerUnknown:
+    return TriggerUnknown(f"trigger {name!r} does not exist")
 
 
 def _read(data: bytes) -> Trigger | None:
@@ -339,22 +274,3 @@ def overlap(one: str, other: str) -> bool:
         if "*" not in (mine, its) and mine != its:
             return False
     return one.count(".") == other.count(".")
-
-
-def problem_of(invalid: ValidationError) -> str:
-    """Return the first complaint about a declaration: the field and the rule."""
-    [first, *_] = invalid.errors(include_url=False, include_input=False)
-    where = ".".join(map(str, first["loc"])) or "trigger"
-    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
-
-
-def read_spec(declared: Mapping[str, object]) -> TriggerSpec:
-    """Return the trigger that is declared.
-
-    Raises:
-        ValueError: it breaks a rule; the message names the field and the rule.
-    """
-    try:
-        return TriggerSpec.model_validate(declared)
-    except ValidationError as invalid:
-        raise ValueError(problem_of(invalid)) from None

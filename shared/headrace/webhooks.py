@@ -9,6 +9,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +19,7 @@ from headrace.jetstream.api import get_message, store_with_retries, until_answer
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.purge import purge
+from headrace.model.answers import TaskAnswers
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.events import Json
 from headrace.model.messages import BusMessage
@@ -34,6 +36,10 @@ MOST_PER_TASK = 16
 """Maximum number of webhooks per task."""
 
 _ATTEMPTS = 10
+
+
+ANSWERS = "answers"
+"""Id of the webhook that publishes a task's answers on NATS."""
 
 
 class TooManyWebhooks(HeadraceError):
@@ -72,6 +78,8 @@ class WebhookProgress(BusMessage):
     succeeds."""
     failure: str = ""
     """Why the last attempt failed. Empty: none has failed since a delivery succeeded."""
+    traceparent: str | None = None
+    """W3C trace context of the newest input up to there that came with one."""
 
 
 class Webhook(BusMessage):
@@ -88,8 +96,21 @@ class Webhook(BusMessage):
     base: str = ""
     """Scheme and host of the client's request, the base of file URLs in deliveries. Empty: links
     stay as they are in the log."""
+    answers: TaskAnswers | None = None
+    """Where its notifications are published on NATS. None: they are requests to `address`."""
     created: float = Field(default_factory=time.time)
     """Seconds since 1970."""
+
+
+def answers_webhook(owner: str, answers: TaskAnswers) -> Webhook:
+    """Return the webhook that publishes the answers of a new task of `owner`."""
+    return Webhook(
+        id=ANSWERS,
+        owner=owner,
+        address=Address(url=f"nats:{answers.subject}"),
+        progress=WebhookProgress(generation=0),
+        answers=answers,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +168,9 @@ class Webhooks:
             else:
                 progress = _decode(key, found.data).progress
                 progress = WebhookProgress(
-                    generation=progress.generation, sequence=progress.sequence
+                    generation=progress.generation,
+                    sequence=progress.sequence,
+                    traceparent=progress.traceparent,
                 )
                 webhook = webhook.model_copy(update={"progress": progress})
             try:
@@ -157,6 +180,19 @@ class Webhooks:
             await self.wake(key, token)
             return
         raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
+
+    async def create(self, key: TaskKey, webhook: Webhook) -> None:
+        """Store a webhook of a task that may not exist yet; one that is there already stays.
+
+        It needs no right to read webhooks, which have secrets.
+
+        Raises:
+            InvalidName: The id is too long.
+        """
+        token = encode_token(webhook.id)
+        with suppress(KeyChanged):
+            await self._bucket.put(_name(key, token), webhook.encode(), 0)
+        await self.wake(key, token)
 
     async def get(self, key: TaskKey, token: str) -> StoredWebhook | None:
         """Return the webhook whose encoded id is `token`. None: it does not exist."""

@@ -6,10 +6,12 @@ import re
 import orjson
 
 from headrace.model.subjects import Subjects
+from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from headrace_cli.asyncapi import document
 from headrace_cli.asyncapi_page import page
 from headrace_cli.bus_channels import ANSWERS
+from headrace_task_state.webhooks.bus_answers import attributes_of
 from tests.architecture.tree import ROOT
 
 _FILTERS = {
@@ -20,8 +22,13 @@ _FILTERS = {
     "dead_letters",
     "pushes",
     "pushes_of_task",
+    "due_runs",
 }
 """What makes patterns over subjects, no subjects."""
+
+
+_STATE = "{prefix}.state."
+"""What subjects of requests to task state begin with."""
 
 
 def test_the_document_is_made_anew() -> None:
@@ -43,7 +50,9 @@ def test_every_kind_of_subject_is_in_the_document() -> None:
 def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> None:
     whole = document()
     operations = whole["operations"]
-    asked = {name for name, one in operations.items() if one["action"] == "receive"}
+    received = {name for name, one in operations.items() if one["action"] == "receive"}
+    asked = {name for name in received if whole["channels"][name]["address"].startswith(_STATE)}
+    assert received - asked == {"userEvent"}
     assert asked == set(ANSWERS)
     assert len(asked) == 11
     addresses = {whole["channels"][name]["address"].split(".")[2] for name in asked}
@@ -51,6 +60,16 @@ def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> N
     called = set(re.findall(r'_ask\(f?"(\w+)', state_client))
     assert called
     assert called == addresses - {"ready", "more"}
+
+
+def test_answers_are_described_with_every_attribute_that_they_may_have() -> None:
+    key, content = TaskKey("t", "a", "0-1"), {"contextId": "c", "status": {"timestamp": "now"}}
+    attributes = set(attributes_of(key, "id", {"statusUpdate": content}))
+    whole = document()["components"]
+    structured = set(whole["schemas"]["StructuredAnswer"]["properties"])
+    headers = whole["messages"]["BinaryAnswerWithHeaders"]["headers"]["properties"]
+    binary = {name.removeprefix("ce-") for name in headers if name.startswith("ce-")}
+    assert (structured - {"data"}, binary) == (attributes, attributes)
 
 
 def test_every_reference_in_the_document_leads_somewhere() -> None:

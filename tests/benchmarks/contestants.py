@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.benchmarks.event_path import SEEN, EventPath
 from tests.benchmarks.http_client import Connection
 from tests.support import extra_services
 from tests.support.compose_file import ROOT
-from tests.support.servers import ValkeyProcess
+from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
 from tests.support.starting import start_process
 
@@ -41,6 +42,8 @@ class Contestant:
     """Its processes, by role."""
     another: Callable[[], AbstractContextManager[tuple[str, int]]]
     """Starts one more replica; lends its URL and process id."""
+    events: EventPath | None = None
+    """How events call its counter agent; None: they don't."""
 
     @property
     def hosts(self) -> list[str]:
@@ -73,7 +76,8 @@ def connection_to(url: str) -> Connection:
 def official(folder: Path) -> Iterator[Contestant]:
     """Run the official SDK's in-process server, which logs to `folder`.
 
-    Beside it two replicas in its cluster mode, on one database; they idle unless asked.
+    Beside it two replicas in its cluster mode, on one database, and a FastStream subscriber that
+    calls the server, with a NATS of its own; they idle unless asked.
     """
     with ExitStack() as running:
         database = ["--database", str(folder / "cluster.db")]
@@ -81,7 +85,10 @@ def official(folder: Path) -> Iterator[Contestant]:
             running.enter_context(_official(folder / f"official-{at}.log", *arguments))
             for at, arguments in enumerate(([], database, database))
         ]
-        pids = {"official": [alone[1]]}
+        bus = running.enter_context(NatsProcess(folder / "official-nats"))
+        calling = _server("event_subscriber", folder / "subscriber.log", bus.url, alone[0])
+        _, subscriber = running.enter_context(calling)
+        pids = {"official": [alone[1]], "subscriber": [subscriber], "subscriber nats": [bus.pid]}
         urls = [url for url, _ in cluster]
         yield Contestant(
             OFFICIAL,
@@ -91,6 +98,7 @@ def official(folder: Path) -> Iterator[Contestant]:
             urls,
             lambda: pids,
             partial(_official, folder / "another.log", *database),
+            EventPath(bus.url, SEEN),
         )
 
 
@@ -125,13 +133,19 @@ def _server(module: str, log: Path, *arguments: str) -> Iterator[tuple[str, int]
 
 @contextmanager
 def headrace(
-    folder: Path, *, gateways: int = 1, workers: int = 1, task_states: int = 1
+    folder: Path,
+    *,
+    gateways: int = 1,
+    workers: int = 1,
+    task_states: int = 1,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Contestant]:
     """Run a development stack of that size, which logs to `folder`.
 
     One gateway more idles beside it, unless a task is to be followed at another.
     """
-    with measured_stack(folder / "stack", gateways + 1, workers, task_states) as stack:
+    sizes = gateways + 1, workers, task_states
+    with measured_stack(folder / "stack", *sizes, environment, triggers=1) as stack:
         yield of_stack(stack, folder)
 
 
@@ -141,6 +155,8 @@ def measured_stack(
     workers: int = 1,
     task_states: int = 1,
     environment: Mapping[str, str] | None = None,
+    *,
+    triggers: int = 0,
 ) -> Stack:
     """Make a development stack with the agents of `tests.benchmarks.agents`."""
     return Stack(
@@ -148,6 +164,7 @@ def measured_stack(
         gateways=gateways,
         workers=workers,
         task_states=task_states,
+        triggers=triggers,
         agents="tests.benchmarks.agents:agents",
         environment={"PYTHONPATH": str(ROOT)} | dict(environment or {}),
     )
@@ -162,10 +179,11 @@ def of_stack(stack: Stack, folder: Path) -> Contestant:
             by_role.setdefault(process["role"], []).append(process["pid"])
         return by_role
 
-    urls = stack.gateways
-    another = partial(_another, folder / "another", stack.dev()["nats_url"])
+    urls, nats_url = stack.gateways, stack.dev()["nats_url"]
+    another = partial(_another, folder / "another", nats_url)
     counter, paced = "/v1/agents/counter", "/v1/agents/paced"
-    return Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another)
+    events = EventPath(nats_url, "headrace.live.>", urls[0])
+    return Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another, events)
 
 
 @contextmanager

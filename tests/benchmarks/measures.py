@@ -1,6 +1,6 @@
 """Everything that is measured, in the order of the table."""
 
-from tests.benchmarks import agui_runs, pace, replicas, runs, sockets, subscribers
+from tests.benchmarks import agui_runs, pace, replicas, runs, sockets, subscribers, triggered
 from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN
 from tests.benchmarks.measure import Measure
 
@@ -51,4 +51,6 @@ MEASURES = [
     Measure("socket-many", "50 streams over one WebSocket", "events/s", sockets.many, of=_OURS),
     Measure("agui", "one stream by AG-UI, beside plain Starlette", "events/s", agui_runs.sse),
     Measure("agui-binary", "the same in the binary form", "events/s", agui_runs.binary, of=_OURS),
+    Measure("triggered", "NATS to a task's first event, at once", "events/s", triggered.burst),
+    Measure("triggered-idle", "the same, one by one, median", "ms", triggered.one_by_one),
 ]

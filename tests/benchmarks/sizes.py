@@ -28,6 +28,8 @@ class Sizes:
     """Runs whose first event is timed, one after another."""
     pause: float
     """Idle seconds before each of them."""
+    events: int
+    """Events on NATS that are published at once."""
     few_subscribers: int
     """To one task."""
     many_subscribers: int
@@ -57,6 +59,7 @@ FULL = Sizes(
     short_runs_at_once=32,
     first_events=200,
     pause=0.01,
+    events=1000,
     few_subscribers=100,
     many_subscribers=1000,
     subscribers={OFFICIAL: 200, HEADRACE: 5000},
@@ -78,6 +81,7 @@ TINY = Sizes(
     short_runs_at_once=2,
     first_events=3,
     pause=0.0,
+    events=4,
     few_subscribers=3,
     many_subscribers=6,
     subscribers={OFFICIAL: 4, HEADRACE: 4},

@@ -33,6 +33,7 @@ from headrace_worker.appender import Appender, Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
+from headrace_worker.prices import UsageMeter
 from headrace_worker.usage import UsageTotals
 from tests.support.fake_log_writer import FakeLogWriter
 from tests.support.servers import NatsProcess
@@ -86,7 +87,7 @@ async def per_token() -> float:
         Endings(task, context, ids),
         outbox,
         ids,
-        usage_totals=UsageTotals(),
+        meter=UsageMeter(UsageTotals()),
         may_answer=False,
     )
     runtime = SimpleNamespace(emit=emitter.emit, room=emitter.room)

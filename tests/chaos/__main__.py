@@ -27,6 +27,8 @@ def main() -> None:
         asked.nodes,
         asked.long,
         asked.retention,
+        asked.events,
+        asked.schedules,
     )
     again = " ".join(
         f"--{name.replace('_', '-')} {value}" for name, value in vars(asked).items() if value
@@ -35,7 +37,9 @@ def main() -> None:
     sys.stdout.flush()
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     with (
-        fleet_in(folder, nodes=size.nodes, retention=size.retention) as fleet,
+        fleet_in(
+            folder, nodes=size.nodes, retention=size.retention, has_triggers=size.has_triggers
+        ) as fleet,
         progress("Tasks", size.tasks) as begun,
     ):
         # Within, so that the log's lines appear above the bar.
@@ -58,6 +62,7 @@ def told(outcome: Outcome) -> str:
         f"{outcome.follow_ups} messages that tasks at work accepted",
         f"{outcome.further_attempts} attempts after a first",
         f"{outcome.children} tasks that other tasks have asked for",
+        f"{outcome.by_events} tasks that events have begun, {outcome.by_schedules} by schedules",
         f"{outcome.forks} forks that came to rest",
         f"{outcome.orphans} tasks whose client never learned of them",
         f"{outcome.erased} tasks erased, {outcome.unrecorded} of them before they could be judged",
@@ -79,6 +84,8 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, help="how many; unset: as long as tasks begin")
     parser.add_argument("--long", type=float, default=30.0, help="longest freezes, seconds")
     parser.add_argument("--retention", type=float, default=60.0, help="of tasks, seconds")
+    parser.add_argument("--events", type=int, default=1_000, metavar="N", help="of a trigger")
+    parser.add_argument("--schedules", type=int, default=20, metavar="N")
     return parser.parse_args()
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from headrace.model.errors import StateUnavailable
 from headrace_cli.dev.dev_file import Role
-from tests.chaos.fleet import GATEWAYS, TASK_STATES, WORKERS, Fleet
+from tests.chaos.fleet import GATEWAYS, TASK_STATES, TRIGGERS, WORKERS, Fleet
 from tests.support.waiting import eventually
 
 _log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ _SIZES: dict[Role, int] = {
     "worker": WORKERS,
     "gateway": GATEWAYS,
     "task-state": TASK_STATES,
+    "triggers": TRIGGERS,
     "nats": 1,
     "redis": 1,
 }
@@ -92,7 +93,7 @@ class KillAll(Fault):
 
     @property
     def name(self) -> str:
-        return f"kill all {self.role}s"
+        return f"kill all {self.role.removesuffix('s')}s"
 
     async def do(self, fleet: Fleet) -> None:
         for pid in fleet.stack.pids(self.role):
@@ -248,6 +249,12 @@ class Kind:
     """Returns one, with the seconds that a long one lasts."""
     nodes: int | None = None
     """On so many NATS nodes only; None: on any number."""
+    of_triggers: bool = False
+    """Whether it needs services for events and schedules."""
+
+    def is_possible(self, nodes: int, *, has_triggers: bool) -> bool:
+        """Return whether it can be done to a fleet."""
+        return self.nodes in {None, nodes} and (has_triggers or not self.of_triggers)
 
 
 def _signal(role: Role, number: signal.Signals) -> Callable[[random.Random, float], Fault]:
@@ -285,6 +292,11 @@ KINDS: tuple[Kind, ...] = (
     Kind(4, _signal("task-state", signal.SIGKILL)),
     Kind(2, _freeze("task-state")),
     Kind(1, _freeze("task-state", is_long=True)),
+    Kind(4, _signal("triggers", signal.SIGKILL), of_triggers=True),
+    Kind(1, _signal("triggers", signal.SIGTERM), of_triggers=True),
+    Kind(2, _freeze("triggers"), of_triggers=True),
+    Kind(1, _freeze("triggers", is_long=True), of_triggers=True),
+    Kind(1, lambda _, __: KillAll(0.0, "triggers"), of_triggers=True),
     Kind(1, _signal("nats", signal.SIGKILL), nodes=1),
     Kind(1, _freeze("nats", _SERVER_STOPPED), nodes=1),
     Kind(1, _drain_in_silence, nodes=1),
@@ -297,14 +309,16 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def plan(seed: int, nodes: int, long: float) -> Iterator[tuple[float, Fault]]:
+def plan(
+    seed: int, nodes: int, long: float, *, has_triggers: bool = False
+) -> Iterator[tuple[float, Fault]]:
     """Yield the seconds since the fault before, and a fault, without end.
 
     One of each kind comes first, so that a short run has them all. `long` is how many seconds the
     longest last.
     """
     chance = random.Random(f"{seed}/faults")
-    kinds = [kind for kind in KINDS if kind.nodes in (None, nodes)]
+    kinds = [kind for kind in KINDS if kind.is_possible(nodes, has_triggers=has_triggers)]
     weights = [kind.weight for kind in kinds]
     once = chance.sample(kinds, len(kinds))
     while True:

@@ -18,7 +18,7 @@ from tests.support.cluster import NatsCluster
 from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
 
-GATEWAYS, WORKERS, TASK_STATES = 2, 4, 2
+GATEWAYS, WORKERS, TASK_STATES, TRIGGERS = 2, 4, 2, 2
 HEADRACE: Sequence[str | Path] = (sys.executable, "-m", "headrace_cli")
 _ANSWERS = 5.0
 
@@ -81,11 +81,17 @@ class Fleet:
 
 @contextmanager
 def fleet_in(
-    folder: Path, *, nodes: int, retention: float, program: Sequence[str | Path] = HEADRACE
+    folder: Path,
+    *,
+    nodes: int,
+    retention: float,
+    program: Sequence[str | Path] = HEADRACE,
+    has_triggers: bool = False,
 ) -> Iterator[Fleet]:
     """Yield a fleet on `nodes` NATS nodes that keeps finished tasks for `retention` seconds.
 
-    `program` starts it, as ``headrace`` would.
+    `program` starts it, as ``headrace`` would. Only a fleet that `has_triggers` has services for
+    events and schedules.
     """
     environment = {
         "PYTHONPATH": str(ROOT),
@@ -102,6 +108,7 @@ def fleet_in(
             gateways=GATEWAYS,
             workers=WORKERS,
             task_states=TASK_STATES,
+            triggers=TRIGGERS if has_triggers else 0,
             agents="tests.chaos.agents:agents",
             environment=environment,
             program=program,

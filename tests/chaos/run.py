@@ -15,6 +15,7 @@ from headrace.jetstream.connection import Bus
 from headrace_cli.dev.readiness import until_ready
 from tests.chaos.clients import Client, Place, client_of
 from tests.chaos.faults import Fault, Tormentor, plan
+from tests.chaos.firings import FiringJudge, Sources
 from tests.chaos.fleet import Fleet
 from tests.chaos.record import Record
 from tests.chaos.verdict import Judge
@@ -46,6 +47,14 @@ class Size:
     retention: float = 60.0
     """Seconds after which what has ended is erased: more than the longest freezes last, or what a
     frozen gateway sends yet would begin a log anew."""
+    events: int = 0
+    """Of a stream, each of which begins a task."""
+    schedules: int = 0
+
+    @property
+    def has_triggers(self) -> bool:
+        """Whether it needs services for events and schedules."""
+        return self.events + self.schedules > 0
 
 
 @dataclass(slots=True)
@@ -65,6 +74,9 @@ class Outcome:
     children: int = 0
     forks: int = 0
     """Forks that clients have seen at rest."""
+    by_events: int = 0
+    by_schedules: int = 0
+    """Tasks that these have begun."""
     erased: int = 0
     unrecorded: int = 0
     seconds: float = 0.0
@@ -95,18 +107,31 @@ async def run(
         _recorded(bus) as record,
     ):
         crowd = Crowd(Place(http, fleet.gateways, size.seed), size, begun_tasks)
+        sources = Sources(bus, size.events, size.schedules)
         is_endless = faults is None and size.faults is None
-        planned = itertools.islice(plan(size.seed, size.nodes, size.long), size.faults)
+        possible = plan(size.seed, size.nodes, size.long, has_triggers=size.has_triggers)
+        planned = itertools.islice(possible, size.faults)
+        await sources.declare(size.nodes)
         tormenting = asyncio.create_task(tormentor.torment(faults or planned))
-        try:
-            await crowd.work(lambda: is_endless or tormenting.done())
-        finally:
-            tormenting.cancel()
-            await asyncio.wait([tormenting])
-            await tormentor.leave_in_peace()
+
+        def share() -> float:
+            if tormenting.done():
+                return 1.0
+            done = tormentor.done.total() / size.faults if size.faults else 1.0
+            return min(crowd.share, done)
+
+        async with sources.firing(share):
+            try:
+                await crowd.work(lambda: is_endless or tormenting.done())
+            finally:
+                tormenting.cancel()
+                await asyncio.wait([tormenting])
+                await tormentor.leave_in_peace()
         _log.warning("all tasks begun, and nothing is done to the fleet any more")
         outcome.wrong += await crowd.settle()
         _log.warning("all clients are done")
+        outcome.wrong += await sources.settle()
+        fired = await sources.firings()
         await until_ready(fleet.gateways, with_agents=True, timeout=60)
         outcome.wrong += await _rested(record)
         outcome.wrong += await _left_over(fleet, bus, record)
@@ -114,6 +139,15 @@ async def run(
             tormenting.result()
     outcome.seconds, outcome.faults = time.monotonic() - begun, tormentor.done
     _judge(record, crowd.clients, outcome)
+    firings = FiringJudge(record.logs.values(), outcome.unrecorded)
+    outcome.by_events = sum(one.is_of_event for one in firings.tasks)
+    outcome.by_schedules = len(firings.tasks) - outcome.by_events
+    outcome.orphans -= len(firings.tasks)
+    outcome.wrong += [
+        *firings.of_each(),
+        *firings.of_events(sources.published),
+        *firings.of_schedules(fired, sources.away),
+    ]
     return outcome
 
 
@@ -127,6 +161,11 @@ class Crowd:
         self._place, self._size = place, size
         self._working: set[asyncio.Task[None]] = set()
         self._wrong: list[str] = []
+
+    @property
+    def share(self) -> float:
+        """Which share of its clients has begun."""
+        return len(self.clients) / self._size.tasks
 
     async def work(self, is_enough: Callable[[], bool]) -> None:
         """Start all of them, the next as soon as one is done; return when the last has begun.

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.support import client_package, containers, extra_services
+from tests.support.driven_browser import Page, driven_page
 from tests.support.fleet import Fleet
 from tests.support.plain_http import KEEP_ALL, NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -34,7 +35,7 @@ def stack(
     tmp_path_factory: pytest.TempPathFactory,
     stack_servers: tuple[NatsProcess, ValkeyProcess] | None,
 ) -> Iterator[Stack]:
-    """`headrace dev` with two gateways, three workers and two task states, for all tests of e2e.
+    """`headrace dev` with two gateways, three workers, two task states and triggers, for all tests.
 
     They end with the last of these tests: idle they take a tenth of a core.
     """
@@ -42,7 +43,10 @@ def stack(
     if stack_servers is not None:
         nats, valkey = stack_servers
         environment = {"HEADRACE_NATS_URL": nats.url, "HEADRACE_REDIS_URL": valkey.url}
-    with Stack(folder, gateways=2, workers=3, task_states=2, environment=environment) as running:
+    shared = Stack(
+        folder, gateways=2, workers=3, task_states=2, triggers=1, environment=environment
+    )
+    with shared as running:
         yield running
 
 
@@ -65,6 +69,15 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client: no header but what HTTP needs."""
     async with httpx.AsyncClient(timeout=90, limits=KEEP_ALL, verify=NO_TLS) as client:
         yield client
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Page]:
+    """A tab that has loaded nothing yet, and in which nothing is executed that should not be."""
+    async with driven_page(tmp_path / "browser") as page:
+        await page.resize(1200, 800)
+        yield page
+        assert page.complaints == []
 
 
 @pytest.fixture

@@ -54,6 +54,11 @@ SCENES: dict[str, list[Json]] = {
             ]
         }
     ],
+    "orders": [
+        {"text": "12 nails"},
+        {"resume": {"status": "resolved", "payload": {"ship": True}}},
+        {"text": "5 screws"},
+    ],
     "predictive_state_updates": [{"text": "a dragon"}, {"answer": '{"accepted":true}'}],
     "planner": [{"text": "watermills"}],
     "research": [{"text": "watermills"}],
@@ -61,6 +66,7 @@ SCENES: dict[str, list[Json]] = {
     "writer": [{"text": "watermills\nThey turn."}],
     "reasoning": [{"text": "why is it so"}],
     "shared_state": [{"text": "basil"}],
+    "stock": [{"text": "nails"}],
     "subagents": [{"text": "Oslo"}],
     "tool_based_generative_ui": [
         {"text": "rain", "tools": [tool("generate_haiku")]},
@@ -177,6 +183,8 @@ async def test_each_shows_its_building_block(fleet: Fleet, driven_over: Driven) 
     assert outcomes(told["interrupt"]) == ["interrupt", "", "interrupt", ""]
     assert texts(told["interrupt"])[1::2] == ["Approved: it is done.", "Never mind, then."]
     assert "image/png of 8 bytes" in texts(told["multimodal"])[0]
+    assert outcomes(told["orders"]) == ["interrupt", "", ""]
+    assert texts(told["orders"])[1:] == ["7 of 12 nails shipped.", "5 of 5 screws shipped."]
     assert told["predictive_state_updates"]["state"]["document"].startswith("# a dragon")
     custom = next(e for e in told["predictive_state_updates"]["runs"][0]["events"] if "name" in e)
     assert custom["name"] == "PredictState"

@@ -13,6 +13,8 @@ MODERN = {"SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR", "RAW"}
 """Kinds of event that 0.x does not know, or did not ask for."""
 NO_RESUME = "0.0.53"
 """The client that can't answer interrupts."""
+ASKING = {"interrupt", "orders"}
+"""Agents whose runs end with interrupts, which are outcomes."""
 
 
 def drive(url: str, client: str, scenes: dict[str, list[Json]], query: str = "") -> dict[str, Json]:
@@ -34,7 +36,7 @@ def wanted(driven: Json, agent: str) -> bool:
 
 @pytest.mark.parametrize("client", [NO_RESUME, "0.0.59"])
 async def test_it_drives_every_demo_agent(fleet: Fleet, client: str) -> None:
-    scenes = {name: runs for name, runs in SCENES.items() if name != "interrupt"}
+    scenes = {name: runs for name, runs in SCENES.items() if name not in ASKING}
     for agent, driven in drive(fleet.gateways[0], client, scenes).items():
         assert driven["warnings"] == [], agent
         assert wanted(driven, agent), (agent, [run["failure"] for run in driven["runs"]])
@@ -47,9 +49,10 @@ async def test_it_drives_every_demo_agent(fleet: Fleet, client: str) -> None:
 
 
 async def test_0_0_59_resumes_interrupts(fleet: Fleet) -> None:
-    driven = drive(fleet.gateways[1], "0.0.59", {"interrupt": SCENES["interrupt"]})["interrupt"]
-    assert wanted(driven, "interrupt")
-    assert texts(driven)[1::2] == ["Approved: it is done.", "Never mind, then."]
+    driven = drive(fleet.gateways[1], "0.0.59", {name: SCENES[name] for name in ASKING})
+    assert all(wanted(one, agent) for agent, one in driven.items())
+    assert texts(driven["interrupt"])[1::2] == ["Approved: it is done.", "Never mind, then."]
+    assert texts(driven["orders"])[1:] == ["7 of 12 nails shipped.", "5 of 5 screws shipped."]
 
 
 @pytest.mark.parametrize("by_query", [True, False])

@@ -4,6 +4,7 @@
 """
 
 import os
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import pytest
 
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry, Stamp
-from headrace.model.events import task_submitted
+from headrace.model.events import artifact_update, status_update, task_submitted
+from headrace.model.schedule import ScheduleFirings
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
 from tests.chaos.__main__ import told
-from tests.chaos.agents import WHIM
+from tests.chaos.agents import WHIM, answer_to
 from tests.chaos.clients import CLIENTS
 from tests.chaos.families import Families
 from tests.chaos.faults import KINDS, plan
+from tests.chaos.firings import EVENTS, FiringJudge, text_of_event
 from tests.chaos.fleet import fleet_in
 from tests.chaos.record import Log
 from tests.chaos.run import Size, run
@@ -27,20 +30,24 @@ SEED = 20
 ROOT = "0-" + "0" * 32
 IN_FULL = "HEADRACE_SOAK" in os.environ
 ON_ONE = (
-    Size(SEED, tasks=1_000, at_a_time=60, faults=150)
+    Size(SEED, tasks=1_000, at_a_time=60, faults=150, events=1_000, schedules=10)
     if IN_FULL
     else Size(SEED, tasks=24, at_a_time=12, faults=16, long=4.0, retention=6.0)
 )
-ON_THREE = Size(SEED, tasks=500, at_a_time=40, faults=60, nodes=3)
+ON_THREE = Size(SEED, tasks=500, at_a_time=40, faults=60, nodes=3, events=500, schedules=10)
 
 
 async def survives(size: Size, folder: Path) -> None:
-    with fleet_in(folder, nodes=size.nodes, retention=size.retention) as fleet:
+    with fleet_in(
+        folder, nodes=size.nodes, retention=size.retention, has_triggers=size.has_triggers
+    ) as fleet:
         outcome = await run(fleet, size)
         log = fleet.stack.log()
     assert outcome.wrong == [], f"{told(outcome)}\n{log}"
     assert len(outcome.clients) == len(CLIENTS)
-    assert len(outcome.faults) > len(KINDS) / 2
+    kinds = sum(kind.is_possible(size.nodes, has_triggers=size.has_triggers) for kind in KINDS)
+    assert len(outcome.faults) > kinds / 2
+    assert bool(outcome.by_events and outcome.by_schedules) == size.has_triggers
     assert outcome.children > 0
     assert outcome.erased > 0
 
@@ -67,7 +74,7 @@ def test_a_seed_says_what_is_done_and_when(nodes: int) -> None:
     first, again, other = (list(islice(plan(seed, nodes, 9.0), 100)) for seed in (1, 1, 2))
     assert first == again
     assert first != other
-    kinds = sum(kind.nodes in (None, nodes) for kind in KINDS)
+    kinds = sum(kind.is_possible(nodes, has_triggers=False) for kind in KINDS)
     assert len({fault.name for _, fault in first[:kinds]}) >= kinds - 1
 
 
@@ -162,3 +169,60 @@ def test_forks_that_do_not_go_on_to_their_answer_are_seen(
     }
     found = list(forked("plain", task))
     assert any(wrong in each for each in found) if wrong else found == []
+
+
+SCHEDULE = "schedule/anonymous/s0"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def fired(source: str, key: str, text: str, *, answer: str = "", state: str = COMPLETED) -> Log:
+    """Return the log of a task that a firing has begun."""
+    metadata = {"headrace.trigger": {"source": source, "key": key}}
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}
+    said = {"artifactId": "a", "parts": [{"text": answer or answer_to("plain", text)}]}
+    drafts = [
+        task_submitted("t", "c", message, metadata),
+        artifact_update("t", "c", said),
+        status_update("t", "c", state),
+    ]
+    lines = [draft.line(number) for number, draft in enumerate(drafts, 1)]
+    entry = Entry(Stamp("log1", 1, "w", state, 1, 1), lines, len(lines), "")
+    return Log(TaskKey("default", "plain", "t"), [entry])
+
+
+def events(*numbers: int) -> list[Log]:
+    return [fired(EVENTS, f"id/{number}", text_of_event(number)) for number in numbers]
+
+
+def ticks(*seconds: int) -> list[Log]:
+    """Return the tasks of a schedule's firings at these seconds after noon."""
+    times = [(NOON + timedelta(seconds=one)).isoformat() for one in seconds]
+    return [fired(SCHEDULE, f"1.0/{one}", "1 0 s0") for one in times]
+
+
+def test_events_that_did_not_begin_one_task_are_seen() -> None:
+    assert list(FiringJudge(events(0, 1), 0).of_events(2)) == []
+    assert list(FiringJudge(events(0), 1).of_events(2)) == []
+    [missing] = FiringJudge(events(0), 0).of_events(2)
+    assert "1 events have begun no task" in missing
+    twice = FiringJudge(events(0, 1, 1), 0)
+    assert list(twice.of_each()) == [f"{EVENTS}: id/1 has begun 2 tasks"]
+    assert "has begun 2 tasks" in next(twice.of_events(2))
+
+
+def test_answers_to_events_that_are_not_whole_are_seen() -> None:
+    [cut] = FiringJudge([fired(EVENTS, "id/0", text_of_event(0), answer="1 ")], 0).of_each()
+    assert "was answered with '1 '" in cut
+    [failed] = FiringJudge([fired(EVENTS, "id/0", text_of_event(0), state=FAILED)], 0).of_each()
+    assert "it ended as TASK_STATE_FAILED" in failed
+
+
+def test_ticks_that_did_not_begin_one_task_are_seen() -> None:
+    recorded = {SCHEDULE: ScheduleFirings(began=4)}
+    assert list(FiringJudge(ticks(1, 2, 3, 4), 0).of_schedules(recorded, [])) == []
+    gap = FiringJudge(ticks(1, 2, 3, 6), 0)
+    assert "has not fired" in next(gap.of_schedules(recorded, []))
+    away = [(NOON + timedelta(seconds=4), NOON + timedelta(seconds=5))]
+    assert list(gap.of_schedules(recorded, away)) == []
+    [more] = FiringJudge(ticks(1, 2, 3, 4, 5), 0).of_schedules(recorded, [])
+    assert "says that it has begun 4 tasks, not 5" in more

@@ -163,3 +163,24 @@ def test_agents_that_are_none_are_one_clear_line(tmp_path: Path) -> None:
         assert living(stack.pids()) == []
     finally:
         stack.close()
+
+
+def test_workers_are_drained_and_waited_for(stack: Stack, tmp_path: Path) -> None:
+    def listed() -> list[str]:
+        lines = headrace(stack.url, "workers", "--json").stdout.splitlines()
+        return [one["id"] for one in map(json.loads, lines) if "counter" in one["agents"]]
+
+    before = listed()
+    with counting(stack, tmp_path, "4 500") as task:
+        drained = headrace(stack.url, "workers", "drain", "--wait", "--json", *before)
+    rows = [json.loads(line) for line in drained.stdout.splitlines()]
+    assert sum(row.get("runs", 0) for row in rows) >= 1
+    assert sorted(row["worker"] for row in rows if "ended" in row) == sorted(before)
+    with urlopen(f"{stack.url}/v1/agents/counter/tasks/{task}/log") as answer:  # noqa: S310  # loopback
+        rows = json.load(answer)["events"]
+    assert {row["attempt"] for row in rows} == {0, 1}
+    assert rows[-1]["state"] == "TASK_STATE_COMPLETED"
+    until(lambda: len(listed()) == len(before), "others take their place")
+    assert set(listed()).isdisjoint(before)
+    shown = headrace(stack.url, "view", "--wait", "--json").stdout.splitlines()
+    assert all(json.loads(line)["position"] for line in shown)

@@ -5,18 +5,22 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
+from nats.js.api import StreamConfig
 
+from headrace.jetstream.connection import Bus
+from headrace.settings import BusSettings
 from headrace_cli.dev.dev_file import Role
 from tests.architecture.tree import ROOT
 from tests.support import extra_services, javascript
-from tests.support.credentials import Person
-from tests.support.driven_browser import Page, driven_page
+from tests.support.credentials import Person, write
+from tests.support.driven_browser import Page
 from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
@@ -31,6 +35,7 @@ pytestmark = pytest.mark.timeout(300)
 
 _SOURCE = ROOT / "services" / "console"
 _COUNT = 120
+_TWO_HOURS = 7200
 _HOSTILE = """# Hostile <script>hacked()</script>
 
 <img src=x onerror=hacked()> <svg onload=hacked()><script>hacked()</script></svg>
@@ -41,16 +46,25 @@ _HOSTILE = """# Hostile <script>hacked()</script>
 <style>*{display:none}</style>
 
 ![four](https://example.com/seen.png) <form action=/v1/agents><input name=q></form> **end**"""
+_SAID = "[...document.querySelectorAll('.user')].map((one) => one.innerText).join()"
 _LAST = "[...document.querySelectorAll('.run:last-of-type .answer .markdown')].at(-1)?.innerText"
 
 
-@pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    """A tab in which nothing is executed that should not be."""
-    async with driven_page(tmp_path / "browser") as page:
-        await page.resize(1200, 800)
-        yield page
-        assert page.complaints == []
+@contextmanager
+def guarded_gateway(fleet: Fleet, folder: Path, person: Person, head: str = "") -> Iterator[str]:
+    """Serve a gateway that asks for credentials and knows `person`; yield its URL."""
+    file = write(folder / "credentials.toml", person, head=f"required = true\n{head}")
+    settings = {"HEADRACE_CREDENTIALS": str(file)}
+    gateway, url = extra_services.gateway(folder / "gateway", fleet.nats_url, **settings)
+    with gateway:
+        yield url
+
+
+async def sign_in(page: Page, person: Person) -> None:
+    """Give the token that the page asks for."""
+    await page.until("document.querySelector('dialog[open]')", "a token is asked for")
+    await page.type("dialog input", person.token)
+    await page.press("Enter", 13, "\r")
 
 
 async def chat(page: Page, gateway: str, agent: str) -> None:
@@ -97,7 +111,10 @@ async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
     assert await page.text(".user") == f"{_COUNT} 20"
 
 
-async def test_a_tab_outlives_a_restart_of_every_process(fleet: Fleet, page: Page) -> None:
+async def test_a_tab_outlives_two_hours_and_a_restart_of_every_process(
+    fleet: Fleet, page: Page
+) -> None:
+    await page.install_clock()
     await chat(page, fleet.gateways[0], "counter")
     await page.evaluate("globalThis.isSame = true")
     await say(page, f"{_COUNT} 100")
@@ -106,12 +123,41 @@ async def test_a_tab_outlives_a_restart_of_every_process(fleet: Fleet, page: Pag
     processes = [(role, n) for role in roles for n in range(len(fleet.stack.pids(role)))]
     for role, index in processes:
         await asyncio.to_thread(fleet.restart, role, index)
+        # As after a sleep of the machine: what was due meanwhile is due at once.
+        await page.fast_forward(_TWO_HOURS / len(processes))
+    ahead = await page.evaluate("Date.now() - realNow()")
+    assert round(ahead / 1000) == _TWO_HOURS
     await page.until("!document.querySelector('[data-state=running]')", "it ends", timeout=120)
     whole = " ".join(str(number) for number in range(1, _COUNT + 1))
     assert (await page.evaluate(_LAST)).strip() == whole
     await page.evaluate("location.hash = '#/'")
     await page.until("document.body.innerText.includes('available')", "the fleet is there")
+    await page.fast_forward(_TWO_HOURS)
+    await page.evaluate("history.back()")
+    await page.until(f"{_SAID} === '{_COUNT} 100'", "the conversation is restored")
+    await say(page, "3 20")
+    await page.until(f"{_LAST}?.trim() === '1 2 3'", "the conversation goes on")
     assert await page.evaluate("isSame")
+
+
+async def test_what_is_said_while_a_thread_is_restored_comes_after_it(
+    fleet: Fleet, page: Page
+) -> None:
+    await chat(page, fleet.gateways[0], "counter")
+    await say(page, "2 1")
+    await page.until(f"{_LAST}?.trim() === '1 2'", "it is answered")
+    place = await page.evaluate("location.hash")
+    await page.evaluate("location.hash = '#/'")
+    await page.until("document.body.innerText.includes('available')", "the fleet is there")
+    await page.evaluate(
+        "{const real = fetch; globalThis.fetch = async (url, init) => {"
+        "if (String(url).includes('/threads/')) await new Promise((go) => setTimeout(go, 1000));"
+        "return real(url, init);}; 0}"
+    )
+    await page.evaluate(f"location.hash = {json.dumps(place)}")
+    await say(page, "3 1")
+    await page.until(f"{_SAID} === '2 1,3 1'", "both messages are there, in order")
+    await page.until(f"{_LAST}?.trim() === '1 2 3'", "the second one is answered")
 
 
 async def test_the_console_works_below_a_path_and_tells_of_a_new_build(
@@ -127,7 +173,8 @@ async def test_the_console_works_below_a_path_and_tells_of_a_new_build(
         looks = "document.dispatchEvent(new Event('visibilitychange'))"
         said = "document.querySelector('.update')"
         await page.evaluate(f"{looks}; {said} === null || console.error('too early')")
-        proxy.replaced[b"assets/console-"] = b"assets/console-later-"
+        # Each file has a hash of its own in its name: a build may differ in its styles only.
+        proxy.replaced[b".css"] = b"-later.css"
         await page.evaluate(looks)
         await page.until(f"{said}?.innerText.includes('another version')", "it tells")
         assert await violations(page) == []
@@ -189,18 +236,30 @@ async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
 async def test_the_token_that_a_gateway_asks_for_is_sent_in_a_header_only(
     fleet: Fleet, page: Page, tmp_path: Path
 ) -> None:
-    ann, credentials = Person("acme", "ann"), tmp_path / "credentials.toml"
-    credentials.write_text(f"required = true\npublic_cards = false\n{ann.entry}")
-    settings = {"HEADRACE_CREDENTIALS": str(credentials)}
-    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
-    with gateway:
+    ann = Person("acme", "ann")
+    with guarded_gateway(fleet, tmp_path, ann, "public_cards = false") as url:
         await page.open(f"{url}/console/")
-        await page.until("document.querySelector('dialog[open]')", "a token is asked for")
-        await page.type("dialog input", ann.token)
-        await page.press("Enter", 13, "\r")
+        await sign_in(page, ann)
         await page.until("document.querySelectorAll('tbody tr').length > 3", "agents are listed")
         addresses = "performance.getEntries().map((one) => one.name).join() + location.href"
         assert ann.token not in await page.evaluate(addresses)
+
+
+async def test_a_token_that_is_withdrawn_is_asked_for_anew_and_the_page_goes_on(
+    fleet: Fleet, page: Page, tmp_path: Path
+) -> None:
+    ann, bob = Person("acme", "ann"), Person("acme", "bob")
+    with guarded_gateway(fleet, tmp_path, ann) as url:
+        await page.open(f"{url}/console/#/triggers")
+        await sign_in(page, ann)
+        shown = "document.body.innerText.includes('No trigger yet')"
+        await page.until(shown, "there is none")
+        await page.evaluate("globalThis.isSame = true")
+        write(tmp_path / "credentials.toml", bob, head="required = true\n")
+        await page.until("document.querySelector('[role=alert]')", "the token is refused")
+        await sign_in(page, bob)
+        await page.until(f"!document.querySelector('dialog[open]') && {shown}", "it goes on")
+        assert await page.evaluate("isSame")
 
 
 async def test_tasks_come_into_a_list_and_change_there_by_its_stream(
@@ -302,7 +361,7 @@ async def test_nothing_of_a_stream_is_lost_or_repeated_whatever_is_killed(
     fleet: Fleet, page: Page
 ) -> None:
     javascript.install(_SOURCE)
-    killed: list[Role] = ["gateway", "worker", "task-state"]
+    killed: list[Role] = ["gateway", "worker", "task-state", "triggers"]
     # Servers in containers are not processes of the stack.
     killed += ["nats"] if fleet.stack.pids("nats") else []
     before = {role: fleet.stack.pids(role) for role in killed}
@@ -434,6 +493,132 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     assert not await page.evaluate("document.querySelector('.task-head button')")
 
 
+async def fill(page: Page, **fields: str) -> None:
+    """Fill fields of a form anew."""
+    for name, text in fields.items():
+        field = f"document.querySelector('.declaration [name={name}]')"
+        await page.until(field, f"{name} can be filled")
+        await page.evaluate(f"{field}.value = {json.dumps(text)}")
+
+
+async def confirmed(page: Page, verb: str) -> None:
+    """Press a button of a trigger or schedule, and confirm it."""
+    buttons = "[...document.querySelectorAll('.buttons button')]"
+    button = f"{buttons}.find((one) => one.innerText === '{verb}')"
+    await page.until(button, f"{verb} is there")
+    await page.evaluate(f"{button}.click()")
+    await page.until("document.querySelector('dialog[open]')", "it is confirmed")
+    await page.click("dialog[open] [type=submit]")
+    await page.until("!document.querySelector('dialog[open]')", f"{verb} is done")
+
+
+async def until_figure(page: Page, name: str, figure: str) -> None:
+    shown = (
+        "[...document.querySelectorAll('.figures div')].some((one) =>"
+        f" one.firstChild.innerText === '{name}' && one.lastChild.innerText === '{figure}')"
+    )
+    await page.until(shown, f"{name}: {figure}")
+
+
+async def until_refused(page: Page, field: str, rule: str) -> None:
+    """Return once the focus is on the field that was refused, which says the rule."""
+    focused = f"document.activeElement.name === '{field}'"
+    says = "document.getElementById(document.activeElement.id + '-rule')?.innerText"
+    await page.until(f"{focused} && {says}?.includes({json.dumps(rule)})", f"{field}: {rule}")
+    assert await page.evaluate("document.activeElement.getAttribute('aria-invalid')") == "true"
+
+
+async def test_a_schedule_is_declared_run_paused_and_deleted(fleet: Fleet, page: Page) -> None:
+    javascript.install(_SOURCE)
+    name = f"nightly-{secrets.token_hex(4)}"
+    await page.open(f"{fleet.gateways[0]}/console/")
+    await page.click("a[href='#/schedules']")
+    await page.click("a[href='#/schedules?new=1']")
+    await fill(page, name=name, agent="echo", message="count the stock", every="1d")
+    assert await violations(page) == []
+    await page.click(".declaration [type=submit]")
+    await until_refused(page, "every", "must be a duration of at least 1s")
+    assert await violations(page) == []
+    await fill(page, every="", cron="0 2 * * *", timeZone="Europe/Paris")
+    await page.click(".declaration [type=submit]")
+    await until_figure(page, "when", "0 2 * * * Europe/Paris")
+    assert await violations(page) == []
+    await confirmed(page, "Run now")
+    began = ".part tbody a[href^='#/tasks/echo/']"
+    await page.until(f"document.querySelector({json.dumps(began)})", "the firing's task is linked")
+    await until_figure(page, "tasks begun", "1")
+    await confirmed(page, "Pause")
+    await until_figure(page, "state", "paused")
+    await confirmed(page, "Resume")
+    await until_figure(page, "state", "active")
+    await page.click(".buttons a")
+    await fill(page, message="count all of it", overlap="queue", maxQueued="3")
+    await page.resize(390, 760, dark=True)
+    assert await violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.click(".declaration [type=submit]")
+    await page.until("document.body.innerText.includes('tasks begun')", "it is saved")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.until("document.body.innerText.includes('maxQueued: 3')", "all of it is stored")
+    await page.click(began)
+    await page.until("document.querySelector('.task-head')?.innerText.includes('completed')", "so")
+    await page.evaluate(f"location.hash = '#/schedules/{name}?owner=anonymous'")
+    await confirmed(page, "Delete")
+    await page.until("document.querySelector('h1').innerText === 'Schedules'", "the list is shown")
+    await page.until(f"!document.body.innerText.includes('{name}')", "it is gone")
+
+
+async def test_a_trigger_is_declared_and_shows_what_its_events_began(
+    fleet: Fleet, page: Page
+) -> None:
+    javascript.install(_SOURCE)
+    name = f"orders-{secrets.token_hex(4)}"
+    async with AsyncExitStack() as stack:
+        bus = Bus(BusSettings(nats_url=fleet.nats_url))
+        stack.push_async_callback(bus.close)
+        await bus.connect("test")
+        await bus.js.add_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
+        stack.push_async_callback(bus.js.delete_stream, name)
+        await page.open(f"{fleet.gateways[0]}/console/#/triggers")
+        await page.click("a[href='#/triggers?new=1']")
+        await fill(page, name=name, agent="echo", subject=f"{name}.created", stream=name)
+        await fill(page, text="Check {id}", filter="{", answers=f'{{"subject": "{name}.checked"}}')
+        await page.click(".declaration [type=submit]")
+        await until_refused(page, "filter", "must be JSON")
+        await fill(page, filter='{"body.total": {"min": 100}}')
+        await page.click(".declaration [type=submit]")
+        await until_refused(page, "text", "'id' must be subject")
+        assert await violations(page) == []
+        await fill(page, text="Check {body.id}")
+        await page.click(".declaration [type=submit]")
+        await until_figure(page, "events waiting", "0")
+        await bus.js.publish(f"{name}.created", b'{"id": 7, "total": 250}', timeout=60)
+        began = "document.querySelector(\".part tbody a[href^='#/tasks/echo/']\")"
+        await page.until(began, "the event's task is linked")
+        assert await violations(page) == []
+        await confirmed(page, "Pause")
+        await until_figure(page, "state", "paused")
+        # Without an id, so that no text can be made of it.
+        await bus.js.publish(f"{name}.created", b'{"total": 250}', timeout=60)
+        await until_figure(page, "events waiting", "1")
+        await page.resize(390, 760, dark=True)
+        assert await violations(page) == []
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        await confirmed(page, "Resume")
+        await until_figure(page, "events waiting", "0")
+        await page.click(".buttons a[href^='#/operate']")
+        letter = f"document.querySelector('.letters')?.innerText.includes('trigger/{name}')"
+        await page.until(letter, "the event is a dead letter")
+        kind = (
+            "[...document.querySelectorAll('.letters td:nth-child(3)')].map((one) => one.innerText)"
+        )
+        assert set(await page.evaluate(kind)) == {"event"}
+        await page.evaluate(f"location.hash = '#/triggers/{name}'")
+        await confirmed(page, "Delete")
+        await page.until("document.querySelector('h1').innerText === 'Triggers'", "the list")
+        await page.until(f"!document.body.innerText.includes('{name}')", "it is gone")
+
+
 async def test_an_operator_drains_a_worker(fleet: Fleet, page: Page, tmp_path: Path) -> None:
     target = "headrace_worker.demo:agents"
     with WorkerProcess(tmp_path / "worker", target, fleet.nats_url, {}) as worker:
@@ -479,6 +664,23 @@ async def test_an_operator_routes_new_tasks_between_versions_of_an_agent(
         await page.until("document.querySelector('h1').innerText === 'Fleet'", "the fleet")
         await choose(page, ".versions select", "booth")
         await page.until(f"{rows}.join().includes('90 % of contexts')", "all may look at it")
+        await page.evaluate("location.hash = '#/operate'")
+        await choose(page, ".versions select", "booth")
+        await page.click("[aria-label='Roll back 2']")
+        await page.until("document.querySelector('dialog[open]')", "it is confirmed")
+        assert await violations(page) == []
+        await page.click("dialog[open] [type=submit]")
+        await page.until(f"{shown} === {json.dumps(begun)}", "the first has all of it again")
+        await page.click("[aria-label='Route 2']")
+        await page.click("dialog[open] [type=submit]")
+        await page.click("[aria-label='Retire 1']")
+        await page.click("dialog[open] [type=submit]")
+        says = "document.querySelector('dialog[open] .error')?.innerText"
+        await page.until(f"{says}?.includes('open')", "a version with open tasks stays")
+        await page.evaluate("document.querySelector('[name=moveTo]').value = '=2'")
+        assert await violations(page) == []
+        await page.click("dialog[open] [type=submit]")
+        await page.until(f"{rows}.join().includes('continued by 2')", "its task goes over")
 
 
 async def choose(page: Page, selector: str, value: str) -> None:
@@ -496,16 +698,11 @@ async def choose(page: Page, selector: str, value: str) -> None:
 async def test_an_operator_reads_why_what_concerns_all_tenants_is_refused(
     fleet: Fleet, page: Page, tmp_path: Path
 ) -> None:
-    oncall, credentials = Person("acme", "oncall", ("on-call",)), tmp_path / "credentials.toml"
-    role = '[[role]]\nname = "on-call"\noperator = true\noperations = ["operate"]\n'
-    credentials.write_text(f"required = true\n{role}{oncall.entry}")
-    settings = {"HEADRACE_CREDENTIALS": str(credentials)}
-    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
-    with gateway:
+    oncall = Person("acme", "oncall", ("on-call",))
+    role = '[[role]]\nname = "on-call"\noperator = true\noperations = ["operate"]'
+    with guarded_gateway(fleet, tmp_path, oncall, role) as url:
         await page.open(f"{url}/console/#/operate")
-        await page.until("document.querySelector('dialog[open]')", "a token is asked for")
-        await page.type("dialog input", oncall.token)
-        await page.press("Enter", 13, "\r")
+        await sign_in(page, oncall)
         await page.click("[aria-label^='Drain ']")
         await page.click("dialog[open] [type=submit]")
         refusal = "needs a role with operator = true and this operation on"
@@ -520,15 +717,10 @@ async def test_an_operator_reads_why_what_concerns_all_tenants_is_refused(
 
 
 async def test_who_is_no_operator_is_told_so(fleet: Fleet, page: Page, tmp_path: Path) -> None:
-    ann, credentials = Person("acme", "ann"), tmp_path / "credentials.toml"
-    credentials.write_text(f"required = true\n{ann.entry}")
-    settings = {"HEADRACE_CREDENTIALS": str(credentials)}
-    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
-    with gateway:
+    ann = Person("acme", "ann")
+    with guarded_gateway(fleet, tmp_path, ann) as url:
         await page.open(f"{url}/console/#/operate")
-        await page.until("document.querySelector('dialog[open]')", "a token is asked for")
-        await page.type("dialog input", ann.token)
-        await page.press("Enter", 13, "\r")
+        await sign_in(page, ann)
         await page.until("document.body.innerText.includes('is for operators')", "it is refused")
         links = "[...document.querySelectorAll('nav a')].map((one) => one.innerText).join()"
-        assert await page.evaluate(links) == "Fleet,Chat,Tasks,Inspect"
+        assert await page.evaluate(links) == "Fleet,Chat,Tasks,Triggers,Schedules,Inspect"

@@ -1,13 +1,11 @@
 """How fast the console is in a real browser; see the figures with --log-cli-level=INFO."""
 
 import logging
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.support.driven_browser import Page, driven_page
+from tests.support.driven_browser import Page
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
 from tests.support.resuming_sizes import IS_SOAK
@@ -39,15 +37,6 @@ _SCROLL = """(async () => {
     await new Promise(requestAnimationFrame);
   }
 })()"""
-
-
-@pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    """A tab of a browser that has loaded nothing yet."""
-    async with driven_page(tmp_path / "browser") as page:
-        await page.resize(1200, 800)
-        yield page
-        assert page.complaints == []
 
 
 async def longest_task(page: Page) -> float:

@@ -36,8 +36,26 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "shop"
 
 
+DECLARED = """
+triggers: [{name: orders, agent: shop, subject: orders.*}]
+schedules: [{name: nightly, agent: shop, message: nails, cron: 0 2 * * *}]
+"""
+
+IN_CODE = """\
+from headrace import on, schedule
+
+@on("stock.changed", name="stock")
+@schedule("screws", every="1h")
+@agent(
+"""
+
+
 @pytest.fixture
 def served(project: Path) -> Iterator[Stack]:
+    with (project / "headrace.yaml").open("a") as file:
+        file.write(DECLARED)
+    code = project / "shop.py"
+    code.write_text(code.read_text().replace("@agent(\n", IN_CODE))
     with Stack(project) as stack:
         yield stack
 
@@ -59,10 +77,12 @@ def test_its_code_passes_strict_type_checks(project: Path) -> None:
 
 
 def test_it_is_served_without_a_flag_and_answers_what_is_suggested(served: Stack) -> None:
-    until(lambda: len(served.said) == 4, "the agents and a command are printed")
-    ready, console, listed, suggested = served.said
+    until(lambda: len(served.said) == 9, "the agents and a command are printed")
+    ready, console, nats, *declared, listed, suggested = served.said
     assert ready == f"ready {served.url}"
     assert console == f"console {served.url}/console/"
+    assert nats == f"nats {served.dev()['nats_url']}"
+    assert declared == ["triggers orders", "schedules nightly", "triggers stock", "schedules shop"]
     assert listed == f"  shop {served.url}/v1/agents/shop (default)"
     assert suggested == f"try: headrace send --url {served.url} nails"
 
@@ -74,3 +94,7 @@ def test_it_is_served_without_a_flag_and_answers_what_is_suggested(served: Stack
     sold = run(served.folder, "headrace_cli", "send", "--url", served.url, "--task", task, "3")
     assert sold.stdout == "Sold: 3 nails.\n"
     assert sold.returncode == 0
+
+    kept = run(served.folder, "headrace_cli", "schedules", "list", "--url", served.url)
+    assert "0 2 * * * (UTC)" in kept.stdout
+    assert "every 1h" in kept.stdout

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,10 +12,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace_gateway.tasks.quotas import FRESH
+from headrace.tasks.quotas import FRESH
 from tests.e2e.test_command_line import headrace
 from tests.support import extra_services
 from tests.support.credentials import Person, write
+from tests.support.event_stream import Json
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import message
 from tests.support.waiting import eventually, until
@@ -24,6 +26,15 @@ OLA = Person("limited", "ola", ("on-call",))
 ROLES = '[[role]]\nname = "on-call"\noperator = true\noperations = ["operate"]\n'
 EVE = Person("unlimited", "ann")
 RUNS = 2
+PAT = Person("patient", "pat")
+PATIENT = """
+[[quota]]
+name = "patient"
+tenant = "patient"
+runs = 1
+warn_at = 0.0
+at_limit = "input-required"
+"""
 QUOTAS = f'[[quota]]\nname = "monthly"\ntenant = "limited"\nperiod = "month"\nruns = {RUNS}\n'
 AGENT = "echo"
 
@@ -93,3 +104,79 @@ async def test_two_gateways_refuse_a_tenant_beyond_its_quota_and_no_other(
     assert [answer.status_code for answer in others] == [200] * (RUNS + 1)
     assert await asyncio.to_thread(runs_shown, here, OLA) == Counter(one.owner for one in begun)
     assert await asyncio.to_thread(runs_shown, there, EVE) == {EVE.owner: RUNS + 1}
+
+
+@pytest.fixture
+def asking(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
+    """The URLs of a gateway at whose quota tasks wait, and of one without quotas."""
+    (tmp_path / "quotas.toml").write_text(PATIENT)
+    credentials = {"HEADRACE_CREDENTIALS": str(write(tmp_path / "credentials.toml", PAT))}
+    quotas = {"HEADRACE_QUOTAS": str(tmp_path / "quotas.toml")}
+    made = [
+        extra_services.gateway(tmp_path / "asking", fleet.nats_url, **credentials, **quotas),
+        extra_services.gateway(tmp_path / "free", fleet.nats_url, **credentials),
+    ]
+    urls = [url for _, url in made]
+    with ExitStack() as running:
+        for process, _ in made:
+            running.enter_context(process.start(wait=False))
+        until(lambda: extra_services.is_served(urls, AGENT), "the gateways know the agent")
+        yield urls
+
+
+async def test_at_a_quota_that_asks_a_task_waits_and_goes_on_with_the_next_message(
+    asking: list[str], http: httpx.AsyncClient
+) -> None:
+    here, free = asking
+
+    async def sent(url: str, text: str, **more: str) -> httpx.Response:
+        body = {"message": message(text) | more}
+        answer = await http.post(
+            f"{url}/v1/agents/{AGENT}/message:send", json=body, headers=PAT.bearer
+        )
+        return answer.raise_for_status()
+
+    first = await http.post(
+        f"{here}/v1/agents/{AGENT}/message:stream",
+        json={"message": message("hi")},
+        headers=PAT.bearer,
+    )
+    assert "TASK_STATE_COMPLETED" in first.text
+    assert first.headers["headrace-quota"] == "patient;runs;used=0;limit=1;period=day"
+
+    async def asked() -> Json | None:
+        task: Json = (await sent(here, "one more")).json()["task"]
+        return task if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" else None
+
+    task = await eventually(asked, "the quota is used up")
+    again = (await sent(here, "now?", taskId=task["id"])).json()["task"]
+    assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    words = again["status"]["message"]["parts"][0]["text"]
+    assert words.startswith("quota 'patient' is used up: 1 runs per day; try again at ")
+
+    streamed = await http.post(
+        f"{here}/v1/agents/{AGENT}/message:stream",
+        json={"message": message("now?")},
+        headers=PAT.bearer,
+    )
+    assert "TASK_STATE_INPUT_REQUIRED" in streamed.text
+
+    run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
+    said = [{"id": "m", "role": "user", "content": "hi"}]
+    agui = await http.post(
+        f"{here}/v1/agents/{AGENT}/ag-ui",
+        json={**run, "forwardedProps": {}, "messages": said},
+        headers=PAT.bearer,
+    )
+    frames = re.findall(r"^data: (.*)$", agui.text, re.MULTILINE)
+    types = [json.loads(frame)["type"] for frame in frames]
+    assert (types[0], types[-1]) == ("RUN_STARTED", "RUN_FINISHED")
+
+    done = (await sent(free, "go on", taskId=task["id"])).json()["task"]
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+    mine = [one["parts"][0]["text"] for one in done["history"] if one["role"] == "ROLE_USER"]
+    assert mine == ["one more", "now?", "go on"]
+
+    fork = f"{here}/v1/agents/{AGENT}/tasks/{task['id']}:fork"
+    forked = await http.post(fork, json={"message": message("again")}, headers=PAT.bearer)
+    assert forked.json()["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"

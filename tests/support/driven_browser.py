@@ -27,6 +27,43 @@ _REPORTS = """addEventListener("securitypolicyviolation", (event) => {
 });"""
 
 
+_CLOCK = """(() => {
+  const names = ["setTimeout", "setInterval", "clearTimeout", "clearInterval"];
+  const real = Object.fromEntries(names.map((name) => [name, globalThis[name].bind(globalThis)]));
+  const [RealDate, realPerformance] = [Date, performance.now.bind(performance)];
+  const timers = new Map();
+  let ahead = 0;
+  globalThis.realNow = () => RealDate.now();
+  globalThis.Date = class extends RealDate {
+    constructor(...given) { given.length ? super(...given) : super(RealDate.now() + ahead); }
+    static now() { return RealDate.now() + ahead; }
+  };
+  performance.now = () => realPerformance() + ahead;
+  globalThis.setTimeout = (callback, delay = 0, ...given) => {
+    const run = () => { clearTimeout(id); callback(...given); };
+    const id = real.setTimeout(run, delay);
+    timers.set(id, { due: performance.now() + delay, run });
+    return id;
+  };
+  globalThis.setInterval = (callback, delay = 0, ...given) => {
+    const timer = { run: () => { timer.due = performance.now() + delay; callback(...given); } };
+    const id = real.setInterval(timer.run, delay);
+    timer.due = performance.now() + delay;
+    timers.set(id, timer);
+    return id;
+  };
+  globalThis.clearTimeout = (id) => { timers.delete(id); real.clearTimeout(id); };
+  globalThis.clearInterval = (id) => { timers.delete(id); real.clearInterval(id); };
+  globalThis.fastForward = (time) => {
+    ahead += time;
+    const due = [...timers.values()].filter((one) => one.due <= performance.now());
+    for (const { run } of due.sort((one, other) => one.due - other.due)) run();
+    return due.length;
+  };
+})()"""
+"""A clock that can be set ahead. Timers that are due then run once, as after a machine's sleep."""
+
+
 class Page:
     """One tab."""
 
@@ -51,6 +88,17 @@ class Page:
         await self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def install_clock(self) -> None:
+        """Have `fast_forward` in the pages that are opened from now on."""
+        await self.call("Page.addScriptToEvaluateOnNewDocument", source=_CLOCK)
+
+    async def fast_forward(self, seconds: float) -> None:
+        """Set the page's clock ahead; its timers that are due then run once.
+
+        Timeouts of the browser itself, such as those of connections, are not set ahead.
+        """
+        await self.evaluate(f"fastForward({seconds * 1000})")
 
     async def evaluate(self, expression: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return the value of a JavaScript expression, awaited if it is a promise."""

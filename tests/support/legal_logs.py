@@ -134,7 +134,7 @@ def _body(generation: int, drafts: list[Draft]) -> bytes:
 def legal_logs(draw: st.DrawFn, key: TaskKey | None = None) -> LegalLog:
     """Draw a log of up to a few runs, ended or not."""
     log = LegalLog(key or TaskKey("t", "agent", "0-" + "0" * 32))
-    log.submit(draw(TEXTS), draw(st.sampled_from([None, {"agui_run": "r"}])))
+    log.submit(draw(TEXTS), draw(st.sampled_from([None, {"agui_run": "r"}, {events.VERSION: "1"}])))
     for _ in range(draw(st.integers(0, 3))):
         _draw_run(draw, log)
         if not _draw_next_run(draw, log):
@@ -165,7 +165,7 @@ def _draw_next_run(draw: st.DrawFn, log: LegalLog) -> bool:
         log.append([log.status(end)], state=end)
     if end != INPUT_REQUIRED:
         return False
-    log.submit(draw(TEXTS))
+    log.submit(draw(TEXTS), draw(st.sampled_from([None, {events.VERSION: "2"}])))
     return True
 
 

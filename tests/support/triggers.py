@@ -5,9 +5,15 @@ from dataclasses import dataclass
 
 from nats.js.api import StreamConfig
 
+from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.events import Json
-from headrace.triggers import Trigger, TriggerStore, read_spec
+from headrace.settings import RunLimitSettings
+from headrace.tasks.admission import Admission
+from headrace.tasks.run_limits import RunLimits
+from headrace.trigger_spec import read_spec
+from headrace.triggers import Trigger, TriggerStore
+from headrace_triggers.firing import Firings
 from tests.support.waiting import eventually
 
 
@@ -52,6 +58,12 @@ class Orders:
             return set(left) == {(0, 0)}
 
         await eventually(is_settled, "all events are acknowledged")
+
+
+def firings(bus: Bus, directory: Directory) -> Firings:
+    """Return what begins the tasks of firings, however many runs wait."""
+    settings = RunLimitSettings.model_construct(max_waiting_per_agent=-1, max_waiting_per_tenant=-1)
+    return Firings(bus, directory, RunLimits(Admission(bus, settings)))
 
 
 async def begun(bus: Bus) -> list[Json]:

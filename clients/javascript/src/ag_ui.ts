@@ -5,8 +5,10 @@ import { HttpAgent, type HttpAgentConfig, type RunAgentInput } from "@ag-ui/clie
 import { RequestRefused } from "./errors.js";
 import { Gateways, type Connecting, type RetryPolicy } from "./gateways.js";
 import { RunStream } from "./runs.js";
+import { timestamp, type StartTime } from "./start_time.js";
 
 export { ConnectionLost, EventsLost, RequestRefused } from "./errors.js";
+export type { StartTime } from "./start_time.js";
 
 /** How a `HeadraceAgent` is made. */
 export interface HeadraceAgentConfig extends HttpAgentConfig {
@@ -14,6 +16,8 @@ export interface HeadraceAgentConfig extends HttpAgentConfig {
   otherUrls?: readonly string[];
   /** Resumes a run after this cursor; run it with its `threadId` and `runId`. */
   cursor?: string;
+  /** The time to begin the next run at; see the agent's `startAt`. */
+  startAt?: StartTime;
   retries?: RetryPolicy;
 }
 
@@ -21,16 +25,20 @@ export interface HeadraceAgentConfig extends HttpAgentConfig {
 export class HeadraceAgent extends HttpAgent {
   /** The cursor of the last event that subscribers were given; empty before the first. */
   cursor: string;
+  /** The time to begin the next run at; unset once that has been sent. */
+  startAt: StartTime | undefined;
   private resumesAfter: string;
 
-  constructor({ otherUrls = [], cursor = "", retries = {}, ...config }: HeadraceAgentConfig) {
-    const connecting = { retries, ...(config.fetch ? { fetch: config.fetch } : {}) };
+  constructor(config: HeadraceAgentConfig) {
+    const { otherUrls = [], cursor = "", startAt, retries = {}, ...others } = config;
+    const connecting = { retries, ...(others.fetch ? { fetch: others.fetch } : {}) };
     super({
-      ...config,
+      ...others,
       fetch: (url, init) =>
         resumingFetch([url, ...otherUrls], init, { ...connecting, signal: init.signal ?? null }),
     });
     this.cursor = this.resumesAfter = cursor;
+    this.startAt = startAt;
     this.subscribe({
       onEvent: ({ event, agent }) => {
         const cursor = event.rawEvent?.cursor;
@@ -40,11 +48,12 @@ export class HeadraceAgent extends HttpAgent {
   }
 
   protected override requestInit(input: RunAgentInput): RequestInit {
-    const init = super.requestInit(input);
+    const init = super.requestInit(this.startAt ? startingAt(this.startAt, input) : input);
     const headers = new Headers(init.headers);
     if (this.resumesAfter) headers.set("Last-Event-ID", this.resumesAfter);
-    // The cursor is that of one run; the agent's next run is another one.
+    // Cursor and time are those of one run; the agent's next run is another one.
     this.resumesAfter = "";
+    this.startAt = undefined;
     return { ...init, headers };
   }
 
@@ -52,8 +61,15 @@ export class HeadraceAgent extends HttpAgent {
     const copy = super.clone() as HeadraceAgent;
     copy.cursor = this.cursor;
     copy.resumesAfter = this.resumesAfter;
+    copy.startAt = this.startAt;
     return copy;
   }
+}
+
+function startingAt(time: StartTime, input: RunAgentInput): RunAgentInput {
+  const props = input.forwardedProps ?? {};
+  const headrace = { ...props.headrace, startAt: timestamp(time) };
+  return { ...input, forwardedProps: { ...props, headrace } };
 }
 
 /** Fetches a run; the response's body goes on over as many connections as necessary. */

@@ -4,5 +4,6 @@ export { ConnectionLost, EventsLost, RequestRefused } from "./errors.js";
 export type { Connecting, RetryPolicy } from "./gateways.js";
 export { watchTasks } from "./lists.js";
 export type { ListChange, ListFilter } from "./lists.js";
+export type { StartTime } from "./start_time.js";
 export { resumeTask, streamTask } from "./tasks.js";
-export type { Message, Options, TaskEvent } from "./tasks.js";
+export type { Message, Options, SendOptions, TaskEvent } from "./tasks.js";

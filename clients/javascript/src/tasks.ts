@@ -1,6 +1,7 @@
 import { Gateways, type Connecting } from "./gateways.js";
 import { ResumingStream } from "./resuming.js";
 import type { SseFrame } from "./sse.js";
+import { timestamp, type StartTime } from "./start_time.js";
 
 /** A2A's Message, without what the client fills in. */
 export interface Message {
@@ -17,6 +18,12 @@ export interface Message {
 export interface Options extends Connecting {
   /** A bearer token, or a function that returns the current one. */
   token?: string | (() => string);
+}
+
+/** How a message is sent, and its task's stream read. */
+export interface SendOptions extends Options {
+  /** The time to begin the run at, RFC 3339 with an offset from UTC, if it is a text. */
+  startAt?: StartTime;
 }
 
 /** One event of a task. */
@@ -44,11 +51,13 @@ const RUN_ENDED = [...TERMINAL, "TASK_STATE_INPUT_REQUIRED"];
 export function streamTask(
   url: string | readonly string[],
   message: string | Message,
-  options: Options = {},
+  { startAt, ...options }: SendOptions = {},
 ): AsyncGenerator<TaskEvent> {
   const content = typeof message === "string" ? { parts: [{ text: message }] } : message;
   const sent = { messageId: crypto.randomUUID(), role: "ROLE_USER", ...content };
-  return events(new TaskStream(url, options, { message: sent }, content.taskId ?? "", ""));
+  const metadata = startAt ? { "headrace.startAt": timestamp(startAt) } : {};
+  const body = { message: sent, metadata };
+  return events(new TaskStream(url, options, body, content.taskId ?? "", ""));
 }
 
 /** Yields a task's events after `cursor`, each once, until the run ends or asks its user. */

@@ -22,15 +22,17 @@ const rest = frame("l:3.1", said("b")) + frame("l:4.1", closed) + frame("l:4.2",
 function gateway(...answers) {
   const asked = [];
   const tokens = [];
+  const bodies = [];
   const answer = async (_, init) => {
     const sent = new Headers(init.headers);
     asked.push(sent.get("Last-Event-ID"));
     tokens.push(sent.get("Authorization"));
+    bodies.push(init.body ? JSON.parse(init.body) : null);
     const next = answers.shift();
     if (next instanceof Error) throw next;
     return next;
   };
-  return { asked, tokens, fetch: answer };
+  return { asked, tokens, bodies, fetch: answer };
 }
 
 function silentAfter(text) {
@@ -175,4 +177,35 @@ test("a list is watched over connections, and says when to ask for it", async ()
   assert.deepEqual(asked, [null, "g:2"]);
   assert.deepEqual(tokens, ["Bearer secret", "Bearer secret"]);
   assert.equal(urls[0], "http://g/tasks:watch?contextId=c%26d&status=TASK_STATE_WORKING");
+});
+
+test("a message may say when its run begins", async () => {
+  const { bodies, fetch } = gateway(
+    new Response(task("SUBMITTED") + completed, { headers }),
+    new Response(task("SUBMITTED") + completed, { headers }),
+  );
+  await eventsOf(fetch, "hello", { startAt: new Date("2030-01-31T10:00:00+01:00") });
+  await eventsOf(fetch);
+  assert.deepEqual(
+    bodies.map(({ metadata }) => metadata),
+    [{ "headrace.startAt": "2030-01-31T09:00:00.000Z" }, {}],
+  );
+});
+
+test("an agent's next run may say when it begins, beside what else is forwarded", async () => {
+  const { bodies, fetch } = gateway(
+    new Response(begun + rest, { headers }),
+    new Response(begun + rest, { headers }),
+  );
+  const startAt = "2030-01-31T09:00:00Z";
+  const agent = new HeadraceAgent({ url: "http://gateway", fetch, retries, startAt });
+  const forwardedProps = { mode: "quick", headrace: { priority: "low" } };
+  const { startAt: cloned } = agent.clone();
+  await agent.runAgent({ runId: "r", forwardedProps });
+  await agent.runAgent({ runId: "r", forwardedProps });
+  assert.deepEqual(
+    bodies.map((body) => body.forwardedProps),
+    [{ mode: "quick", headrace: { priority: "low", startAt } }, forwardedProps],
+  );
+  assert.deepEqual([cloned, agent.startAt], [startAt, undefined]);
 });

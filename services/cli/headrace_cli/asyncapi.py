@@ -36,6 +36,9 @@ _PARAMETERS = {
     "replica": "The replica of task state that holds the response.",
     "token": "Id of the response.",
     "number": "Number of the piece, from 0.",
+    "eventSubject": "A subject of the users, as a trigger names it.",
+    "answerSubject": "A subject of the users, as `answers` of a trigger or schedule names it, or"
+    " the event's reply subject.",
 }
 
 _ABOUT = (
@@ -100,7 +103,7 @@ def _channel(channel: Channel) -> Json:
 def _operation(channel: Channel) -> Json:
     name = _name(channel.name)
     return {
-        "action": "send",
+        "action": channel.action,
         "summary": channel.description,
         "channel": {"$ref": f"#/channels/{name}"},
         "messages": _refs(name, channel.messages),

@@ -5,15 +5,23 @@ the document can't name an unused subject.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from headrace.directory import TIMING, Serving
-from headrace.jetstream.headers import SCHEDULE, SCHEDULE_NEXT, SCHEDULE_TARGET, SCHEDULE_TIME_ZONE
+from headrace.jetstream.headers import (
+    MESSAGE_ID,
+    SCHEDULE,
+    SCHEDULE_NEXT,
+    SCHEDULE_TARGET,
+    SCHEDULE_TIME_ZONE,
+)
 from headrace.jetstream.headers import TTL as TTL_HEADER
 from headrace.jetstream.kv import subject_of
 from headrace.jetstream.streams import Streams
 from headrace.model import entry
 from headrace.model.agent_card import AgentCard
 from headrace.model.agent_route import AgentRoute
+from headrace.model.answers import DEPTH
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import (
     BusMessage,
@@ -35,6 +43,7 @@ from headrace.model.messages import (
 from headrace.model.schedule import Schedule, ScheduleFirings
 from headrace.model.subjects import NORMAL, UNUSUAL, Subjects
 from headrace.model.task import STATES, TaskKey
+from headrace.tracing import TRACEPARENT
 from headrace.webhooks import Webhook
 
 SUBJECTS = Subjects("{prefix}")
@@ -114,6 +123,53 @@ MESSAGE_SCHEDULE: Json = {
 }
 FIRED: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT}}
 TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
+USER_EVENT: Json = {
+    "title": "UserEvent",
+    "description": "Any body. Templates and filters of triggers read JSON, or a text.",
+}
+_ANSWER_HEADERS: Json = {MESSAGE_ID: _TEXT, DEPTH: _NUMBER, TRACEPARENT: _TEXT}
+USER_EVENT_HEADERS: Json = {
+    "type": "object",
+    "description": "All are optional. An event with an id begins one task however often it is "
+    "stored.",
+    "properties": _ANSWER_HEADERS,
+}
+_STREAM_RESPONSE: Json = {
+    "description": "An A2A v1.0 StreamResponse in ProtoJSON.",
+    "type": "object",
+}
+BINARY_ANSWER: Json = {"title": "BinaryAnswer", **_STREAM_RESPONSE}
+_ATTRIBUTES: Json = {
+    "specversion": {"const": "1.0"},
+    **dict.fromkeys(("id", "source", "type", "subject"), _TEXT),
+    "datacontenttype": {"const": "application/json"},
+    **dict.fromkeys(("contextid", "time"), _TEXT),
+}
+_REQUIRED = ["specversion", "id", "source", "type", "subject", "datacontenttype"]
+STRUCTURED_ANSWER: Json = {
+    "title": "StructuredAnswer",
+    "description": "A CloudEvent 1.0 in structured mode.",
+    "type": "object",
+    "required": [*_REQUIRED, "data"],
+    "additionalProperties": False,
+    "properties": {**_ATTRIBUTES, "data": _STREAM_RESPONSE},
+}
+STRUCTURED_HEADERS: Json = {
+    "type": "object",
+    "required": ["Content-Type", MESSAGE_ID, DEPTH],
+    "properties": {
+        "Content-Type": {"const": "application/cloudevents+json"},
+        **_ANSWER_HEADERS,
+    },
+}
+BINARY_HEADERS: Json = {
+    "type": "object",
+    "required": [MESSAGE_ID, DEPTH, *(f"ce-{name}" for name in _REQUIRED)],
+    "properties": {
+        **_ANSWER_HEADERS,
+        **{f"ce-{name}": schema for name, schema in _ATTRIBUTES.items()},
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +194,8 @@ class Channel:
     description: str
     messages: tuple[ChannelMessage, ...]
     replies: tuple[ChannelMessage, ...] = ()
+    action: Literal["send", "receive"] = "send"
+    """What the fleet does: it receives what others publish, such as the users."""
 
 
 def _message(model: type[BusMessage]) -> ChannelMessage:
@@ -169,6 +227,8 @@ def _run_on(name: str, address: str, description: str) -> Channel:
         (_RUN,),
     )
 
+
+_RUN_SUBJECT = SUBJECTS.run(_KEY, 0).replace(".0-{task}.0", f".{_TASK}.{{run}}")
 
 CHANNELS: tuple[Channel, ...] = (
     _run("run"),
@@ -273,6 +333,21 @@ CHANNELS: tuple[Channel, ...] = (
         (_message(ScheduleFirings),),
     ),
     Channel(
+        "delayedRun",
+        SUBJECTS.delayed(_RUN_SUBJECT),
+        f"stream {STREAMS.schedules}",
+        "A run request that is JetStream's message schedule until it is due. Further tokens are as "
+        "in the run's subject.",
+        (ChannelMessage("RunRequest", RunRequest, MESSAGE_SCHEDULE),),
+    ),
+    Channel(
+        "dueRun",
+        SUBJECTS.due(_RUN_SUBJECT),
+        f"stream {STREAMS.schedules}, of which these messages are a work queue",
+        "A delayed run request that is due: JetStream's copy of it.",
+        (ChannelMessage("RunRequest", RunRequest, FIRED),),
+    ),
+    Channel(
         "webhook",
         subject_of(STREAMS.push, f"{{tenant}}.{{agent}}.{_TASK}.{{webhook}}"),
         f"bucket {STREAMS.push}",
@@ -306,6 +381,25 @@ CHANNELS: tuple[Channel, ...] = (
         f"bucket {STREAMS.agents}; expires after {TIMING.instance_ttl} s unless renewed",
         "A worker that serves the agent; deleted when the worker leaves.",
         (ChannelMessage("Serving", Serving, TTL), ChannelMessage("Nothing", NOTHING, TTL)),
+    ),
+    Channel(
+        "userEvent",
+        "{eventSubject}",
+        "a stream of the users, or core NATS",
+        "An event of the users that begins a task: what the subject of a trigger matches.",
+        (ChannelMessage("UserEvent", USER_EVENT, USER_EVENT_HEADERS),),
+        action="receive",
+    ),
+    Channel(
+        "answer",
+        "{answerSubject}",
+        "a stream of the users, or core NATS",
+        "What a task that a trigger or schedule began answers: a CloudEvent 1.0, in the mode that "
+        "it declares.",
+        (
+            ChannelMessage("StructuredAnswer", STRUCTURED_ANSWER, STRUCTURED_HEADERS),
+            ChannelMessage("BinaryAnswer", BINARY_ANSWER, BINARY_HEADERS),
+        ),
     ),
 )
 

@@ -17,7 +17,7 @@ from headrace_cli.stream_output import StreamOutput
 from headrace_cli.tables import one_line, replace_unencodable
 
 if TYPE_CHECKING:
-    from headrace.client import Client, TaskStream
+    from headrace.client import Client, ClientTask, TaskStream
     from headrace.model.events import Json
 
 _WAITING = "input-required"
@@ -77,6 +77,27 @@ class ChatSession:
             await self._follow(client, self._stream)
 
         self._at_gateway(work)
+
+    def send_for_later(self, text: str, files: Sequence[Path], start_at: str) -> "ClientTask":
+        """Send a message whose run begins at `start_at`, and return its task.
+
+        Raises:
+            RequestFailed: the gateway refused, or did not answer.
+        """
+
+        async def work(client: "Client") -> "ClientTask":
+            agent = await agent_of(client, self.agent, self.task) if self.task else self.agent
+            return await client.send(
+                agent,
+                text,
+                task=self.task or None,
+                context=self.context or None,
+                files=files,
+                start_at=start_at,
+            )
+
+        address = self._address
+        return at_gateway(address.url, address.token, work, self.agent)
 
     def resume(self, after: str = "") -> None:
         """Show the task from now on, or after a cursor, to the end of its run.

@@ -94,6 +94,14 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.dead.command:dead",
         "Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.",
     ),
+    "workers": (
+        "headrace_cli.workers:workers",
+        "List live workers and the agents that they serve; for operators.",
+    ),
+    "view": (
+        "headrace_cli.view:view",
+        "Show how much of each event stream lists contain; for operators.",
+    ),
     "streams": (
         "headrace_cli.streams:streams",
         "Compare streams and buckets with the settings, and change them.",

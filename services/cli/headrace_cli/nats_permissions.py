@@ -41,15 +41,24 @@ _HEAD = """\
     metavar="[STREAM=]SUBJECT",
     help="Events that triggers may take, from a stream or over core NATS. Repeatable.",
 )
+@click.option(
+    "--answers",
+    multiple=True,
+    metavar="SUBJECT",
+    help="Subject on which answers of tasks may be published. Repeatable.",
+)
 def nats_permissions(
-    groups: tuple[str, ...], tenants: tuple[str, ...], events: tuple[str, ...]
+    groups: tuple[str, ...],
+    tenants: tuple[str, ...],
+    events: tuple[str, ...],
+    answers: tuple[str, ...],
 ) -> None:
     """Print the NATS accounts and users of the fleet that HEADRACE_* describes.
 
     headrace nats-permissions --group shop=cart,search --group desk=assistant > accounts.conf
     """
     try:
-        click.echo(configuration(groups, tenants, events), nl=False)
+        click.echo(configuration(groups, tenants, events, answers), nl=False)
     except InvalidName as error:
         raise click.UsageError(str(error)) from error
     except ValidationError as invalid:
@@ -59,7 +68,10 @@ def nats_permissions(
 
 
 def configuration(
-    groups: tuple[str, ...], tenants: tuple[str, ...], events: tuple[str, ...] = ()
+    groups: tuple[str, ...],
+    tenants: tuple[str, ...],
+    events: tuple[str, ...] = (),
+    answers: tuple[str, ...] = (),
 ) -> str:
     """Return the text of the file.
 
@@ -67,10 +79,15 @@ def configuration(
         InvalidName: the name of a group, an agent or a tenant is invalid.
     """
     permissions = Permissions(
-        BusSettings(), [_group(text) for text in groups], tenants, [_access(one) for one in events]
+        BusSettings(),
+        [_group(text) for text in groups],
+        tenants,
+        [_access(one) for one in events],
+        answers,
     )
     named = [*(f"--group {group}" for group in groups), *(f"--tenant '{t}'" for t in tenants)]
     named += [f"--events '{one}'" for one in events]
+    named += [f"--answers '{one}'" for one in answers]
     head = _HEAD.format(
         command=" ".join(["headrace nats-permissions", *named]),
         variables=", ".join(permissions.passwords().values()),

@@ -4,12 +4,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace_cli import declarations
+from headrace_cli.declarations import some_declared_in, with_source
 from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from headrace.client import Client
     from headrace.model.events import Json
+
+    type _Change = Callable[..., Awaitable[Json | None]]
+    type _Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 _HEADS = ("NAME", "AGENT", "WHEN", "STATE", "MESSAGE")
 _FIRING_HEADS = ("AT", "OUTCOME", "TASK", "REASON")
@@ -40,10 +47,21 @@ def schedules() -> None:
     show_default=True,
     help="What a firing does while the task before has not ended.",
 )
+@click.option(
+    "--max-queued",
+    type=click.IntRange(1),
+    help="Maximum number of firings that wait with --overlap queue; default: 10.",
+)
 @click.option("--jitter", type=click.FloatRange(0), help="Maximum random delay, in seconds.")
 @click.option("--end-at", metavar="TIME", help="Fire no more from this time on.")
 @click.option("--max-firings", type=click.IntRange(1), help="End after so many tasks.")
 @click.option("--context", help="Conversation of the tasks; default: each has its own.")
+@click.option(
+    "--answers",
+    metavar="SUBJECT",
+    callback=lambda _context, _option, subject: subject and {"subject": subject},
+    help="Publish what the tasks answer on SUBJECT.",
+)
 @with_json
 def create(
     *,
@@ -63,6 +81,23 @@ def create(
         at_gateway(url, token, lambda client: client.schedules.put(name, agent, text, **terms)),
         printer,
     )
+
+
+@schedules.command("apply")
+@with_gateway
+@with_source
+@with_json
+def apply(*, url: str, token: str | None, source: str, printer: Printer) -> None:
+    """Store the schedules that FILE or agents declare; they run as you.
+
+    FILE is a headrace.yaml, or any YAML with a list of schedules. MODULE:ATTR are agents with
+    @schedule; MODULE may be in the current directory.
+    """
+    declared = some_declared_in(source, "schedules")
+    stored = at_gateway(
+        url, token, lambda client: declarations.apply(client, "schedules", declared)
+    )
+    printer.table(_HEADS, [(one, _row(one)) for one in stored])
 
 
 @schedules.command("list")
@@ -92,44 +127,44 @@ def get(*, url: str, token: str | None, name: str, owner: str | None, printer: P
         printer.table(_FIRING_HEADS, rows)
 
 
-@schedules.command("pause")
-@with_gateway
-@click.argument("name")
-@_with_owner
-@with_json
-def pause(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
-    """Let the schedule NAME fire no more until it is resumed."""
-    _show_one(at_gateway(url, token, lambda client: client.schedules.pause(name, owner)), printer)
+def _add_change(verb: str, summary: str, change: "_Change", *options: "_Option") -> None:
+    """Add the command `verb`, which makes `change` to one schedule and shows what is left of it."""
+
+    @with_json
+    def command(
+        *, url: str, token: str | None, name: str, printer: Printer, **terms: str | None
+    ) -> None:
+        left = at_gateway(url, token, lambda client: change(client.schedules, name, **terms))
+        if left is None:
+            printer.record({"name": name, "deleted": True}, f"deleted {name}")
+        else:
+            _show_one(left, printer)
+
+    decorators: list[_Option] = [*options, click.argument("name"), with_gateway]
+    for decorate in decorators:
+        command = decorate(command)
+    schedules.command(verb, help=summary)(command)
 
 
-@schedules.command("resume")
-@with_gateway
-@click.argument("name")
-@_with_owner
-@with_json
-def resume(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
-    """Let the paused schedule NAME fire again."""
-    _show_one(at_gateway(url, token, lambda client: client.schedules.resume(name, owner)), printer)
-
-
-@schedules.command("run")
-@with_gateway
-@click.argument("name")
-@with_json
-def run(*, url: str, token: str | None, name: str, printer: Printer) -> None:
-    """Fire the schedule NAME once, now."""
-    _show_one(at_gateway(url, token, lambda client: client.schedules.run_now(name)), printer)
-
-
-@schedules.command("delete")
-@with_gateway
-@click.argument("name")
-@_with_owner
-@with_json
-def delete(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
-    """Delete the schedule NAME; tasks that it has begun stay."""
-    at_gateway(url, token, lambda client: client.schedules.delete(name, owner))
-    printer.record({"name": name, "deleted": True}, f"deleted {name}")
+_add_change(
+    "pause",
+    "Let the schedule NAME fire no more until it is resumed.",
+    lambda of, name, **terms: of.pause(name, **terms),
+    _with_owner,
+)
+_add_change(
+    "resume",
+    "Let the paused schedule NAME fire again.",
+    lambda of, name, **terms: of.resume(name, **terms),
+    _with_owner,
+)
+_add_change("run", "Fire the schedule NAME once, now.", lambda of, name: of.run_now(name))
+_add_change(
+    "delete",
+    "Delete the schedule NAME; tasks that it has begun stay.",
+    lambda of, name, **terms: of.delete(name, **terms),
+    _with_owner,
+)
 
 
 def _show_one(one: "Json", printer: Printer) -> None:

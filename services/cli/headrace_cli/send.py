@@ -31,6 +31,11 @@ with_save = click.option(
 @with_agent
 @click.option("--task", help="Task to continue; its agent is looked up unless --agent is given.")
 @click.option("--context", help="Context (conversation) of the message.")
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="Have the run begin at this time, such as 2030-01-31T09:00:00Z; only the task is shown.",
+)
 @with_files
 @with_save
 @with_json
@@ -42,6 +47,7 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     agent: str | None,
     task: str | None,
     context: str | None,
+    at: str | None,
     files: tuple[Path, ...],
     save: Path | None,
     printer: Printer,
@@ -61,6 +67,12 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     output = StreamOutput(as_json=printer.as_json, save=save, hints=not can_answer)
     address = AgentAddress(url, token, agent)
     session = ChatSession(address, output, task=task or "", context=context or "")
+    if at is not None:
+        sent = session.send_for_later(text, files, at)
+        printer.record(
+            sent.task, f"task {sent.id}: {sent.state}; follow it: headrace tail {sent.id}"
+        )
+        return
     try:
         session.send(text, files)
         while can_answer and session.is_asked and (answer := read_message()) is not None:

@@ -1,18 +1,14 @@
 """``headrace triggers``: tasks that begin for events."""
 
-import asyncio
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from headrace_cli.failures import CannotStart
+from headrace_cli import declarations
+from headrace_cli.declarations import some_declared_in, with_source
 from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.services import run_service
-
-if TYPE_CHECKING:
-    from headrace.client import Client
 
 _HEADS = ("NAME", "AGENT", "SUBJECT", "STREAM", "OWNER", "STATE")
 
@@ -39,20 +35,37 @@ def list_triggers(*, url: str, token: str | None, printer: Printer) -> None:
 
 @triggers.command()
 @with_gateway
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@with_source
 @with_json
-def apply(*, url: str, token: str | None, file: Path, printer: Printer) -> None:
-    """Make the triggers that FILE declares, or change them; they run as you.
+def apply(*, url: str, token: str | None, source: str, printer: Printer) -> None:
+    """Make the triggers that FILE or agents declare, or change them; they run as you.
 
-    FILE is a headrace.yaml, or any YAML with a list of triggers.
+    FILE is a headrace.yaml, or any YAML with a list of triggers. MODULE:ATTR are agents with
+    @on; MODULE may be in the current directory.
     """
-    declared = _declared(file)
-
-    async def put(client: "Client") -> list[dict[str, Any]]:
-        return list(await asyncio.gather(*map(client.put_trigger, declared)))
-
-    made = at_gateway(url, token, put)
+    declared = some_declared_in(source, "triggers")
+    made = at_gateway(url, token, lambda client: declarations.apply(client, "triggers", declared))
     printer.table(_HEADS, [(one, _row(one)) for one in made])
+
+
+@triggers.command()
+@with_gateway
+@click.argument("name")
+@with_json
+def pause(*, url: str, token: str | None, name: str, printer: Printer) -> None:
+    """Let the events of the trigger NAME wait in their stream until it is resumed."""
+    paused = at_gateway(url, token, lambda client: client.pause_trigger(name))
+    printer.table(_HEADS, [(paused, _row(paused))])
+
+
+@triggers.command()
+@with_gateway
+@click.argument("name")
+@with_json
+def resume(*, url: str, token: str | None, name: str, printer: Printer) -> None:
+    """Let the events of the paused trigger NAME begin tasks again."""
+    resumed = at_gateway(url, token, lambda client: client.resume_trigger(name))
+    printer.table(_HEADS, [(resumed, _row(resumed))])
 
 
 @triggers.command()
@@ -69,18 +82,3 @@ def _row(trigger: dict[str, Any]) -> tuple[str, ...]:
     names = ("name", "agent", "subject", "stream", "owner")
     state = "paused" if trigger.get("paused") else "active"
     return (*(str(trigger.get(name, "")) for name in names), state)
-
-
-def _declared(file: Path) -> list[dict[str, Any]]:
-    try:
-        import yaml  # noqa: PLC0415 - an extra
-    except ImportError as missing:
-        raise CannotStart("reading YAML needs pip install 'headrace[worker]'") from missing
-    try:
-        content = yaml.safe_load(file.read_text())
-    except (ValueError, yaml.YAMLError) as invalid:
-        raise CannotStart(f"{file}: {invalid}") from invalid
-    declared = content.get("triggers") if isinstance(content, dict) else None
-    if not isinstance(declared, list) or not all(isinstance(one, dict) for one in declared):
-        raise CannotStart(f"{file}: triggers: must be a list of triggers")
-    return declared

@@ -6,8 +6,10 @@ import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
 import { InspectPage } from "./pages/inspect";
 import { OperatePage } from "./pages/operate";
+import { SchedulesPage } from "./pages/schedules";
 import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
+import { TriggersPage } from "./pages/triggers";
 import { useAccess } from "./operator";
 import { route, type Place } from "./route";
 import { SignIn } from "./sign_in";
@@ -18,6 +20,8 @@ const PAGES: [string, string, RegExp][] = [
   ["#/", "Fleet", /^$/],
   ["#/chat", "Chat", /^chat$/],
   ["#/tasks", "Tasks", /^tasks$/],
+  ["#/triggers", "Triggers", /^triggers$/],
+  ["#/schedules", "Schedules", /^schedules$/],
   ["#/inspect", "Inspect", /^inspect$/],
 ];
 const OPERATE: (typeof PAGES)[number] = ["#/operate", "Operate", /^operate$/];
@@ -64,6 +68,8 @@ function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): 
   if (name === "chat") return <ChatPage agent={first} thread={second} />;
   if (name === "tasks" && second) return <TaskPage key={`${first}/${second}`} agent={first} task={second} query={query} />;
   if (name === "tasks") return <TasksPage query={query} />;
+  if (name === "triggers") return <TriggersPage key={first} name={first} query={query} />;
+  if (name === "schedules") return <SchedulesPage key={first} name={first} query={query} />;
   if (name === "inspect") return <InspectPage query={query} />;
   if (name === "operate") return <OperatePage query={query} />;
   if (name === "break") return <BreakPage />;

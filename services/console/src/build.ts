@@ -14,14 +14,15 @@ class Build extends Store {
     document.addEventListener("visibilitychange", () => document.hidden || void this.check());
   }
 
-  /** Looks which script the console's page names, as its address has a hash of its content. */
+  /** Looks which files the console's page names, as each address has a hash of its content. */
   async check(): Promise<void> {
     const response = await fetch(`${ROOT}console/`, { cache: "no-cache" }).catch(() => null);
     const page = response?.ok ? await response.text() : "";
-    const script = page.match(/assets\/[\w-]+\.js/)?.[0];
+    const named = page.match(/assets\/[\w-]+\.(?:js|css)/g);
     // A gateway that is restarting says nothing about it.
-    if (!script) return;
-    this.isOther = !import.meta.url.endsWith(script);
+    if (!named) return;
+    const own = [import.meta.url, document.querySelector<HTMLLinkElement>("link[rel=stylesheet]")?.href];
+    this.isOther = named.some((file) => !own.some((address) => address?.endsWith(file)));
     this.changed();
   }
 }

@@ -27,10 +27,12 @@ export function urlOf(path: string): string {
 /** Fetches with the user's token; a 401 asks the user for another one. */
 export async function authorized(url: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
+  const { token } = session;
   // Never to another origin: a link in a message may name any address.
-  if (session.token && url.startsWith(ROOT)) headers.set("Authorization", `Bearer ${session.token}`);
+  if (token && url.startsWith(ROOT)) headers.set("Authorization", `Bearer ${token}`);
   const response = await fetch(url, { ...init, headers });
-  if (response.status === 401) session.refuse();
+  // Another token may have been given since.
+  if (response.status === 401 && token === session.token) session.refuse();
   return response;
 }
 
@@ -48,8 +50,17 @@ export async function fetchJson(path: string, init: RequestInit = {}): Promise<J
 
 /** Posts JSON to a path of the gateway and returns its answer. */
 export function postJson(path: string, body: Json, headers: Record<string, string> = {}): Promise<Json> {
+  return sendJson("POST", path, body, headers);
+}
+
+/** Puts JSON at a path of the gateway and returns its answer. */
+export function putJson(path: string, body: Json): Promise<Json> {
+  return sendJson("PUT", path, body);
+}
+
+function sendJson(method: string, path: string, body: Json, headers: Record<string, string> = {}): Promise<Json> {
   const all = { "Content-Type": "application/json", ...headers };
-  return fetchJson(path, { method: "POST", headers: all, body: JSON.stringify(body) });
+  return fetchJson(path, { method, headers: all, body: JSON.stringify(body) });
 }
 
 /** Returns why a gateway refused a request, in words. */

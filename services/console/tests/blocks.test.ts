@@ -51,6 +51,13 @@ test("a finished block is rendered once", () => {
   assert.deepEqual(late.map((block, at) => block === early[at]), [true, true, false, false]);
 });
 
+test("a block that begins like a link definition is finished unless a title is open", () => {
+  const closed = ["[x]: /u and text", "[x]: /u\ntext", "[x]: /u", "[x]:", "[x]: <u v", "[x]: /u 'a"];
+  const open = ['[x]: /u "a', "[x]: /u\n(a", '[y]: /v\n[x]: <u>  "a\\"'];
+  const finished = (text: string) => new Blocks().of(`${text}\n\nmore\n\nend`).length > 1;
+  assert.deepEqual([...closed, ...open].filter(finished), closed);
+});
+
 test("a list goes on after a blank line", () => {
   const blocks = new Blocks();
   blocks.of("1. one\n\n2");

@@ -25,6 +25,7 @@ from headrace_gateway.extensions import NAMES
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.fleet_metrics import FleetMetrics
 from headrace_gateway.protocol_table import ERRORS, Protocol
+from headrace_gateway.quota_header import QUOTA_HEADER
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.development import is_development
 from headrace_gateway.server.direct_routes import DirectRoutes
@@ -79,6 +80,7 @@ class MetricsPage:
 
 
 _EXPOSED = [
+    QUOTA_HEADER,
     *NAMES,
     "ETag",
     "Last-Modified",

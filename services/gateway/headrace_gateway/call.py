@@ -1,6 +1,5 @@
 """Calls: one call of an operation, for all bindings."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -34,8 +33,6 @@ _LISTS = "ListTasks"
 
 _LONGEST_TASK = 64
 """Maximum logged characters of a task id; no valid id is longer."""
-
-_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +246,7 @@ def _call(
         extensions=activated(card, list(chain.from_iterable(asked.values()))),
         extension_headers=tuple(asked),
         disconnects=_disconnects_of(request),
-        traceparent=_trace(request.headers.get("traceparent", "")),
+        traceparent=tracing.stated_traceparent(request.headers) or "",
         base=public_url(request, services.settings),
         grpc=public_grpc(request, services.settings),
         version=version,
@@ -280,10 +277,6 @@ def _asking(
     if not (card.security.schemes or card.security.require):
         return services.callers.of(headers) if caller.has_agents_key else caller
     return services.callers.of_agent(card, headers)
-
-
-def _trace(stated: str) -> str:
-    return stated if _TRACE.fullmatch(stated) else ""
 
 
 def _routed(services: Services, tenant: object) -> str:

@@ -6,10 +6,10 @@ somebody watches.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from headrace.background import keep_running
@@ -29,6 +29,22 @@ class Batch[Item]:
     """The number of the last one."""
 
 
+@dataclass(slots=True)
+class _Watch:
+    """The watchers of one topic."""
+
+    newest: int
+    """The number of the newest change that they must read."""
+    users: int = 0
+    waiting: set[Callable[[], None]] = field(default_factory=set)
+    """What the next change wakes."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody watches any more."""
+        return not (self.users or self.waiting)
+
+
 class Changes[Item]:
     """Numbered changes, from 1, and their watchers."""
 
@@ -41,10 +57,8 @@ class Changes[Item]:
         self._produce = produce
         self._users = 0
         self._producing: asyncio.Task[None] | None = None
-        self._waiting: dict[str | None, set[Callable[[], None]]] = {}
-        self._watching = Counter[str | None]()
-        self._newest: dict[str | None, int] = {}
-        """By topic: the number of the newest change that its watchers must read."""
+        self._watches = dict[str | None, _Watch]()
+        """By topic."""
 
     @property
     def is_watched(self) -> bool:
@@ -58,12 +72,12 @@ class Changes[Item]:
         """
         self._kept.append(item)
         self.head += 1
-        for topic in list(self._watching) if topics is None else (None, *topics):
-            if topic in self._watching:
-                self._newest[topic] = self.head
-        for topic in list(self._waiting) if topics is None else (None, *topics):
-            for wake in self._waiting.pop(topic, ()):
-                wake()
+        for topic in list(self._watches) if topics is None else (None, *topics):
+            if (watch := self._watches.get(topic)) is not None:
+                watch.newest = self.head
+                waiting, watch.waiting = watch.waiting, set()
+                for wake in waiting:
+                    wake()
 
     def reader(self, after: int) -> "ChangeReader[Item]":
         """Return a reader of the changes after number `after`."""
@@ -71,7 +85,8 @@ class Changes[Item]:
 
     def concerns(self, topic: str | None, after: int) -> bool:
         """Return whether a watcher of `topic` must read changes after number `after`."""
-        return after < self._newest.get(topic, self.head)
+        watch = self._watches.get(topic)
+        return after < (self.head if watch is None else watch.newest)
 
     def since(self, after: int) -> Batch[Item]:
         """Return the first `MOST` changes after number `after`; after missed ones, the newest."""
@@ -92,17 +107,15 @@ class Changes[Item]:
         """Count one watcher for the length of a block."""
         topic = watched.topic if isinstance(watched, Topic) else None
         self._users += 1
-        self._watching[topic] += 1
-        self._newest.setdefault(topic, self.head)
+        self._watch(topic).users += 1
         if self._producing is None:
             self._producing = keep_running(self._produce, self.name)
         try:
             yield
         finally:
             self._users -= 1
-            self._watching[topic] -= 1
-            if not self._watching[topic]:
-                del self._watching[topic], self._newest[topic]
+            self._watches[topic].users -= 1
+            self._drop_if_over(topic)
             if not self._users:
                 await self._end()
 
@@ -115,14 +128,20 @@ class Changes[Item]:
 
     def wake_on_change(self, topic: str | None, wake: Callable[[], None]) -> None:
         """Call `wake` once, at the next change of the topic."""
-        self._waiting.setdefault(topic, set()).add(wake)
+        self._watch(topic).waiting.add(wake)
 
     def no_wake(self, topic: str | None, wake: Callable[[], None]) -> None:
         """Cancel a `wake_on_change`."""
-        waiting = self._waiting.get(topic, set())
-        waiting.discard(wake)
-        if not waiting:
-            self._waiting.pop(topic, None)
+        if (watch := self._watches.get(topic)) is not None:
+            watch.waiting.discard(wake)
+            self._drop_if_over(topic)
+
+    def _watch(self, topic: str | None) -> _Watch:
+        return self._watches.setdefault(topic, _Watch(self.head))
+
+    def _drop_if_over(self, topic: str | None) -> None:
+        if self._watches[topic].is_over:
+            del self._watches[topic]
 
 
 def _at_once[Item](_: Batch[Item]) -> float:

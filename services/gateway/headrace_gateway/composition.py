@@ -13,10 +13,14 @@ from headrace.log import TailRule
 from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
+from headrace.tasks.admission import Admission
+from headrace.tasks.quotas import Quota, Quotas, read_quotas
+from headrace.tasks.run_limits import RunLimits
 from headrace.webhooks import Webhooks
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.fleet_sample import FleetSampler
+from headrace_gateway.quota_header import note_quota
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.audit import Audited, AuditLog
 from headrace_gateway.server.auth.authenticate import Callers
@@ -30,14 +34,12 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.subscription import Subscriptions
-from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import TaskCanceler
 from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.inputs import InputWriter
-from headrace_gateway.tasks.quotas import Quota, Quotas, read_quotas
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
@@ -111,7 +113,7 @@ async def _start(
     stack.push_async_callback(streams.stop)
     background = BackgroundWork(timing.drain)
     stack.push_async_callback(background.drain)
-    admission = Admission(bus, settings, timing)
+    admission = Admission(bus, settings, timing.queue_answer, timing.queue_interval)
     admission.start()
     stack.push_async_callback(admission.stop)
     rates = await started(RateLimits(bus, settings))
@@ -145,8 +147,8 @@ def _services(
     feeds = Feeds(bus, running.rule, settings.feed_bytes, background, links)
     appends = InputAppends(bus, background, settings.append_timeout)
     state = StateClient(bus, links, appends.check)
-    quotas = Quotas(running.quotas, state) if running.quotas else None
-    inputs = InputWriter(bus, feeds, running.admission, appends, quotas)
+    quotas = Quotas(running.quotas, state, warn=note_quota) if running.quotas else None
+    inputs = InputWriter(bus, feeds, RunLimits(running.admission, quotas), appends)
     submissions = Submissions(bus, feeds, state, directory, inputs=inputs, background=background)
     records = IdempotencyRecords(bus, settings.idempotency_seconds)
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)

@@ -19,6 +19,9 @@ DELETION = "urn:headrace:delete-task:v1"
 FORKS = "urn:headrace:fork:v1"
 """ForkTask: a new task begins with the past of another."""
 
+DELAYS = "urn:headrace:start-at:v1"
+"""SendMessage may say when its run begins."""
+
 AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
 """Streams as AG-UI events, in Hector's form."""
 
@@ -64,6 +67,15 @@ OFFERED: tuple[Json, ...] = (
             "parameters are id, generation (without it the current one), message and metadata; the "
             "response is the new Task, whose metadata has headrace.forkOf. In the middle of a run, "
             "the past ends with the last input or checkpoint before the generation."
+        ),
+        "required": False,
+    },
+    {
+        "uri": DELAYS,
+        "description": (
+            "SendMessage and SendStreamingMessage with headrace.startAt, an RFC 3339 time, in "
+            "their metadata create the task at once, and its run begins at that time. "
+            "SendMessage returns the SUBMITTED task."
         ),
         "required": False,
     },

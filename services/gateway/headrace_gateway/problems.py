@@ -28,9 +28,11 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.schedules import ScheduleOver, ScheduleUnknown, TooManySchedules
+from headrace.tasks.admission import TooManyWaiting
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
-from headrace.triggers import TriggerTaken, TriggerUnknown
+from headrace.tasks.quotas import QuotaExceeded
+from headrace.triggers import EventsUnstored, TriggerTaken, TriggerUnknown
 from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -43,7 +45,6 @@ from headrace_gateway.refusals import (
     KeyReused,
     Malformed,
     NotPermitted,
-    QuotaExceeded,
     RateLimited,
     TaskBusy,
     TaskEnded,
@@ -52,7 +53,6 @@ from headrace_gateway.refusals import (
     TooManyBytesOfOwner,
     TooManyStreams,
     TooManyStreamsOfOwner,
-    TooManyWaiting,
     Violation,
 )
 from headrace_gateway.request_span import note_refusal
@@ -141,6 +141,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     LetterUnknown: _own(-32602, 404, "NOT_FOUND", "LETTER_NOT_FOUND"),
     TriggerUnknown: _own(-32602, 404, "NOT_FOUND", "TRIGGER_NOT_FOUND"),
     TriggerTaken: _own(-32600, 409, "FAILED_PRECONDITION", "TRIGGER_TAKEN"),
+    EventsUnstored: _own(-32600, 409, "FAILED_PRECONDITION", "EVENTS_UNSTORED"),
     ScheduleUnknown: _own(-32602, 404, "NOT_FOUND", "SCHEDULE_NOT_FOUND"),
     ScheduleOver: _own(-32600, 409, "FAILED_PRECONDITION", "SCHEDULE_OVER"),
     TooManySchedules: _own(-32600, 409, "FAILED_PRECONDITION", "TOO_MANY_SCHEDULES"),

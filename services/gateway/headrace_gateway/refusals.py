@@ -144,29 +144,6 @@ class RateLimited(HeadraceError):
         self.retry_after = retry_after
 
 
-class TooManyWaiting(HeadraceError):
-    """The limit of runs waiting for the agent is reached; nothing was started."""
-
-    code = "too_many_waiting"
-    retryable = True
-
-    def __init__(self, message: str, retry_after: int = 1) -> None:
-        """Keep the seconds after which to retry."""
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-class QuotaExceeded(HeadraceError):
-    """A quota of the tenant, the owner or the agent is used up; nothing was started."""
-
-    code = "quota_exceeded"
-
-    def __init__(self, message: str, retry_after: int = 1) -> None:
-        """Keep the seconds until the quota's period ends."""
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A field that breaks a rule."""

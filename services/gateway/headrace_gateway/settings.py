@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from headrace.settings import BusSettings, split_commas
+from headrace.settings import RunLimitSettings, split_commas
 from headrace.wait_for import ELECTION
 
 type Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class GatewaySettings(BusSettings):
+class GatewaySettings(RunLimitSettings):
     """Variables ``HEADRACE_*`` that a gateway reads, in addition to those of the bus."""
 
     role = "gateway"
@@ -117,14 +117,6 @@ class GatewaySettings(BusSettings):
     """Maximum number of concurrent subscriptions and calls on one WebSocket or gRPC connection. A
     WebSocket refuses more; gRPC clients wait."""
 
-    max_waiting_per_agent: int = Field(default=20_000, ge=-1)
-    """Maximum number of runs that wait for one agent's workers. More are refused with 429. -1:
-    unlimited. Gateways count together; simultaneous requests may exceed the limit slightly."""
-
-    max_waiting_per_tenant: int = Field(default=10_000, ge=-1)
-    """Maximum number of runs of one tenant that wait for one agent's workers. More are refused with
-    429. -1: unlimited."""
-
     append_timeout: float = Field(default=ELECTION, gt=0)
     """Seconds to wait until the log has stored a message; must be longer than a leader election.
     After that the client gets the task's id, and the gateway continues until the outcome is
@@ -137,10 +129,6 @@ class GatewaySettings(BusSettings):
     tenant_requests_per_minute: int = Field(default=-1, ge=-1)
     """Maximum requests per minute of one tenant, over all gateways. More are refused with 429. -1:
     unlimited."""
-
-    quotas: Path | None = None
-    """File with quotas of tenants, owners and agents (docs/usage.md). Without it there are none.
-    Changes take effect when the gateway starts again."""
 
     trigger_subjects: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """Comma-separated NATS subjects whose events may begin tasks (docs/triggers.md). ``{tenant}``

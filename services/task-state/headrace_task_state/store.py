@@ -141,10 +141,6 @@ class DueList(StrEnum):
     """Tasks to complete from their logs: when; the most urgent have times long ago."""
 
 
-OPEN = (DueList.AT_WORK, DueList.WAITING)
-"""The lists with all tasks that are not over."""
-
-
 @dataclass(slots=True)
 class TaskChange:
     """The changes of a batch in one task."""
@@ -351,11 +347,8 @@ class Reader(Protocol):
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
         """Return what a tenant used on these days (``YYYY-MM-DD``, UTC), in any order."""
 
-    async def open_tasks(self, agent: str, ranges: Iterable[Range]) -> Counter[str]:
-        """Return how many of the agent's tasks are not over, by the version they are pinned to.
-
-        For operators' rare questions: it reads every open task of the fleet.
-        """
+    async def open_tasks(self, agent: str) -> Counter[str]:
+        """Return how many of the agent's tasks are not over, by the version they are pinned to."""
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return the stream sequence up to which each range has been applied."""

@@ -15,7 +15,6 @@ from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
-    OPEN,
     SUMMARY,
     After,
     Census,
@@ -321,13 +320,13 @@ class _Reader:
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
         return self._store.usage.rows(tenant, days)
 
-    async def open_tasks(self, agent: str, ranges: Iterable[Range]) -> Counter[str]:
+    async def open_tasks(self, agent: str) -> Counter[str]:
         projection = self._store.projection
         names = {
             name
-            for place in ranges
-            for due_list in OPEN
-            for name in projection.due.get((place, due_list), ())
+            for (_, due_list), due in projection.due.items()
+            if due_list in (DueList.AT_WORK, DueList.WAITING)
+            for name in due
         }
         keys = [tuple(name.split(":")) for name in names]
         tasks = (projection.tasks.get((tenant, task)) for tenant, task in keys)

@@ -17,7 +17,7 @@ from headrace.model import events
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import DeadLetter
 from headrace.tasks.dead_letters import write_letter
-from headrace_triggers.firing import Firing, Firings, Unfit
+from headrace_triggers.firing import Fired, Firing, Firings, Unfit
 
 _log = logging.getLogger(__name__)
 
@@ -49,17 +49,18 @@ class Deliveries:
         message: NatsMessage,
         source: FiringSource,
         firing_of: Callable[[], Awaitable[Firing | None]],
-    ) -> None:
+    ) -> Fired | None:
         """Begin the task of the firing that `firing_of` returns, and acknowledge the message.
+
+        Return the firing, if it has a task.
 
         None is a message that fires nothing: it is acknowledged. `firing_of` raises Unfit for a
         message of which no task can be made, and other errors if it should be delivered again.
         """
+        fired = None
         try:
             try:
-                firing = await firing_of()
-                if firing is not None:
-                    await self._firings.begin(firing)
+                fired = await self._fired(firing_of)
             except Unfit as unfit:
                 await self._give_up(message, source, unfit)
         except HeadraceError as trouble:
@@ -67,26 +68,30 @@ class Deliveries:
             await message.nack(delay=_delay(message))
         else:
             await message.ack()
+        return fired
 
     async def settle_unstored(
         self,
         message: NatsMessage,
         source: FiringSource,
         firing_of: Callable[[], Awaitable[Firing | None]],
-    ) -> None:
-        """Begin the task of a message that no stream keeps.
+    ) -> Fired | None:
+        """Begin the task of a message that no stream keeps; return the firing, if it has a task.
 
         It can't be delivered again, so a dead letter keeps what begins no task at once.
         """
         try:
-            firing = await firing_of()
-            if firing is not None:
-                await self._firings.begin(firing)
+            return await self._fired(firing_of)
         except HeadraceError as trouble:
             try:
                 await self._write(message.raw_message, source, trouble)
             except BusUnavailable as lost:
                 _log.error("%s: an event is lost: %s; %s", source.name, trouble, lost)
+            return None
+
+    async def _fired(self, firing_of: Callable[[], Awaitable[Firing | None]]) -> Fired | None:
+        firing = await firing_of()
+        return None if firing is None else await self._firings.begin(firing)
 
     async def _give_up(self, message: NatsMessage, source: FiringSource, unfit: Unfit) -> None:
         raw = message.raw_message

@@ -5,13 +5,9 @@ trigger of core NATS.
 """
 
 import asyncio
-import hashlib
 import logging
-import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
-from functools import partial
 from typing import Any
 
 import nats.errors
@@ -20,15 +16,18 @@ from faststream import AckPolicy
 from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
 from faststream.nats.subscriber.usecases import LogicSubscriber
 from nats.aio.msg import Msg
-from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import MESSAGE_ID
+from headrace.model.answers import DEPTH, ReplyRefused, TaskAnswers
 from headrace.model.errors import BusUnavailable
 from headrace.model.event_template import Event, PathMissing
+from headrace.tracing import stated_traceparent
 from headrace.triggers import Trigger, TriggerStore
 from headrace_triggers.delivery import Deliveries, FiringSource
-from headrace_triggers.firing import Firing, Unfit
+from headrace_triggers.event_consumers import EventConsumers
+from headrace_triggers.firing import Fired, Firing, Unfit
+from headrace_triggers.firing_recorder import FiringRecorder
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +40,10 @@ _PULL = 5.0
 _ACK_WAIT = 10.0
 """Seconds after which a message that a dead replica took is delivered to another one."""
 
+_DIGITS = 4
+
 _READ_EVERY = 5.0
 """Seconds between two readings of the bucket, if no change was heard."""
-
-_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 _TROUBLE = (BusUnavailable, nats.errors.Error, nats.js.errors.Error)
 
@@ -57,15 +56,26 @@ class EventTriggers:
         bus: Bus,
         broker: NatsBroker,
         deliveries: Deliveries,
+        recorder: FiringRecorder,
+        depth: int,
+        *,
         ack_wait: float = _ACK_WAIT,
     ) -> None:
-        """Take events from `broker` and settle them with `deliveries`."""
+        """Take events from `broker`, settle them with `deliveries` and tell `recorder`.
+
+        At most `depth` tasks begin one another by their answers.
+        """
         self._bus, self._broker, self._deliveries = bus, broker, deliveries
-        self._ack_wait = ack_wait
+        self._recorder, self._depth = recorder, depth
         self._store = TriggerStore(bus)
+        self._consumers = EventConsumers(bus, self._store, ack_wait)
         self._running: dict[str, tuple[Trigger, Any]] = {}
         """Triggers and their subscribers, by the trigger's identity."""
         self._changed = asyncio.Event()
+        self._stopped = list[Trigger]()
+        """Triggers that were ended, and whose consumers may be of no use."""
+        self._has_compared = False
+        """Whether consumers were looked for that no replica deleted with their trigger."""
 
     async def run(self) -> None:
         """Follow the triggers until cancelled."""
@@ -97,9 +107,7 @@ class EventTriggers:
         for identity in self._running.keys() - wanted.keys():
             trigger, subscriber = self._running.pop(identity)
             await subscriber.stop()
-            if trigger.stream and _group(trigger) not in map(_group, kept):
-                with suppress(*_TROUBLE):  # another replica may have deleted it
-                    await self._bus.js.delete_consumer(trigger.stream, _group(trigger))
+            self._stopped.append(trigger)
             _log.info("%s of tenant %s takes no more events", trigger.source, trigger.tenant)
         for identity, trigger in wanted.items():
             if identity in self._running:
@@ -109,71 +117,90 @@ class EventTriggers:
             except _TROUBLE as trouble:
                 # Its stream may be made later.
                 _log.warning("%s: no events yet: %s", trigger.source, trouble)
+        if self._stopped or not self._has_compared:
+            await self._consumers.delete_unused(kept, self._stopped)
+            self._stopped, self._has_compared = [], True
 
     async def _start(self, trigger: Trigger) -> None:
         subscriber: LogicSubscriber[Any]
-        handle = partial(self._take, trigger)
+        events = TriggerEvents(trigger, self._deliveries, self._recorder, self._depth)
         if trigger.stream is None:
             subscriber = self._broker.subscriber(
-                trigger.subject, queue=_group(trigger), ack_policy=AckPolicy.MANUAL
+                trigger.subject, queue=trigger.consumer, ack_policy=AckPolicy.MANUAL
             )
-            handle = partial(self._take_unstored, trigger)
+            subscriber(events.take_unstored)
         else:
             # FastStream binds to it; by itself it would not change an existing one.
-            await self._bus.js.add_consumer(trigger.stream, self._consumer(trigger))
+            await self._consumers.make(trigger, trigger.stream)
             subscriber = self._broker.subscriber(
                 trigger.subject,
                 stream=JStream(trigger.stream, declare=False),
-                durable=_group(trigger),
+                durable=trigger.consumer,
                 pull_sub=PullSub(batch_size=min(_BATCH, trigger.limit), timeout=_PULL),
                 inbox_prefix=self._bus.among_role("").encode(),
                 ack_policy=AckPolicy.MANUAL,
             )
-        subscriber(_handler(handle))
+            subscriber(events.take)
         await subscriber.start()
         self._running[trigger.identity] = trigger, subscriber
         _log.info("%s of tenant %s takes events", trigger.source, trigger.tenant)
 
-    def _consumer(self, trigger: Trigger) -> ConsumerConfig:
-        return ConsumerConfig(
-            durable_name=_group(trigger),
-            filter_subject=trigger.subject,
-            deliver_policy=DeliverPolicy.BY_START_TIME,
-            opt_start_time=datetime.fromisoformat(trigger.since),
-            ack_wait=self._ack_wait,
-            # Nothing is dropped: an event that can't begin a task now waits.
-            max_deliver=-1,
-            max_ack_pending=trigger.limit,
-        )
 
-    async def _take(self, trigger: Trigger, message: NatsMessage) -> None:
-        source = FiringSource(trigger.source, trigger.tenant, trigger.agent)
+class TriggerEvents:
+    """Takes the events of one trigger."""
+
+    def __init__(
+        self, trigger: Trigger, deliveries: Deliveries, recorder: FiringRecorder, depth: int
+    ) -> None:
+        """Settle the events of `trigger` with `deliveries`, and tell `recorder` what they fire.
+
+        `depth` is that of `EventTriggers`.
+        """
+        self._trigger, self._deliveries, self._recorder = trigger, deliveries, recorder
+        self._depth = depth
+        self._source = FiringSource(trigger.source, trigger.tenant, trigger.agent)
+
+    async def take(self, message: NatsMessage) -> None:
+        """Begin the task of an event that a stream keeps."""
         raw = message.raw_message
         place = raw.metadata
         # The time tells a stream from one that was deleted and made again.
         stored = f"{place.stream}/{place.sequence.stream}/{place.timestamp.isoformat()}"
 
         async def firing_of() -> Firing | None:
-            return firing(trigger, raw, stored)
+            return firing(self._trigger, raw, stored, self._depth)
 
-        await self._deliveries.settle(message, source, firing_of)
+        self._note(await self._deliveries.settle(message, self._source, firing_of))
 
-    async def _take_unstored(self, trigger: Trigger, message: NatsMessage) -> None:
-        source = FiringSource(trigger.source, trigger.tenant, trigger.agent)
-        raw = message.raw_message
+    async def take_unstored(self, message: NatsMessage) -> None:
+        """Begin the task of an event of core NATS."""
 
         async def firing_of() -> Firing | None:
             # It is delivered once, so any key will do.
-            return firing(trigger, raw, message.message_id)
+            raw, depth = message.raw_message, self._depth
+            return firing(self._trigger, raw, message.message_id, depth, raw.reply)
 
-        await self._deliveries.settle_unstored(message, source, firing_of)
+        self._note(await self._deliveries.settle_unstored(message, self._source, firing_of))
+
+    def _note(self, fired: Fired | None) -> None:
+        if fired is not None:
+            self._recorder.note(self._trigger, fired)
 
 
-def firing(trigger: Trigger, message: Msg, place: str) -> Firing | None:
-    """Return what the event fires; None: nothing. `place` is its key if it has none of its own.
+def firing(
+    trigger: Trigger, message: Msg, place: str, depth: int, reply: str = ""
+) -> Firing | None:
+    """Return what the event fires; None: nothing.
+
+    Args:
+        trigger: The trigger that takes the event.
+        message: The event.
+        place: Its key, if it has none of its own.
+        depth: As of `EventTriggers`.
+        reply: Its reply subject, if its sender may expect an answer there.
 
     Raises:
-        Unfit: the event lacks what the trigger needs.
+        Unfit: the event lacks what the trigger needs, or is an answer beyond `depth`.
     """
     headers = message.headers or {}
     try:
@@ -181,7 +208,8 @@ def firing(trigger: Trigger, message: Msg, place: str) -> Firing | None:
         if not trigger.matches(event):
             return None
         parts, context = trigger.parts(event), trigger.context_of(event)
-    except PathMissing as missing:
+        answers = _answers(trigger, headers, depth, reply)
+    except (PathMissing, ReplyRefused) as missing:
         raise Unfit(f"{trigger.source}: {missing}") from missing
     own = headers.get(MESSAGE_ID)
     return Firing(
@@ -194,25 +222,16 @@ def firing(trigger: Trigger, message: Msg, place: str) -> Firing | None:
         event_streams=trigger.event_streams,
         context=context,
         priority=trigger.priority,
-        traceparent=_traceparent(headers),
+        traceparent=stated_traceparent(headers),
+        answers=answers,
     )
 
 
-def _traceparent(headers: Mapping[str, str]) -> str | None:
-    stated = headers.get("traceparent", "")
-    return stated if _TRACE.fullmatch(stated) else None
-
-
-def _group(trigger: Trigger) -> str:
-    """Return the name of the replicas' consumer; another subject has another one."""
-    place = f"{trigger.tenant}\x00{trigger.subject}\x00{trigger.since}".encode()
-    return f"headrace-{trigger.name}-{hashlib.sha256(place).hexdigest()[:16]}"
-
-
-def _handler(
-    handle: Callable[[NatsMessage], Awaitable[None]],
-) -> Callable[[NatsMessage], Awaitable[None]]:
-    async def take(message: NatsMessage) -> None:
-        await handle(message)
-
-    return take
+def _answers(
+    trigger: Trigger, headers: Mapping[str, str], most: int, reply: str
+) -> TaskAnswers | None:
+    stated = headers.get(DEPTH, "0")
+    depth = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < _DIGITS else most
+    if depth >= most and DEPTH in headers:
+        raise Unfit(f"{trigger.source}: more than {most} tasks have begun one another by answers")
+    return None if trigger.answers is None else trigger.answers.answers(reply, depth + 1)

@@ -9,8 +9,10 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace import tracing
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
+from headrace.model.answers import TaskAnswers
 from headrace.model.delegation import why_no_message
 from headrace.model.errors import EventTooLarge, Fenced, HeadraceError, TaskForgotten
 from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, VERSION, Json
@@ -18,6 +20,8 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import first_input
+from headrace.tasks.run_limits import RunLimits
+from headrace.webhooks import Webhooks, answers_webhook
 
 TRIGGER = "headrace.trigger"
 """Metadata key of generation 1: the ``source`` and ``key`` of the firing that began the task.
@@ -60,6 +64,9 @@ class Firing:
     """None: a context of the task's own."""
     priority: str = NORMAL
     traceparent: str | None = None
+    """W3C trace context of the event."""
+    answers: TaskAnswers | None = None
+    """Where the task's answers are published. None: nowhere."""
     metadata: Json = field(default_factory=dict)
     """More metadata of the task's input."""
 
@@ -84,10 +91,10 @@ class Fired:
 class Firings:
     """Begins the tasks of firings, each once."""
 
-    def __init__(self, bus: Bus, directory: Directory) -> None:
-        """Begin tasks on `bus` of the agents in `directory`."""
-        self._bus, self._directory = bus, directory
-        self._runs = BackgroundRuns(bus)
+    def __init__(self, bus: Bus, directory: Directory, limits: RunLimits) -> None:
+        """Begin tasks on `bus` of the agents in `directory`, within `limits`."""
+        self._bus, self._directory, self._limits = bus, directory, limits
+        self._runs, self._webhooks = BackgroundRuns(bus), Webhooks(bus)
 
     async def begin(self, firing: Firing) -> Fired:
         """Return once the task is in its log; its run request follows.
@@ -95,16 +102,15 @@ class Firings:
         Raises:
             Unfit: the firing is no valid message, or too large for one.
             AgentMissing: no worker has announced the agent.
+            QuotaExceeded: a quota of the tenant, the owner or the agent is used up.
+            TooManyWaiting: as many runs as may wait for the agent.
             BusUnavailable: the log has not stored it, or not for certain.
         """
         key = firing.task_key
         if (why := why_no_message({"parts": firing.parts})) is not None:
             raise Unfit(f"{firing.source}: {why}")
-        if self._directory.card(firing.agent) is None:
-            # The agent may have been announced a moment ago.
-            await self._directory.read()
-            if self._directory.card(firing.agent) is None:
-                raise AgentMissing(f"{firing.source}: agent {firing.agent!r} does not exist")
+        if await self._directory.find_card(firing.agent) is None:
+            raise AgentMissing(f"{firing.source}: agent {firing.agent!r} does not exist")
         # Derived, too, so that a repeated beginning is the same.
         context = firing.context or str(uuid.uuid5(uuid.NAMESPACE_URL, key.task))
         message: dict[str, Any] = {
@@ -122,12 +128,18 @@ class Firings:
             writer=f"trigger-{secrets.token_hex(6)}",
         )
         try:
-            appended = await first.append(_APPEND_TIMEOUT)
+            with await self._limits.admit(key, firing.owner) as admitted:
+                if firing.answers is not None:
+                    # Before the task, so that none ends unheard.
+                    webhook = answers_webhook(firing.owner, firing.answers)
+                    await self._webhooks.create(key, webhook)
+                appended = await first.append(_APPEND_TIMEOUT)
         except (Fenced, TaskForgotten):
             return Fired(key, is_new=False)
         except EventTooLarge as error:
             raise Unfit(f"{firing.source}: {error}") from error
-        self._runs.publish_soon(key, 1, first.run_request(appended), first.priority)
+        request = first.run_request(appended)
+        self._runs.publish_soon(key, 1, request, first.priority, admitted.settle)
         return Fired(key, is_new=True)
 
     def _metadata(self, firing: Firing, context: str) -> Json:
@@ -139,10 +151,10 @@ class Firings:
         }
         if firing.priority != NORMAL:
             metadata[PRIORITY] = firing.priority
-        if firing.traceparent:
-            metadata[TRACEPARENT] = firing.traceparent
+        # If traces are on, the current span is that of handling the event: a child of its own.
+        if traceparent := tracing.current_traceparent() or firing.traceparent:
+            metadata[TRACEPARENT] = traceparent
         route = self._directory.route(firing.agent)
-        if route is not None:
-            version = route.version_for(firing.agent, firing.tenant, context)
-            metadata |= {VERSION: version} if version else {}
+        if version := route.version_for(firing.agent, firing.tenant, context):
+            metadata[VERSION] = version
         return metadata

@@ -13,9 +13,16 @@ from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
+from headrace.state_client import StateClient
+from headrace.tasks.admission import Admission
+from headrace.tasks.quotas import Quotas, read_quotas
+from headrace.tasks.run_limits import RunLimits
+from headrace.trigger_firings import FiringHistory
 from headrace_triggers.delivery import Deliveries
+from headrace_triggers.due_runs import DueRuns
 from headrace_triggers.event_triggers import EventTriggers
 from headrace_triggers.firing import Firings
+from headrace_triggers.firing_recorder import FiringRecorder
 from headrace_triggers.scheduled_tasks import ScheduledTasks
 from headrace_triggers.settings import TriggersSettings
 
@@ -46,25 +53,42 @@ class TriggersReplica:
         """Connect, and take events.
 
         Raises:
+            QuotasUnreadable: HEADRACE_QUOTAS names no file of quotas.
             BusUnavailable: NATS did not answer within `startup_timeout`.
         """
+        quotas = self._quotas()
         self._stack.push_async_callback(self._bus.close)
         await self._bus.connect(f"triggers {self._name}")
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()
+        admission = Admission(self._bus, self._settings)
+        admission.start()
+        self._stack.push_async_callback(admission.stop)
         observers = telemetry(_NAME, named=self._kind)
         broker = FleetBroker(self._settings, "triggers events", observers)
-        firings = Firings(self._bus, self._directory)
+        firings = Firings(self._bus, self._directory, RunLimits(admission, quotas))
         deliveries = Deliveries(self._bus, firings)
         ScheduledTasks(self._bus, firings, deliveries).subscribe(broker)
+        DueRuns(self._bus).subscribe(broker)
+        recorder = FiringRecorder(FiringHistory(self._bus))
+        # After the last event and before the bus is closed.
+        self._stack.push_async_callback(recorder.write)
+        recording = keep_running(recorder.run, "the record of firings")
+        self._stack.callback(recording.cancel)
         application = FastStream(broker, logger=None)
         self._stack.push_async_callback(application.stop)
         await application.start()
-        events = EventTriggers(self._bus, broker, deliveries)
+        events = EventTriggers(
+            self._bus, broker, deliveries, recorder, self._settings.delegation_depth
+        )
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)
         self._is_started = True
         _log.info("replica %s is ready", self._name)
+
+    def _quotas(self) -> Quotas | None:
+        path = self._settings.quotas
+        return None if path is None else Quotas(read_quotas(path), StateClient(self._bus))
 
     def _kind(self, subject: str) -> str:
         # Subjects of events are the users' and those of firings contain names: both are unbounded.
@@ -93,6 +117,7 @@ async def serving(settings: TriggersSettings) -> AsyncIterator[None]:
     """Run triggers for the length of the block.
 
     Raises:
+        QuotasUnreadable: HEADRACE_QUOTAS names no file of quotas.
         PortTaken: HEADRACE_METRICS_PORT can't be listened on.
         BusUnavailable: NATS did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.

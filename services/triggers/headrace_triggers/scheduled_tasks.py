@@ -13,10 +13,10 @@ from functools import partial
 
 from faststream import AckPolicy
 from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
-from nats.js.api import ConsumerConfig
 
 from headrace import clock
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.durables import FIRING_ACK_WAIT, of_firings
 from headrace.jetstream.headers import SCHEDULE_NEXT
 from headrace.log import last_entry
 from headrace.model.errors import UndecodableMessage
@@ -31,13 +31,9 @@ from headrace_triggers.firing import Firing, Firings, Unfit
 
 _log = logging.getLogger(__name__)
 
-_CONSUMER = "firings"
 _BATCH = 64
 _PULL = 5.0
 """Seconds that a request for firings waits."""
-
-_ACK_WAIT = 30.0
-"""Seconds after which a firing that a dead replica took is delivered to another one."""
 
 _LOOK_SOONEST, _LOOK_LATEST, _LOOK_SHARE = 1.0, 60.0, 20
 """A firing that waits for the task before looks again after this share of the seconds that it has
@@ -52,7 +48,7 @@ class TaskBeforeOpen(Exception):
 
 
 class FiringOvertaken(Exception):
-    """Another firing of the schedule has been recorded meanwhile. Look again."""
+    """A firing of the schedule has been recorded meanwhile. Look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +109,8 @@ class Tick:
             event_streams=schedule.event_streams,
             context=schedule.context,
             priority=schedule.priority,
+            # No answer came before: the clock fired.
+            answers=None if schedule.answers is None else schedule.answers.answers("", 1),
         )
 
     @property
@@ -151,7 +149,7 @@ class ScheduledTasks:
     """Takes firings from the stream and begins their tasks; any number of replicas may."""
 
     def __init__(
-        self, bus: Bus, firings: Firings, deliveries: Deliveries, ack_wait: float = _ACK_WAIT
+        self, bus: Bus, firings: Firings, deliveries: Deliveries, ack_wait: float = FIRING_ACK_WAIT
     ) -> None:
         """Begin tasks through `firings`; settle what was delivered with `deliveries`."""
         self._bus, self._firings, self._deliveries = bus, firings, deliveries
@@ -159,18 +157,12 @@ class ScheduledTasks:
 
     def subscribe(self, broker: NatsBroker) -> None:
         """Take firings once `broker` has started."""
-        pattern = self._bus.subjects.firing("*", "*", "*")
+        config = of_firings(self._bus.subjects, self._ack_wait)
         subscriber = broker.subscriber(
-            pattern,
+            str(config.filter_subject),
             stream=JStream(self._bus.streams.schedules, declare=False),
-            durable=_CONSUMER,
-            config=ConsumerConfig(
-                filter_subject=pattern,
-                ack_wait=self._ack_wait,
-                max_deliver=-1,
-                # Firings that wait for a task must not stop those of other schedules.
-                max_ack_pending=-1,
-            ),
+            durable=config.durable_name,
+            config=config,
             pull_sub=PullSub(batch_size=_BATCH, timeout=_PULL),
             inbox_prefix=self._bus.among_role("").encode(),
             ack_policy=AckPolicy.MANUAL,
@@ -202,6 +194,7 @@ class ScheduledTasks:
             HeadraceError: it should be delivered again.
         """
         if not await self._is_due(tick):
+            await self._leave_queue(tick)
             return
         while True:
             firings = await self._schedules.firings(tick.key)
@@ -211,6 +204,7 @@ class ScheduledTasks:
             most = tick.schedule.max_firings
             if known is None and most is not None and firings.began >= most and not tick.is_asked:
                 await self._schedules.end(tick.key, tick.schedule, f"it has begun {most} tasks")
+                await self._leave_queue(tick)
                 return
             if known is None and not await self._may_begin(tick, firings):
                 return
@@ -253,12 +247,30 @@ class ScheduledTasks:
                 await self._note(tick, "skipped", f"task {before.task} has not ended")
                 return False
             case "queue":
-                raise TaskBeforeOpen
+                await self._queue(tick)
+                return False
             case "replace":
                 await cancel_task(
                     self._bus, _task_of(tick.key.tenant, before), writer_of("trigger")
                 )
                 return True
+
+    async def _queue(self, tick: Tick) -> None:
+        """Keep the firing as one that waits, or as skipped if too many wait.
+
+        Raises:
+            TaskBeforeOpen: it waits.
+        """
+        most = tick.schedule.max_queued
+        firings = await self._schedules.record(
+            tick.key, lambda firings: firings.having_waiting(tick.name, most)
+        )
+        if tick.name in firings.waiting:
+            raise TaskBeforeOpen
+        await self._note(tick, "skipped", f"{most} firings wait already")
+
+    async def _leave_queue(self, tick: Tick) -> None:
+        await self._schedules.record(tick.key, lambda firings: firings.without_waiting(tick.name))
 
     async def _has_ended(self, tenant: str, firing: ScheduleFiring) -> bool:
         last = await last_entry(self._bus, _task_of(tenant, firing))
@@ -291,6 +303,8 @@ def _beginning(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> S
     Raises:
         FiringOvertaken: one did.
     """
+    if firings.find(tick.name) != seen.find(tick.name):
+        raise FiringOvertaken  # by itself, on another replica
     before, expected = firings.before(tick.name), seen.before(tick.name)
     if (before and before.key) != (expected and expected.key):
         raise FiringOvertaken

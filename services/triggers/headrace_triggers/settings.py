@@ -2,13 +2,17 @@
 
 from pydantic import Field
 
-from headrace.settings import BusSettings
+from headrace.settings import RunLimitSettings
 
 
-class TriggersSettings(BusSettings):
-    """Where metrics are served."""
+class TriggersSettings(RunLimitSettings):
+    """Where metrics are served, and the limits of what begins."""
 
     role = "triggers"
+
+    delegation_depth: int = Field(default=8, ge=0, le=64)
+    """Maximum number of tasks that begin one another by answers on NATS. An answer beyond it begins
+    no task: it becomes a dead letter."""
 
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled."""

@@ -18,11 +18,13 @@ from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost, LogTooNew
 from headrace.model.fold import TaskFold
 from headrace.model.messages import HolderReply
+from headrace.model.timestamp import timestamp
 from headrace.sdk.agent import Agent, EndedTask
 from headrace.sdk.drive import drive
 from headrace.sdk.errors import Retryable
 from headrace.sdk.runtime import Interrupt
 from headrace_worker.claim import (
+    Asleep,
     Assignment,
     Behind,
     ClaimedRun,
@@ -119,6 +121,8 @@ class Attempt:
                 _log.debug("task %s is held by %s", assignment.key.task, taken.by)
             case Behind():
                 await self._wait_behind(taken)
+            case Asleep():
+                await self._give_back_until(taken.until)
             case CleanUpDue():
                 await self._clean_up(taken.end)
             case Void():
@@ -129,6 +133,10 @@ class Attempt:
         _log.debug("task %s waits for task %s to end", run.key.task, behind.task)
         pause = pause_before(run.message.metadata.timestamp, self._resources.timing.turn_pauses)
         await run.give_back(self._resources.bus, pause)
+
+    async def _give_back_until(self, time: datetime) -> None:
+        pause = max((time - clock.now()).total_seconds(), 0.0)
+        await self._assignment.give_back(self._resources.bus, pause)
 
     async def _drop(self, void: Void) -> None:
         task, bus = self._assignment.key.task, self._resources.bus
@@ -232,9 +240,10 @@ class Attempt:
 
     def _stop(self, agent_task: "asyncio.Task[None]") -> None:
         agent_task.cancel()
-        handing_back = self.interrupted is Interrupt.HANDED_BACK
         resources = self._resources
-        timeout = resources.timing.hand_back if handing_back else resources.settings.cleanup_seconds
+        timeout = resources.settings.cleanup_seconds
+        if self.interrupted is Interrupt.HANDED_BACK and not self._falls_asleep:
+            timeout = resources.timing.hand_back
         asyncio.get_running_loop().call_later(timeout, self._stopped, agent_task)
 
     def _stopped(self, agent_task: "asyncio.Task[None]") -> None:
@@ -253,6 +262,8 @@ class Attempt:
                 execution.span.note_error("taken_over")
                 await execution.children.let_go()
                 _log.info("task %s: another worker has taken over", self._assignment.key.task)
+            case Interrupt.HANDED_BACK if (until := execution.sleeps.until) is not None:
+                await self._fall_asleep(hold, execution, until)
             case Interrupt.HANDED_BACK:
                 await self._hand_back(hold, execution, None)
             case Interrupt.NONE if (again := execution.tries_again) is not None:
@@ -270,9 +281,21 @@ class Attempt:
             pause = own if again.after is None else again.after
             task, count = execution.key.task, execution.failures
             _log.warning("task %s: attempt %d failed, next in %g s: %s", task, count, pause, again)
-        await execution.append_handed_back(why, timeout)
+        await execution.append_handed_back({events.HANDED_BACK: why}, timeout)
         await self._resources.leases.let_go(hold)
         await self._assignment.give_back(self._resources.bus, pause)
+
+    @property
+    def _falls_asleep(self) -> bool:
+        return self._execution is not None and self._execution.sleeps.until is not None
+
+    async def _fall_asleep(self, hold: Hold, execution: Execution, until: datetime) -> None:
+        await execution.children.let_go()
+        why = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: timestamp(until)}
+        await execution.append_handed_back(why, _LAST_APPEND)
+        await self._resources.leases.let_go(hold)
+        # A run that sleeps past its deadline ends then.
+        await self._give_back_until(min(until, execution.context.deadline or until))
 
     async def _complete(self, execution: Execution) -> None:
         bus = self._resources.bus

@@ -262,7 +262,7 @@ def why_given_up(policy: Policy, recovered: RecoveredRun, attempt: int) -> str |
     is_spent = has_failed(policy, recovered, attempt)
     if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
         return f"Given up after {tried} attempts"
-    if attempt > MOST_ATTEMPTS:
+    if attempt - recovered.slept > MOST_ATTEMPTS:
         return f"Given up after {MOST_ATTEMPTS} attempts, including those handed back"
     deadline = deadline_of(policy, recovered)
     if deadline is not None and clock.now() >= deadline:
@@ -343,6 +343,13 @@ class CleanUpDue:
     """The task has ended, and the run requests its clean-up."""
 
     end: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Asleep:
+    """The run sleeps: begin its next attempt later."""
+
+    until: datetime
 
 
 type Decision = Free | Held | Void | CleanUpDue
@@ -434,7 +441,7 @@ class ClaimedRun:
 
 async def claim(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy
-) -> ClaimedRun | Held | Void | Behind | CleanUpDue:
+) -> ClaimedRun | Held | Void | Behind | Asleep | CleanUpDue:
     """Claim the run if that is allowed; fail it if its attempts are used up.
 
     Raises:
@@ -458,7 +465,7 @@ async def claim(
 
 async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
-) -> ClaimedRun | Held | Void | Behind:
+) -> ClaimedRun | Held | Void | Behind | Asleep:
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and is_too_late(recovered):
         if not await reject_unstarted(bus, assignment.key, assignment.run, TOO_LATE):
@@ -467,6 +474,11 @@ async def _begin(
         return Void(TOO_LATE)
     if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, recovered)):
         return Behind(task)
+    deadline = deadline_of(policy, recovered)
+    if recovered.asleep_until is not None:
+        wakes = earliest(recovered.asleep_until, deadline)
+        if wakes is not None and wakes > clock.now():
+            return Asleep(wakes)
     writer_id = f"{worker}-{next(_attempts)}"
     if recovered.replaced:
         await count_survivors(bus, assignment.key.agent, recovered)
@@ -484,9 +496,10 @@ async def _begin(
     span = AttemptSpan.start(assignment.key, asked, assignment.run, free.attempt, recovered)
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
     metrics.ATTEMPTS.labels(assignment.key.agent).inc()
-    if free.attempt > 1:
+    # Who wakes was taken from nobody.
+    if free.attempt > 1 and recovered.asleep_until is None:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
-    return ClaimedRun(recovered, authorship, writer, span, deadline_of(policy, recovered))
+    return ClaimedRun(recovered, authorship, writer, span, deadline)
 
 
 def _working(

@@ -11,7 +11,7 @@ from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.encoder import Encoder, End, Endings
-from headrace_worker.usage import UsageTotals
+from headrace_worker.prices import UsageMeter
 
 INTERVAL = 0.02
 """Seconds that an agent may block the event loop before its next output makes it pause."""
@@ -60,20 +60,20 @@ class Emitter:
         appender: Appender,
         ids: RunIds,
         *,
-        usage_totals: UsageTotals,
+        meter: UsageMeter,
         may_answer: bool,
     ) -> None:
         """Emit into `appender`; `may_answer` allows a bare Message instead of a task.
 
-        `usage_totals` contains the token usage of earlier attempts at the run.
+        The totals of `meter` contain the token usage of earlier attempts at the run.
         """
         self._ids = ids
         self._encoder, self._endings, self._appender = encoder, endings, appender
-        self._may_answer = may_answer
+        self._may_answer, self._meter = may_answer, meter
         self._has_emitted = False
         self._loop_turns = LoopTurns()
         self.new_id = ids.mint
-        self.usage_totals = usage_totals
+        self.usage_totals = meter.totals
         self.end: End | None = None
         """The end that the agent emitted, or None."""
         self.answer: Message | None = None
@@ -126,7 +126,7 @@ class Emitter:
         if isinstance(output, ENDINGS):
             return self._end_with(output)
         if isinstance(output, Usage):
-            self.usage_totals.add(output)
+            output = self._meter.take(output)
         has_room = True
         for draft in self._encoder.drafts(output):
             has_room = self._appender.offer(draft)

@@ -27,10 +27,12 @@ from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles
+from headrace_worker.prices import Prices, UsageMeter
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.runtime import AttemptLog, WorkerRuntime
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.shared_state import SharedState
+from headrace_worker.sleeps import Sleeps
 from headrace_worker.timing import Timing
 from headrace_worker.watch import Watch
 
@@ -48,6 +50,7 @@ class WorkerResources:
     settings: WorkerSettings
     timing: Timing
     ticks: AppendTicks
+    prices: Prices
     abandoned: set[asyncio.Task[None]] = field(default_factory=set)
     """Agents that did not stop in time, until they do."""
 
@@ -111,11 +114,18 @@ class Execution:
             self.endings,
             self.appender,
             ids,
-            usage_totals=recovered.usage,
+            meter=UsageMeter(recovered.usage, resources.prices),
             may_answer=agent.card.bare_message,
         )
         parent = self._parent(resources, assignment, taken, attempt, permit)
         self.children = Children(parent, recovered.known_children)
+        self.sleeps = Sleeps(
+            recovered.sleeps,
+            self.emitter.new_id,
+            self._record_sleep,
+            lambda: attempt.interrupt(Interrupt.HANDED_BACK),
+            resources.timing,
+        )
         logged = AttemptLog(resources.bus, parent, request.owner, taken.writer.sequence)
         self.context = RunContext(
             key=key,
@@ -128,7 +138,7 @@ class Execution:
             deadline=taken.deadline,
             checkpoint_data=recovered.checkpoint.data,
             traceparent=parent.traceparent,
-            _runtime=WorkerRuntime(self.emitter, state, self.children, logged),
+            _runtime=WorkerRuntime(self.emitter, state, self.children, logged, self.sleeps),
         )
         self.agent_task: asyncio.Task[None] | None = None
 
@@ -191,9 +201,12 @@ class Execution:
         error = agent_task.exception()
         return error if isinstance(error, Retryable) else None
 
-    async def append_handed_back(self, why: str, timeout: float) -> None:
-        """End the attempt but not the run: append `why` and stop appending."""
-        await self.appender.append_last(self.working({events.HANDED_BACK: why}), timeout)
+    async def append_handed_back(self, why: Json, timeout: float) -> None:
+        """End the attempt but not the run: append the metadata `why` and stop appending."""
+        await self.appender.append_last(self.working(why), timeout)
+
+    async def _record_sleep(self, name: str, until: str) -> None:
+        await self.appender.deliver(self.working({events.SLEEP: {"id": name, "until": until}}))
 
     async def append_ending(self, state: str) -> bool:
         """Append the state in which the run will end; return False if the log was taken over."""

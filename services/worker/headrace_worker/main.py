@@ -14,6 +14,7 @@ from headrace import service
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.load import load
+from headrace_worker.prices import PricesUnreadable
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 
@@ -64,7 +65,8 @@ def run(target: str = "", config: str = "", *, reload: bool = True) -> int:
     `headrace.service`).
     """
     source = _file_source(Path(config)) if config else CodeSource(target)
-    return service.run(partial(_prepare, source, reload=reload), os.environ, source.fatal)
+    fatal = (*source.fatal, PricesUnreadable)
+    return service.run(partial(_prepare, source, reload=reload), os.environ, fatal)
 
 
 def _file_source(file: Path) -> AgentSource:

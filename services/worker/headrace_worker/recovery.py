@@ -1,6 +1,7 @@
 """Recovery: what an attempt reads from the run's log: the input, and what earlier attempts left."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import orjson
 
@@ -12,6 +13,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
+from headrace.model.sleep import asleep_until, sleep_of
 from headrace.model.task import CANCELED, TaskKey
 from headrace_worker.appender import QueuedMessage
 from headrace_worker.checkpoint import Checkpoint, decode
@@ -66,7 +68,13 @@ class RecoveredRun:
     is_canceling: bool = False
     """Whether an attempt has recorded that the run will end as canceled."""
     handed_back: int = 0
-    """Attempts handed back by a stopping worker; they do not count as failed."""
+    """Attempts handed back by a stopping worker or for a sleep; they do not count as failed."""
+    slept: int = 0
+    """Those that were handed back for a sleep."""
+    sleeps: dict[str, datetime] = field(default_factory=dict)
+    """When each sleep of the run ends, by its id."""
+    asleep_until: datetime | None = None
+    """When the sleep ends for which the last attempt ended. None: it ended for none."""
     replaced: list[tuple[str, str]] = field(default_factory=list)
     """Attempts that ended silently and were replaced: each one's worker, and the time of its
     replacement, RFC 3339. The last attempt is not included, because it is only about to be
@@ -199,7 +207,9 @@ def _note_attempt(recovered: RecoveredRun, event: Json, time: str) -> None:
     if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
         if why_handed_back(event) is not None:
             recovered.holder = ""
+            recovered.asleep_until = asleep_until(event)
         return
+    recovered.asleep_until = None
     recovered.traceparent = metadata.get(events.ATTEMPT_TRACEPARENT)
     if recovered.holder:
         recovered.replaced.append((recovered.holder, time))
@@ -219,8 +229,11 @@ def _go_through(recovered: RecoveredRun, entry: Entry) -> None:
         _note_signals(recovered, event)
         recovered.known_children.note(event)
         recovered.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
-        if why_handed_back(event) == events.LEAVING:
-            recovered.handed_back += 1
+        if (slept := sleep_of(event)) is not None:
+            recovered.sleeps.update([slept])
+        why = why_handed_back(event)
+        recovered.handed_back += why in {events.LEAVING, events.ASLEEP}
+        recovered.slept += why == events.ASLEEP
     if entry.stamp.checkpoint is not None:
         recovered.kept, recovered.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
         recovered.unfinished_artifacts.clear()

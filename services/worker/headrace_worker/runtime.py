@@ -22,6 +22,7 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.offload import Offload
 from headrace_worker.recovery import entries_before, events_before, task_before, waiting_child
 from headrace_worker.shared_state import SharedState
+from headrace_worker.sleeps import Sleeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,12 @@ class WorkerRuntime:
     """The worker's implementation of `headrace.sdk.runtime.Runtime`."""
 
     def __init__(
-        self, emitter: Emitter, state: SharedState, children: Children, logged: AttemptLog
+        self,
+        emitter: Emitter,
+        state: SharedState,
+        children: Children,
+        logged: AttemptLog,
+        sleeps: Sleeps,
     ) -> None:
         """Combine the parts of one attempt."""
         parent, inputs = logged.parent, logged.parent.inputs
@@ -83,6 +89,7 @@ class WorkerRuntime:
         self.room = emitter.room
         self.new_id = emitter.new_id
         self.ask, self.next_input = inputs.ask, inputs.next_steering
+        self.sleep = sleeps.begin
         self.offloaded = parent.offload.offloaded
         self.task, self.events, self.entries = logged.task, logged.events, logged.entries
         self.context_tasks, self.context_logs = logged.context_tasks, logged.context_logs

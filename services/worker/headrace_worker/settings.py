@@ -1,5 +1,7 @@
 """Settings of a worker, from its environment."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from headrace.settings import BusSettings
@@ -26,6 +28,10 @@ class WorkerSettings(BusSettings):
 
     cleanup_seconds: float = Field(default=5.0, ge=0, le=300)
     """Seconds that a canceled agent has to clean up. Then the worker continues without it."""
+
+    prices: Path | None = None
+    """File with prices of models (docs/usage.md), for what agents report without its cost. Without
+    it such tokens cost nothing. It is read at the start."""
 
     delegation_children: int = Field(default=1000, ge=0)
     """Maximum number of child tasks of one run, over all its attempts."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from opentelemetry import context, trace
+from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
@@ -87,19 +87,11 @@ class AttemptSpan:
     @contextmanager
     def lasting(self) -> Iterator[None]:
         """Make the span the current one in the block, and end it with the block."""
-        if self.own_traceparent is None:
-            yield
-            return
-        token = context.attach(trace.set_span_in_context(self._span))
-        try:
-            yield
-        except BaseException as error:
-            self.note_error(error)
-            raise
-        finally:
-            context.detach(token)
-            self._span.set_attributes(self._usage_attributes())
-            self._span.end()
+        with tracing.current(self._span):
+            try:
+                yield
+            finally:
+                self._span.set_attributes(self._usage_attributes())
 
     def note_end(self, state: str, error: BaseException | None) -> None:
         """Record the state in which the run ends, and for a failed one the agent's `error`."""

@@ -19,6 +19,10 @@ class Timing:
     """Between attempts at such a clean-up."""
     turn_pauses: tuple[float, float] = (0.1, 10.0)
     """Least and greatest pause before the next check of a run that waits its turn."""
+    waking: float = 5.0
+    """The last part of a sleep, which is spent on the worker; so are sleeps that are no longer."""
+    keeps_sleepers: bool = False
+    """Whether all of each sleep is: then it ends by the agent's clock, as a test sets it."""
     queue_interval: float = 3.0
     """Maximum between checks for new queues."""
     take_in: float = 1.0

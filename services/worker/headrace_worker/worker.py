@@ -27,6 +27,7 @@ from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, Concurr
 from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
 from headrace_worker.poll import Puller, QueueWatch, Repair
+from headrace_worker.prices import Prices
 from headrace_worker.run_metrics import begin_at_zero
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
@@ -139,6 +140,7 @@ class Worker:
             settings,
             timing,
             AppendTicks(settings.append_linger, asyncio.get_running_loop()),
+            Prices.read(settings.prices),
         )
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
         self._limit = AdaptiveLimit(settings.concurrency)
@@ -258,8 +260,10 @@ class Worker:
         await asyncio.shield(self._leaving)
 
     async def _withdraw(self) -> None:
-        await _briefly(self._registration.withdraw())
-        await _briefly(self._queues.drain())
+        # At once: a run that was requested after the drain is another worker's.
+        await asyncio.gather(
+            _briefly(self._queues.drain()), _briefly(self._registration.withdraw())
+        )
 
     def _is_served_alike(self, agent: Agent) -> bool:
         """Return whether the agent is served with the concurrency and from the queues as now."""

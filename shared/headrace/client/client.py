@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
@@ -88,7 +89,7 @@ class Client:
         """Close the connections."""
         await self._gateways.close()
 
-    async def send(
+    async def send(  # noqa: PLR0913 - the parts of a message
         self,
         agent: str | None,
         message: MessageContent = "",
@@ -97,6 +98,7 @@ class Client:
         context: str | None = None,
         files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
+        start_at: datetime | str | None = None,
     ) -> ClientTask:
         """Send a message and return its task when the run has ended, or the agent asks its user.
 
@@ -107,12 +109,14 @@ class Client:
             context: The conversation of a new task. None: a new one.
             files: Files to attach: `headrace.File`, or paths.
             answers: Answers to the agent's interrupts, by id: text or any JSON; None cancels.
+            start_at: The time at which the run begins, with an offset from UTC: the task is
+                returned at once. None, or in the past: now.
         """
-        outgoing = OutgoingMessage(agent, message, task, context, files, answers)
+        outgoing = OutgoingMessage(agent, message, task, context, files, answers, start_at)
         answer = await self._gateways.json(await outgoing.request("send"), may_wait=True)
         return self._result(agent, answer.get("task") or message_as_task(answer["message"]))
 
-    def stream(
+    def stream(  # noqa: PLR0913 - the parts of a message
         self,
         agent: str | None,
         message: MessageContent = "",
@@ -121,12 +125,13 @@ class Client:
         context: str | None = None,
         files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
+        start_at: datetime | str | None = None,
     ) -> TaskStream:
         """Return the events that a message causes; the arguments are those of `send`.
 
         The message is sent when the first event is asked for.
         """
-        outgoing = OutgoingMessage(agent, message, task, context, files, answers)
+        outgoing = OutgoingMessage(agent, message, task, context, files, answers, start_at)
         return TaskStream(self._gateways, agent, task=task or "", sending=outgoing)
 
     def resume(self, agent: str | None, task: str, cursor: str = "") -> TaskStream:
@@ -236,6 +241,25 @@ class Client:
             for one in found.get("agents", [])
         ]
 
+    async def fleet(self) -> Json:
+        """Return the fleet as it is (docs/fleet-api.md); others than operators see its agents."""
+        found: Json = await self._gateways.json(Request("GET", "/v1/fleet"))
+        return found
+
+    async def drain(self, worker: str, agent: str | None = None) -> Json:
+        """Ask a worker to start no more runs, and to end after its active ones; for operators.
+
+        Return its ``worker``, one ``agent`` of its and the number of active ``runs``. Asked again
+        with that `agent`, it returns how many are left.
+
+        Raises:
+            RequestRefused: no such worker is there any more; the reason is ``worker_unknown``.
+        """
+        query = {} if agent is None else {"agent": agent}
+        path = f"/v1/workers/{quote(worker, safe='')}:drain"
+        drained: Json = await self._gateways.json(Request("POST", path, query=query))
+        return drained
+
     async def usage(
         self, first: str, last: str, by: Sequence[str] = ("agent",), owner: str | None = None
     ) -> list[Json]:
@@ -265,13 +289,23 @@ class Client:
     async def put_trigger(self, trigger: Json) -> Json:
         """Make the trigger, or change the one of its ``name``, and return it."""
         declared = dict(trigger)
-        path = f"/v1/triggers/{quote(str(declared.pop('name', '')), safe='')}"
+        path = _trigger_path(str(declared.pop("name", "")))
         put: Json = await self._gateways.json(Request("PUT", path, declared))
         return put
 
+    async def pause_trigger(self, name: str) -> Json:
+        """Let the events of the trigger of that name wait in their stream. Return it."""
+        paused: Json = await self._gateways.json(Request("POST", f"{_trigger_path(name)}:pause"))
+        return paused
+
+    async def resume_trigger(self, name: str) -> Json:
+        """Let the events of the paused trigger of that name begin tasks again. Return it."""
+        resumed: Json = await self._gateways.json(Request("POST", f"{_trigger_path(name)}:resume"))
+        return resumed
+
     async def delete_trigger(self, name: str) -> None:
         """Delete the trigger of that name. Tasks that it began go on."""
-        await self._gateways.json(Request("DELETE", f"/v1/triggers/{quote(name, safe='')}"))
+        await self._gateways.json(Request("DELETE", _trigger_path(name)))
 
     @property
     def schedules(self) -> ClientSchedules:
@@ -367,3 +401,7 @@ def _resumed(interrupt: str, answer: Any) -> Json:  # noqa: ANN401  # any JSON
     if answer is None:
         return {"interruptId": interrupt, "status": "cancelled"}
     return {"interruptId": interrupt, "status": "resolved", "payload": answer}
+
+
+def _trigger_path(name: str) -> str:
+    return f"/v1/triggers/{quote(name, safe='')}"

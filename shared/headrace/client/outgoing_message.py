@@ -6,12 +6,13 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from headrace.client.gateways import Request
 from headrace.client.paths import agent_path
-from headrace.model.events import Json
+from headrace.model.events import START_AT, Json
 from headrace.model.parts import file_part, link_part
 from headrace.model.user_message import MessageContent, answer_parts, user_message
 from headrace.sdk.emit import File
@@ -52,6 +53,7 @@ class OutgoingMessage:
     context: str | None
     files: Sequence[Attachment]
     answers: Mapping[str, Any] | None
+    start_at: datetime | str | None = None
     key: str = field(default_factory=lambda: str(uuid.uuid4()))
     """The Idempotency-Key."""
 
@@ -62,9 +64,11 @@ class OutgoingMessage:
             OSError: a file can't be read.
         """
         path = f"{agent_path(self.agent)}/message:{operation}"
-        return Request(
-            "POST", path, {"message": await self.content()}, {"Idempotency-Key": self.key}
-        )
+        body: Json = {"message": await self.content()}
+        if self.start_at is not None:
+            at = self.start_at
+            body["metadata"] = {START_AT: at.isoformat() if isinstance(at, datetime) else at}
+        return Request("POST", path, body, {"Idempotency-Key": self.key})
 
     async def content(self) -> Json:
         """Return the A2A Message.

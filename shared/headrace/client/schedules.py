@@ -30,11 +30,13 @@ class ClientSchedules:
         cron: str | None = None,
         time_zone: str | None = None,
         overlap: Literal["skip", "queue", "replace"] | None = None,
+        max_queued: int | None = None,
         jitter: float | None = None,
         end_at: datetime | str | None = None,
         max_firings: int | None = None,
         context: str | None = None,
         priority: str | None = None,
+        answers: Json | None = None,
     ) -> Json:
         """Create a schedule, or replace the caller's one of that name. Return it.
 
@@ -50,11 +52,14 @@ class ClientSchedules:
             cron: A cron expression of five fields, or of six with seconds first.
             time_zone: IANA name of cron's time zone. None: UTC.
             overlap: What happens if the task before has not ended. None: ``skip``.
+            max_queued: Maximum number of firings that wait, with ``queue``. None: 10.
             jitter: Maximum of a random delay of each firing, in seconds.
             end_at: The time from which it fires no more.
             max_firings: Number of tasks after which it ends.
             context: The conversation of the tasks. None: each has its own.
             priority: The priority of the tasks. None: the caller's.
+            answers: What is published of the tasks, such as ``{"subject": "stock.counted"}``. None:
+                nothing.
         """
         stated = {
             "agent": agent,
@@ -64,14 +69,24 @@ class ClientSchedules:
             "cron": cron,
             "timeZone": time_zone,
             "overlap": overlap,
+            "maxQueued": max_queued,
             "jitter": jitter,
             "endAt": end_at,
             "maxFirings": max_firings,
             "contextId": context,
             "priority": priority,
+            "answers": answers,
         }
         body = {field: value for field, value in stated.items() if value is not None}
         return await self._ask("PUT", name, body=body)
+
+    async def apply(self, schedule: Json) -> Json:
+        """Create the schedule, or replace the caller's one of its ``name``. Return it.
+
+        Its other members are those of the API.
+        """
+        body = dict(schedule)
+        return await self._ask("PUT", str(body.pop("name", "")), body=body)
 
     async def list(self, owner: str | None = None) -> AsyncIterator[Json]:
         """Yield the caller's schedules; pages are requested as they are needed.

@@ -227,14 +227,16 @@ class Bus:
         for callback in list(self._disturbed):
             callback()
 
-    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+    async def publish(
+        self, subject: str, payload: bytes, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
         """Publish a message without an ack.
 
         Raises:
             BusUnavailable: The connection is down, and the buffer for the next one is full.
         """
         try:
-            await self.connection.publish(subject, payload, reply)
+            await self.connection.publish(subject, payload, reply, headers)
         except TROUBLE as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 

@@ -1,4 +1,4 @@
-"""The durable consumers of the bus contract: one for each queue of runs, and those of webhooks.
+"""The durable consumers of the bus contract: of queues of runs, webhooks and firings.
 
 A consumer is created when it is needed; existing ones stay as their operator configured them.
 Services refuse a consumer that violates the contract, and an operator repairs it with `mend`.
@@ -24,6 +24,12 @@ ACK_WAIT = 4.0
 
 PUSH_ACK_WAIT = 9.0
 """Seconds without a heartbeat after which a webhook's message is delivered again."""
+
+FIRING_ACK_WAIT = 30.0
+"""Seconds after which a schedule's firing that a dead replica took is delivered again."""
+
+DUE_RUN_ACK_WAIT = 10.0
+"""Seconds after which a delayed run that a dead replica took is delivered again."""
 
 _MAX_ACK_PENDING = 100_000
 _CONTRACT = ("filter_subject", "ack_policy", "ack_wait", "max_deliver")
@@ -55,6 +61,28 @@ def of_pushes(subjects: Subjects, number: int) -> api.ConsumerConfig:
         ack_policy=api.AckPolicy.EXPLICIT,
         ack_wait=PUSH_ACK_WAIT,
         max_deliver=-1,
+        max_ack_pending=-1,
+    )
+
+
+def of_firings(subjects: Subjects, ack_wait: float = FIRING_ACK_WAIT) -> api.ConsumerConfig:
+    """Return the consumer of schedules' firings."""
+    return _of_fired("firings", subjects.firing("*", "*", "*"), ack_wait)
+
+
+def of_due_runs(subjects: Subjects) -> api.ConsumerConfig:
+    """Return the consumer of delayed runs that are due."""
+    return _of_fired("due-runs", subjects.due_runs(), DUE_RUN_ACK_WAIT)
+
+
+def _of_fired(name: str, pattern: str, ack_wait: float) -> api.ConsumerConfig:
+    return api.ConsumerConfig(
+        durable_name=name,
+        filter_subject=pattern,
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=ack_wait,
+        max_deliver=-1,
+        # Firings that wait for a task must not stop those of other schedules.
         max_ack_pending=-1,
     )
 
@@ -118,11 +146,13 @@ async def _declared(bus: Bus) -> AsyncIterator[tuple[str, api.ConsumerConfig, Js
     for found in await _list(bus, streams.runs):
         if (queue := _queue_of(subjects, found)) is not None:
             yield streams.runs, of_runs(subjects, queue), found
-    pushes = {one.get("durable_name"): one for one in await _list(bus, streams.pushes)}
-    for number in range(bus.settings.event_streams):
-        wanted = of_pushes(subjects, number)
-        if (known := pushes.get(wanted.durable_name)) is not None:
-            yield streams.pushes, wanted, known
+    pushing = [of_pushes(subjects, number) for number in range(bus.settings.event_streams)]
+    fired = [of_firings(subjects), of_due_runs(subjects)]
+    for stream, fixed in ((streams.pushes, pushing), (streams.schedules, fired)):
+        existing = {one.get("durable_name"): one for one in await _list(bus, stream)}
+        for wanted in fixed:
+            if (known := existing.get(wanted.durable_name)) is not None:
+                yield stream, wanted, known
 
 
 def _queue_of(subjects: Subjects, found: Json) -> RunQueue | None:

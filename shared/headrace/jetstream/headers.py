@@ -16,6 +16,8 @@ TIME = "Nats-Time-Stamp"
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 """Compare-and-set: store this message only if its subject's last one has this sequence."""
+EXPECTED_STREAM = "Nats-Expected-Stream"
+"""Store this message only in the stream of this name."""
 TTL = "Nats-TTL"
 """Time to live: seconds, or a Go duration."""
 MESSAGE_ID = "Nats-Msg-Id"

@@ -137,11 +137,15 @@ class Bucket:
             if not page or len(found) >= state["num_subjects"]:
                 return found
 
-    async def copy(self) -> dict[str, ReplicaValue]:
-        """Return every key and its value, from any replica: many in one answer."""
+    async def copy(self, pattern: str = ">") -> dict[str, ReplicaValue]:
+        """Return every key that matches and its value, from any replica: many in one answer."""
         found, start = dict[str, ReplicaValue | None](), 1
         while True:
-            query = {"batch": _READ_AT_ONCE, "seq": start, "next_by_subj": f"{self.prefix}>"}
+            query = {
+                "batch": _READ_AT_ONCE,
+                "seq": start,
+                "next_by_subj": f"{self.prefix}{pattern}",
+            }
             page = await direct_get(self._bus, self._stream, query, self._copied)
             if not page.complete:
                 raise BusUnavailable(f"the bucket {self.prefix} does not answer")

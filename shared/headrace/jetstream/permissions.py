@@ -97,10 +97,11 @@ class Permissions:
         groups: Sequence[WorkerGroup],
         tenants: Sequence[str] = (DEFAULT_TENANT,),
         events: Sequence[EventAccess] = (),
+        answers: Sequence[str] = (),
     ) -> None:
         """Declare the permissions for `groups` of workers that serve `tenants` (as tokens).
 
-        Triggers may take `events`.
+        Triggers may take `events`, and task state may publish on the subjects in `answers`.
 
         Raises:
             InvalidName: the name of a group, agent or tenant is invalid, or two groups serve one
@@ -111,7 +112,7 @@ class Permissions:
             if tenant != ANY_TENANT and not is_token(tenant):
                 raise InvalidName("tenant", tenant, "must be a token, as in subjects, or '*'")
         self._settings, self._groups, self._tenants = settings, groups, tenants
-        self._event_access = events
+        self._event_access, self._answers = events, answers
         self._prefix, self._subjects = settings.prefix, settings.subjects
         self._streams = Streams(settings.stream_prefix)
         self._events = [self._streams.events(k) for k in range(settings.event_streams)]
@@ -172,6 +173,8 @@ class Permissions:
             # For operators, who drop dead letters over HTTP.
             *_api("STREAM.MSG.DELETE", [streams.dead]),
             *self._scheduling(),
+            # It shows the owners of triggers how many events wait.
+            *_api("CONSUMER.INFO", [f"{stream}.>" for stream in self._event_streams()]),
             # In a full stream, part of a deleted task's log makes room for its tombstone.
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
             *self._queues(),
@@ -213,6 +216,7 @@ class Permissions:
             # It replies to every requester.
             f"{INBOX}.>",
             "_R_.>",
+            *self._answers,
         ]
         return Rights(publish, [*self._hears(TASK_STATE), f"{p}.state.>"], self._never())
 
@@ -222,19 +226,29 @@ class Permissions:
         publish = [
             # A schedule's firing may cancel the task of the one before, through its holder.
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead", "control", "poke")),
+            # Quotas of firings are checked against what has been used.
+            *(self._subjects.state("usage", of_all=of_all) for of_all in (False, True)),
+            self._subjects.state("more.>"),
             *self._scheduling(),
             *(
                 f"{_API}CONSUMER.{what}.{streams.schedules}.>"
                 for what in ("CREATE", "DURABLE.CREATE", "INFO", "MSG.NEXT")
             ),
             f"$JS.ACK.{streams.schedules}.>",
+            # A firing's answers are webhooks.
+            f"$KV.{streams.push}.>",
+            f"{p}.push.>",
             *self._making(),
             *_api("STREAM.MSG.GET", read),
             *_api("DIRECT.GET", read),
             *self._queues(),
+            # The last firings of triggers, which are for people to look at.
+            f"$KV.{streams.triggers}.fired.>",
+            # Its consumers, which it deletes with their triggers.
+            f"$KV.{streams.triggers}.consumer.>",
             f"{INBOX}.{TRIGGERS}.>",
         ]
-        for stream in dict.fromkeys(one.stream for one in self._event_access if one.stream):
+        for stream in self._event_streams():
             publish += [
                 f"{_API}CONSUMER.{what}.{stream}.>"
                 for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
@@ -243,6 +257,10 @@ class Permissions:
         heard = [one.subject for one in self._event_access if not one.stream]
         triggers = f"$KV.{streams.triggers}.>"
         return Rights(publish, [*self._hears(TRIGGERS), triggers, *heard], self._never())
+
+    def _event_streams(self) -> list[str]:
+        """The users' streams."""
+        return list(dict.fromkeys(one.stream for one in self._event_access if one.stream))
 
     def _operator(self) -> Rights:
         publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]
@@ -264,10 +282,11 @@ class Permissions:
         return [f"{_API}STREAM.INFO.*", f"{_API}STREAM.CREATE.*"]
 
     def _scheduling(self) -> list[str]:
-        """Reading and changing schedules, and recording what their firings have done."""
+        """Changing schedules and delayed runs, and recording what firings have done."""
         schedules, p = self._streams.schedules, self._prefix
         return [
             *(f"{p}.{kind}.*.*.*" for kind in ("schedule", "firing", "fired")),
+            f"{p}.delayed.>",
             *_api("STREAM.MSG.GET", [schedules]),
             *_api("STREAM.PURGE", [schedules]),
         ]

@@ -47,8 +47,8 @@ class LoggedTask:
         self.fold.apply_entry(entry)
         self.sequence = entry.sequence
         if entry.generation == entry.stamp.run:
-            self.traceparent = _term(entry, TRACEPARENT) or self.traceparent
-            self.version = _term(entry, VERSION) or self.version
+            self.traceparent = term_of(entry, TRACEPARENT) or self.traceparent
+            self.version = term_of(entry, VERSION) or self.version
 
     def is_for(self, query: GetTask) -> bool:
         """Return whether the task matches `query` and belongs to the caller."""
@@ -71,8 +71,8 @@ class LoggedTask:
         )
 
 
-def _term(entry: Entry, name: str) -> str | None:
-    """Return the text under `name` in the metadata of the entry's first event."""
+def term_of(entry: Entry, name: str) -> str | None:
+    """Return the text under `name` in the metadata of the entry's first event, an input."""
     for body in entry.events[0].values():
         metadata = body.get("metadata") if isinstance(body, dict) else None
         value = metadata.get(name) if isinstance(metadata, dict) else None

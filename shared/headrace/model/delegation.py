@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from headrace.model.events import Json
 from headrace.model.subjects import is_token, stream_of_shard
-from headrace.model.task import SHARDS_PER_STREAM, TaskKey, is_task_id
+from headrace.model.task import SHARDS_PER_STREAM, is_task_id
 
 DELEGATION = "headrace.delegation"
 """Metadata key of an input that another task has sent: a `Lineage`. Only task state writes it;
@@ -85,10 +85,6 @@ class Lineage:
             kept.get("deadline"),
             kept.get("budget"),
         )
-
-    def parent_key(self, tenant: str) -> TaskKey:
-        """Return the key of the parent's log."""
-        return TaskKey(tenant, self.agent, self.parent)
 
     def is_same_question(self, other: "Lineage | None") -> bool:
         """Return whether `other` is a question of the same run with the same name."""

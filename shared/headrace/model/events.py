@@ -24,11 +24,18 @@ DISCARDED_AFTER = "headrace.discardedAfter"
 between that generation and this event."""
 HANDED_BACK = "headrace.handedBack"
 """Metadata key of a WORKING status that ends an attempt but not its run: a new attempt follows.
-Its value is `LEAVING` or `TRYING_AGAIN`; only the latter counts as a failed attempt."""
+Its value is `LEAVING`, `ASLEEP` or `TRYING_AGAIN`; only the last counts as a failed attempt."""
 LEAVING = "leaving"
 """The worker shuts down."""
 TRYING_AGAIN = "retry"
 """The agent asked for another attempt after a delay."""
+ASLEEP = "asleep"
+"""The agent sleeps; together with `ASLEEP_UNTIL`."""
+ASLEEP_UNTIL = "headrace.asleepUntil"
+"""Metadata key of the status of a run that sleeps: when its next attempt begins, RFC 3339."""
+SLEEP = "headrace.sleep"
+"""Metadata key of a WORKING status that records when a sleep of the run ends: an object with its
+``id`` and ``until``, an RFC 3339 time."""
 QUEUED = "headrace.queued"
 """Metadata key of a status that queues a message to a working task: an object with the user's
 ``message`` and its ``metadata``. The message is not an input yet."""
@@ -71,6 +78,8 @@ PRIORITY = "headrace.priority"
 START_BY = "headrace.startBy"
 """Metadata key of an input, an RFC 3339 time: if no worker has begun its run by then, the task is
 REJECTED."""
+START_AT = "headrace.startAt"
+"""Metadata key of an input, an RFC 3339 time: its run is requested then, and not before."""
 ENDING = "headrace.ending"
 """Metadata key of a status: the state in which the holder will end the run, recorded before it
 cancels the run's child tasks. A worker that takes over a run to be CANCELED cancels it."""
@@ -158,12 +167,25 @@ def status_update(
     return draft("statusUpdate", {"taskId": task, "contextId": context, "status": status}, metadata)
 
 
-def queued(  # noqa: PLR0917  # what such an event says
-    task: str, context: str, state: str, message: Json, metadata: Json | None, name: str
+def queued(  # noqa: PLR0913, PLR0917  # what such an event says
+    task: str,
+    context: str,
+    state: str,
+    message: Json,
+    metadata: Json | None,
+    name: str,
+    *,
+    start_at: str | None = None,
 ) -> Draft:
-    """A queued message with the idempotency id `name`; the task stays in `state`."""
+    """A queued message with the idempotency id `name`; the task stays in `state`.
+
+    `start_at` is that of the input before it, which no worker has begun.
+    """
     held = {"message": message, "metadata": metadata or {}}
-    return status_update(task, context, state, None, {QUEUED: held, INPUT_ID: name})
+    own: Json = {QUEUED: held, INPUT_ID: name}
+    if start_at is not None:
+        own[START_AT] = start_at
+    return status_update(task, context, state, None, own)
 
 
 def artifact_update(

@@ -49,6 +49,8 @@ class RunRequest(BusMessage):
     """W3C trace context of the request."""
     version: str | None = None
     """The version of the agent that the task is pinned to. None: it is not pinned."""
+    start_at: str | None = None
+    """The time at which it is to be in the queue, RFC 3339. None: at once."""
     input: str | None = None
     """The input, as a line of the log, so that its first worker need not read the log. None: it
     must."""

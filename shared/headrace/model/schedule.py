@@ -6,11 +6,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from headrace.model.answers import AnswerRule
 from headrace.model.messages import BusMessage
 from headrace.model.subjects import NORMAL
 
 KEPT_FIRINGS = 20
 """Number of last firings that are kept per schedule."""
+
+QUEUED = 10
+"""Maximum number of firings that wait for the task before, unless the schedule states another."""
 
 _CRON_FIELDS = 5
 """Fields of a cron expression without seconds."""
@@ -50,12 +54,16 @@ class Schedule(BusMessage):
     overlap: Literal["skip", "queue", "replace"] = "skip"
     """What a firing does while the task of the one before has not ended: ``skip``: begin nothing;
     ``queue``: wait for it; ``replace``: cancel it."""
+    max_queued: int = QUEUED
+    """Maximum number of firings that wait; with ``queue`` only. Further ones begin nothing."""
     jitter: float = 0.0
     """Maximum of a random delay of each firing, in seconds."""
     end: str | None = None
     """The time from which it fires no more: RFC 3339."""
     max_firings: int | None = None
     """Number of tasks after which it ends. None: unlimited."""
+    answers: AnswerRule | None = None
+    """What is published of the tasks. None: nothing."""
     event_streams: int = 1
     """The number of event streams when it was stored, from which its tasks' ids are derived."""
     paused: bool = False
@@ -106,6 +114,10 @@ class ScheduleFirings(BusMessage):
 
     began: int = 0
     """Number of tasks that were begun."""
+    skipped: int = 0
+    """Number of firings that began none by a rule of the schedule."""
+    waiting: list[str] = Field(default_factory=list)
+    """The keys of the firings that wait for the task before."""
     next: str | None = None
     """When it fires next, as of its last firing: RFC 3339."""
     last: list[ScheduleFiring] = Field(default_factory=list)
@@ -123,12 +135,37 @@ class ScheduleFirings(BusMessage):
     def having(self, firing: ScheduleFiring, following: str | None = None) -> "ScheduleFirings":
         """Return them with `firing` in place of the one of the same key, or as the last one."""
         known = self.find(firing.key)
-        is_new_task = firing.outcome == "began" and (known is None or known.outcome != "began")
+        new_outcome = None if known and known.outcome == firing.outcome else firing.outcome
         kept = [one for one in self.last if one.key != firing.key]
         at = len(self.last) if known is None else self.last.index(known)
         kept.insert(at, firing)
         return ScheduleFirings(
-            began=self.began + is_new_task,
+            began=self.began + (new_outcome == "began"),
+            skipped=self.skipped + (new_outcome == "skipped"),
+            waiting=[key for key in self.waiting if key != firing.key],
             next=following or self.next,
-            last=kept[-KEPT_FIRINGS:],
+            last=_last(kept),
         )
+
+    def having_waiting(self, key: str, most: int) -> "ScheduleFirings":
+        """Return them with the firing of that key waiting, unless `most` others wait already."""
+        if key in self.waiting or len(self.waiting) >= most:
+            return self
+        return self.model_copy(update={"waiting": [*self.waiting, key]})
+
+    def without_waiting(self, key: str) -> "ScheduleFirings":
+        """Return them without the firing of that key among those that wait."""
+        waiting = [one for one in self.waiting if one != key]
+        return self.model_copy(update={"waiting": waiting})
+
+
+def _last(firings: list[ScheduleFiring]) -> list[ScheduleFiring]:
+    """Return the last firings, and the last one with a task however long ago it was.
+
+    By that one the rule for overlap is decided, after any number of firings that were skipped.
+    """
+    kept = firings[-KEPT_FIRINGS:]
+    if any(one.task is not None for one in kept):
+        return kept
+    with_task = [one for one in firings if one.task is not None]
+    return [*with_task[-1:], *kept[1:]] if with_task else kept

@@ -21,6 +21,10 @@ LONGEST_CONTEXT = 256
 """Maximum length in characters of a context id and of AG-UI's thread and run ids, which every event
 repeats."""
 
+LONGEST_SUBJECT = 255
+"""Maximum length in characters of a subject that users name. NATS closes the connection of who
+sends one that is much longer (`max_control_line`)."""
+
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
@@ -115,6 +119,23 @@ class Subjects:
         usual = f"{self.prefix}.run.*.*.*.*"
         return [usual, *(f"{usual}.{priority}" for priority in UNUSUAL), f"{usual}.*.*"]
 
+    def delayed(self, run: str) -> str:
+        """Return the subject that keeps the run request for subject `run` until it is due."""
+        return self._of_kind("delayed", run)
+
+    def due(self, run: str) -> str:
+        """Return the subject on which the delayed run request for subject `run` is due."""
+        return self._of_kind("due", run)
+
+    def due_runs(self) -> str:
+        """Return the filter for all delayed runs that are due."""
+        return f"{self.prefix}.due.>"
+
+    def delayed_runs_of_task(self, key: TaskKey) -> list[str]:
+        """Return the filters for all delayed runs of a task, due or not."""
+        runs = self.runs_of_task(key)
+        return [self.delayed(runs), self.due(runs)]
+
     def queue(self, agent: str) -> str:
         """Return the subject that notifies the agent's workers of a queue that may be new."""
         return f"{self.prefix}.queue.{agent}"
@@ -182,9 +203,10 @@ class Subjects:
         return f"{self.prefix}.fired.{tenant}.{owner}.{name}"
 
     def schedules(self) -> list[str]:
-        """Return the subjects of all schedules and their firings: the SCHEDULES stream."""
+        """Return the subjects of all schedules, their firings and delayed runs: SCHEDULES."""
         every = "*", "*", "*"
-        return [self.schedule(*every), self.firing(*every), self.fired(*every)]
+        own = [self.schedule(*every), self.firing(*every), self.fired(*every)]
+        return [*own, f"{self.prefix}.delayed.>", self.due_runs()]
 
     def changes(self, number: int | None = None) -> str:
         """Return the subject of changes in lists by event stream `number`, or by all streams."""
@@ -211,12 +233,12 @@ class Subjects:
         return key
 
     def key_of_run(self, subject: str) -> tuple[TaskKey, int]:
-        """Return the task and the run of the run request on `subject`.
+        """Return the task and the run of the run request on `subject`, of `run` or `due`.
 
         Raises:
             UndecodableMessage: The subject has another form.
         """
-        tokens = self._tokens(subject, "run")
+        tokens = self._tokens(subject, "run", "due")
         if len(tokens) == _VERSIONED_TOKENS:
             tokens = self._without_version(subject, tokens)
         *tokens, run = tokens
@@ -232,7 +254,7 @@ class Subjects:
         Raises:
             UndecodableMessage: The subject is not a run's.
         """
-        tokens = self._tokens(subject, "run")
+        tokens = self._tokens(subject, "run", "due")
         last = tokens[-2] if len(tokens) == _VERSIONED_TOKENS else tokens[-1]
         return last if last in UNUSUAL else NORMAL
 
@@ -258,6 +280,9 @@ class Subjects:
             raise UndecodableMessage(subject, "its tokens are not tenant, owner and schedule")
         tenant, owner, name = tokens
         return tenant, owner, name
+
+    def _of_kind(self, kind: str, run: str) -> str:
+        return f"{self.prefix}.{kind}{run.removeprefix(f'{self.prefix}.run')}"
 
     @staticmethod
     def _without_version(subject: str, tokens: list[str]) -> list[str]:

@@ -170,6 +170,10 @@ class Agent:
     capacity."""
     clean_up: CleanUp | None = None
     """Called with a task that ended while no attempt was running."""
+    triggers: tuple[Json, ...] = ()
+    """What `headrace.on` has declared, as in headrace.yaml, without the agent's name."""
+    schedules: tuple[Json, ...] = ()
+    """What `headrace.schedule` has declared, likewise."""
 
     @property
     def name(self) -> str:

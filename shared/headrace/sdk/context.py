@@ -5,10 +5,11 @@ import logging
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Self
 
+from headrace import clock
 from headrace.model import events, parts
 from headrace.model.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
 from headrace.model.task import TaskKey
@@ -39,6 +40,8 @@ from headrace.sdk.signals import (
     Usage,
 )
 from headrace.sdk.tool_call import Callee, ToolError
+
+_LONGEST_SLEEP = timedelta(days=365)
 
 
 class Inbox:
@@ -233,6 +236,43 @@ class RunContext:
             RunOver: The run has ended.
         """
         await self._runtime.checkpoint(data)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for `seconds`, up to 365 days (see `sleep_until`).
+
+        Raises:
+            ValueError: The time is not a number, or is too long.
+            RunOver: The run has ended.
+        """
+        # Also false for what is not a number.
+        if not seconds <= _LONGEST_SLEEP.total_seconds():
+            raise ValueError(f"can't sleep for {seconds} s: at most {_LONGEST_SLEEP.days} days")
+        await self._sleep(clock.now() + timedelta(seconds=max(seconds, 0.0)))
+
+    async def sleep_until(self, when: datetime) -> None:
+        """Sleep until `when`, at most 365 days from now, without a place on a worker.
+
+        The attempt ends here, and at that time another one begins, on any worker: it calls the
+        agent again, with its `checkpoint_data`. A sleep that is over then returns at once, also if
+        workers died meanwhile; sleeps are told apart by their order. What the agent does
+        besides is stopped as well. The last seconds of a sleep are spent on the worker.
+
+        Raises:
+            ValueError: The time has no time zone, or is too far ahead.
+            RunOver: The run has ended.
+        """
+        if when.tzinfo is None:
+            raise ValueError("the time to sleep until needs a time zone")
+        now = clock.now()
+        if when > now + _LONGEST_SLEEP:
+            raise ValueError(f"can't sleep until {when}: at most {_LONGEST_SLEEP.days} days")
+        # Times at the beginning of the calendar can't be converted to UTC.
+        await self._sleep(max(when, now).astimezone(UTC))
+
+    async def _sleep(self, until: datetime) -> None:
+        left = await self._runtime.sleep(until)
+        if left > 0:
+            await asyncio.sleep(left)
 
     async def auth_required(
         self, prompt: str, schema: Json | None = None, timeout: float = 300.0

@@ -4,8 +4,10 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NoReturn
 
+from headrace import clock
 from headrace.model import json_patch
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, HeadraceError
@@ -185,6 +187,10 @@ class DirectRun:
     ) -> list[list[Entry]]:
         """See `Runtime.context_logs`."""
         return []
+
+    async def sleep(self, until: datetime) -> float:
+        """See `Runtime.sleep`."""
+        return (until - clock.now()).total_seconds()
 
     async def ask(self, prompt: Json | None) -> Json:  # noqa: ARG002  # nobody is asked
         """See `Runtime.ask`."""

@@ -3,6 +3,7 @@
 Workers implement it, and so do test doubles.
 """
 
+from datetime import datetime
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -107,6 +108,16 @@ class Runtime(Protocol):
 
         Raises:
             StateUnavailable: Task state does not answer.
+        """
+
+    async def sleep(self, until: datetime) -> float:
+        """Begin the run's next sleep, or find it again, and return its seconds that are left.
+
+        It does not return if the attempt ends for the sleep; `until` then decides nothing in the
+        next attempt.
+
+        Raises:
+            RunOver: The run has ended.
         """
 
     async def ask(self, prompt: Json | None) -> Json:

@@ -7,7 +7,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import AppendResult, LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
-from headrace.model.events import PRIORITY, TRACEPARENT, VERSION, Draft, Json
+from headrace.model.events import PRIORITY, START_AT, TRACEPARENT, VERSION, Draft, Json
 from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id
@@ -61,6 +61,7 @@ class Input:
             owner=request.owner,
             traceparent=request.traceparent,
             version=request.version,
+            start_at=request.start_at,
             input=line.decode(),
             sequence=appended.sequence,
         )
@@ -79,7 +80,7 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
 ) -> Input:
     """Return the input that begins the log at `key`: `message`, after the earlier `history`.
 
-    The run's priority, trace context and version are read from `metadata`.
+    The run's priority, start time, trace context and version are read from `metadata`.
     """
     stamp = Stamp(mint_log_id(), 1, writer, SUBMITTED, 1, owner=owner)
     draft = events.task_submitted(key.task, context, message, metadata, history)
@@ -90,17 +91,20 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
         owner=owner,
         traceparent=terms.get(TRACEPARENT),
         version=terms.get(VERSION),
+        start_at=terms.get(START_AT),
     )
     priority = terms.get(PRIORITY, NORMAL)
     return Input(draft, stamp, request, priority, LogWriter(bus, key), is_carried=True)
 
 
 def with_terms(asked: Input, metadata: Json | None) -> Input:
-    """Return the input with the priority, trace context and version in `metadata`."""
+    """Return the input with the priority, start time, trace context and version in `metadata`."""
     terms = metadata or {}
     request = asked.request
     if TRACEPARENT in terms:
         request = request.model_copy(update={"traceparent": terms[TRACEPARENT]})
     if VERSION in terms:
         request = request.model_copy(update={"version": terms[VERSION]})
+    if START_AT in terms:
+        request = request.model_copy(update={"start_at": terms[START_AT]})
     return replace(asked, request=request, priority=terms.get(PRIORITY, NORMAL))

@@ -10,7 +10,9 @@ from headrace.model.events import Draft, Json
 from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey
+from headrace.model.timestamp import timestamp
 from headrace.tasks.begin import Input, with_terms
+from headrace.tasks.delayed_runs import start_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ def next_input(
 ) -> Input:
     """Return the input that follows the `end` of the log of a task that waits for input.
 
-    `request` names the log and the context. The run's priority and trace context are read from
-    `metadata`.
+    `request` names the log and the context. The run's priority, start time and trace context are
+    read from `metadata`.
     """
     generation = end.generation + 1
     draft = submitted(end.key.task, request.context, message, metadata)
@@ -58,6 +60,8 @@ async def queue_input(
 ) -> AppendResult:
     """Append a message for the running run after `last`, in place of its holder.
 
+    A run that is not due yet stays so: the last entry says when it is.
+
     Raises:
         Fenced: Another entry is stored there.
         LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: As `LogWriter.append`.
@@ -65,7 +69,9 @@ async def queue_input(
     now = last.stamp
     generation = last.last_generation + 1
     stamp = Stamp(now.log, generation, queued.name, now.state, now.run, now.attempt)
+    start = start_of(last)
     draft = events.queued(
-        key.task, queued.context, now.state, queued.message, queued.metadata, queued.name
+        *(key.task, queued.context, now.state, queued.message, queued.metadata, queued.name),
+        start_at=None if start is None else timestamp(start),
     )
     return await LogWriter.after(bus, key, last).append([draft], stamp, timeout)

@@ -40,8 +40,9 @@ from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import DeadLetter, RunRequest
-from headrace.model.subjects import decode_token, encode_token, is_token
+from headrace.model.subjects import decode_token, encode_token, is_token, stream_of_shard
 from headrace.model.task import FAILED, TaskKey, derive_task_id
+from headrace.secret_settings import variable
 from headrace.tasks.begin import first_input
 from headrace.tasks.runs import RunRequests, without_input
 from headrace.wait_for import ELECTION
@@ -297,7 +298,14 @@ def _kind(letter: DeadLetter, prefix: str) -> Kind:
             return "other"
 
 
-_PASSING = (events.GENERATION, events.WAITING, events.SHOWN, events.START_BY, DELEGATION)
+_PASSING = (
+    events.GENERATION,
+    events.WAITING,
+    events.SHOWN,
+    events.START_AT,
+    events.START_BY,
+    DELEGATION,
+)
 """Metadata that a retried input does not keep: it describes the log, or a parent that no longer
 waits, and not the work."""
 
@@ -372,6 +380,12 @@ async def _retry_run(bus: Bus, letter: Letter) -> RetryResult:
         priority = bus.subjects.priority_of_run(letter.content.subject)
     except UndecodableMessage as error:
         raise NotRetryable(str(error)) from error
+    if (stream := stream_of_shard(key.shard)) >= bus.settings.event_streams:
+        # Nobody listens there, as in an election, which the read would wait out.
+        raise NotRetryable(
+            f"task {key.task} is in stream {bus.streams.events(stream)}, which does not exist: "
+            f"{variable('event_streams')} is {bus.settings.event_streams}"
+        )
     last = await last_entry(bus, key)
     if last is None or last.stamp.log != request.log:
         raise NotRetryable(f"the log of task {key.task} is gone")

@@ -30,6 +30,7 @@ from headrace.model.errors import (
 from headrace.model.events import Json
 from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, REJECTED, SUBMITTED, TaskKey
+from headrace.tasks.delayed_runs import withdraw_delayed
 from headrace.tasks.runs import RunRequests
 from headrace.wait_for import ELECTION
 
@@ -162,6 +163,7 @@ async def end_after(  # noqa: PLR0917 - what such an event says, and where
     stamp = Stamp(now.log, last.last_generation + 1, writer, state, now.run, owner=owner)
     await LogWriter.after(bus, key, last).append([draft], stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
+    await withdraw_delayed(bus, key, last, _WITHDRAWAL)
     await have_cleaned_up(bus, key, last, context, owner or "")
 
 

@@ -57,6 +57,7 @@ _NOT_KEPT = frozenset(
     {
         events.GENERATION,
         events.RETRY_OF,
+        events.START_AT,
         events.START_BY,
         events.BEHIND,
         events.TRACEPARENT,

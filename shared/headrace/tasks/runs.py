@@ -32,6 +32,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
+from headrace.tasks.delayed_runs import delay, is_delayed
 
 REMEMBERED = 60.0
 """Seconds for which an existing queue is assumed to still exist."""
@@ -141,7 +142,9 @@ class RunRequests:
     async def publish(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
     ) -> bool:
-        """Publish the run request for the input `generation`. Return whether it is new.
+        """Publish the run request for the input `generation`, when it is due.
+
+        Return whether it is new.
 
         Raises:
             Refused: The work queue is full (`is_full`) or does not accept it.
@@ -175,8 +178,11 @@ class RunRequests:
     ) -> asyncio.Future[Msg] | None:
         """Send the run request now, without a coroutine, and return its answer to come.
 
-        None: only `publish` can, because the queue may not exist or traces are exported.
+        None: only `publish` can, because the queue may not exist, traces are exported, or the run
+        may not be due yet.
         """
+        if request.start_at is not None:
+            return None
         version = request.version or ""
         if tracing.is_enabled() or not self._queues.is_known(RunQueue.of(key, priority, version)):
             return None
@@ -199,6 +205,8 @@ class RunRequests:
     ) -> bool:
         version = request.version or ""
         subject = self._bus.subjects.run(key, generation, priority, version)
+        if is_delayed(request):
+            return await delay(self._bus, subject, request)
         is_new = True
         try:
             await store_with_retries(self._bus, subject, request.encode())

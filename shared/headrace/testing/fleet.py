@@ -24,6 +24,7 @@ from headrace.testing.replay import ReplayReport, replay
 from headrace.testing.state import MemoryTaskState
 from headrace.testing.task import FleetParts, FleetTask, TaskResult, message_of
 from headrace_worker.settings import WorkerSettings
+from headrace_worker.timing import Timing
 from headrace_worker.worker import Worker
 
 
@@ -218,7 +219,10 @@ class TestFleet:
         self._workers_transports: list[MemoryTransport] = []
         with use_task_clock(self._clock):
             self._worker = Worker(
-                self._settings, self._agents, new_transport=self._workers_transport
+                self._settings,
+                self._agents,
+                Timing(keeps_sleepers=True),
+                new_transport=self._workers_transport,
             )
             await self._worker.start()
 

@@ -10,14 +10,15 @@ from headrace.model.events import Json
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
+from headrace.tasks.admission import Admission
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
+from headrace.tasks.run_limits import RunLimits
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import WatchedFeed
 from headrace_gateway.tasks.fork import ForkRequest, TaskForker
 from headrace_gateway.tasks.inputs import FollowUp, InputWriter
@@ -41,7 +42,7 @@ class GatewayTasks:
         self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._background)
         appends = InputAppends(bus, self._background, settings.append_timeout)
         self._state = StateClient(bus, check_unknown=appends.check)
-        inputs = InputWriter(bus, self.feeds, Admission(bus, settings), appends)
+        inputs = InputWriter(bus, self.feeds, RunLimits(Admission(bus, settings)), appends)
         self._submissions = Submissions(
             bus, self.feeds, self._state, directory, inputs=inputs, background=self._background
         )

@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import ServiceUnavailableError
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.durables import ensure_consumer, of_pushes
+from headrace.jetstream.durables import ensure_consumer, of_firings, of_pushes
 from headrace.jetstream.streams import apply, differences
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import RunQueue
@@ -170,6 +170,7 @@ async def test_consumers_that_break_the_contract_are_planned_and_changed(own: Bu
     for queue in QUEUES:
         await ensure_queue(own, queue)
     await ensure_consumer(own, pushes, of_pushes(own.subjects, 0))
+    await ensure_consumer(own, own.streams.schedules, of_firings(own.subjects))
     assert (await asyncio.to_thread(headrace, "plan")).exit_code == 0
     waiting = TaskKey("acme", "echo", mint_task_id(0))
     await own.request(own.subjects.run(waiting, 1), b"{}", 30.0)
@@ -177,10 +178,11 @@ async def test_consumers_that_break_the_contract_are_planned_and_changed(own: Bu
         await broken(own, runs, queue.consumer, max_deliver=3, ack_wait=60.0, max_ack_pending=77)
     await broken(own, runs, "echo", filter_subject=own.subjects.runs_of_agent("echo", "others"))
     await broken(own, pushes, "push-0", ack_wait=1.0)
+    await broken(own, own.streams.schedules, "firings", ack_wait=1.0)
     planned = await asyncio.to_thread(headrace, "plan")
     assert planned.exit_code == CHANGES_WANTED
     lines = sorted(planned.stdout.splitlines())
-    assert len(lines) == 2 * len(QUEUES) + 2
+    assert len(lines) == 2 * len(QUEUES) + 3
     assert all(line.startswith("change ") for line in lines)
     others = own.subjects.runs_of_agent("echo", "others")
     assert any(f'{runs}/echo: filter_subject is "{others}"' in line for line in lines)

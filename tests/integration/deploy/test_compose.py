@@ -92,6 +92,26 @@ def test_the_image_installs_by_hash_and_runs_as_nobody_special() -> None:
     assert re.search(r"^USER (?!0\b|root)\S+$", DOCKERFILE, re.MULTILINE)
 
 
+def test_no_server_has_roots_capabilities() -> None:
+    declared = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    confined = {
+        name
+        for name, service in declared.items()
+        if service.get("cap_drop") == ["ALL"]
+        and service.get("security_opt") == ["no-new-privileges:true"]
+    }
+    # Valkey's image begins as root, gives its volume to its own user, and continues as that one.
+    assert declared.keys() - confined == {"valkey"}
+    user = str(declared["proxy"]["user"]).split(":")
+    assert "0" not in user
+
+
+def test_the_proxy_writes_only_below_tmp() -> None:
+    written = re.findall(r"^\s*(?:pid|\w+_temp_path) (\S+);", PROXY, re.MULTILINE)
+    assert len(written) == 6
+    assert [path for path in written if not path.startswith("/tmp/")] == []  # noqa: S108 - the container's own
+
+
 def test_everything_that_the_image_copies_exists() -> None:
     context = DOCKERFILE.partition("COPY --from")[0]
     copied = [line.split()[1:-1] for line in context.splitlines() if line.startswith("COPY")]

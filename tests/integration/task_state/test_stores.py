@@ -2,8 +2,9 @@
 
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import batched, product
+from typing import Any
 
 import orjson
 import pytest
@@ -39,8 +40,9 @@ from headrace_task_state.store import (
     all_ranges,
 )
 from headrace_task_state.store_memory import MemoryStore
+from headrace_task_state.store_redis.connection import Argument, Connection
 from headrace_task_state.store_redis.settings import RedisSettings
-from headrace_task_state.store_redis.store import Keys, RedisStore
+from headrace_task_state.store_redis.store import Keys, RedisReader, RedisStore
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.servers import ValkeyProcess
 from tests.support.task_states import folded, new_key
@@ -288,7 +290,64 @@ async def test_open_tasks_are_counted_by_agent_and_version(stored_range: StoredR
     logs[-1].append([logs[-1].status(COMPLETED)], state=COMPLETED)
     writer = await stored_range.writer()
     await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), arrivals(logs, random.Random(1)))
-    assert await stored_range.reader.open_tasks("shop", RANGES) == {"1": 2, "": 1}
+    assert await stored_range.reader.open_tasks("shop") == {"1": 2, "": 1}
+
+
+async def test_a_versions_open_tasks_follow_it_and_leave_it_at_their_end(
+    stored_range: StoredRange,
+) -> None:
+    log = LegalLog(new_key(agent="shop"))
+    counts = []
+    writer, batches, applied = await stored_range.writer(), Batches(SUBJECTS, 5, 30), 0
+    for version in ("1", "2"):
+        log.submit("hello", {events.VERSION: version})
+        log.begin_attempt()
+        log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+        applied = await apply_rest(stored_range, writer, batches, log, applied)
+        counts.append(await stored_range.reader.open_tasks("shop"))
+    log.submit("bye")
+    log.begin_attempt()
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    await apply_rest(stored_range, writer, batches, log, applied)
+    counts.append(await stored_range.reader.open_tasks("shop"))
+    assert counts == [{"1": 1}, {"2": 1}, {}]
+
+
+async def apply_rest(
+    stored_range: StoredRange, writer: Writer, batches: Batches, log: LegalLog, applied: int
+) -> int:
+    """Apply what follows the first `applied` entries of the only log; return how many it has."""
+    rest = arrivals([log], random.Random(0))[applied:]
+    await stored_range.apply(writer, batches, rest)
+    return applied + len(rest)
+
+
+class CountedConnection(Connection):
+    """A connection that counts its read commands."""
+
+    asked = 0
+
+    async def ask(self, *commands: Sequence[Argument]) -> list[Any]:
+        self.asked += len(commands)
+        return await super().ask(*commands)
+
+
+async def test_open_tasks_are_counted_in_redis_without_reading_them(valkey: ValkeyProcess) -> None:
+    stored_range = StoredRange(making_redis(valkey.url)())
+    assert isinstance(stored_range.store, RedisStore)
+    redis = CountedConnection(RedisSettings.model_validate({"redis_url": valkey.url}))
+    try:
+        logs = [LegalLog(new_key(number, agent="shop")) for number in range(30)]
+        for log in logs:
+            log.submit("hello", {events.VERSION: "1"})
+        writer = await stored_range.writer()
+        await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), arrivals(logs, random.Random(1)))
+        found = await RedisReader(redis, stored_range.store.keys).open_tasks("shop")
+        assert found == {"1": 30}
+        assert redis.asked < 5
+    finally:
+        await redis.close()
+        await stored_range.store.close()
 
 
 async def test_a_log_begun_again_on_the_same_subject_replaces_the_task(
@@ -351,6 +410,8 @@ async def seen(stored_range: StoredRange, writer: Writer) -> dict[str, object]:
         {"agent": "agent1", "context": "context-1", "status": INPUT_REQUIRED},
         {"context": "another", "include_artifacts": False},
     ]
+    for agent in ("agent0", "agent1"):
+        found[f"open {agent}"] = dict(await stored_range.reader.open_tasks(agent))
     found["usage"] = sorted(map(repr, await stored_range.reader.usage("default", [DAY])))
     owners: list[Json] = [
         {"owner": "anonymous"},

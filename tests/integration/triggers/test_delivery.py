@@ -14,8 +14,9 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace_triggers.delivery import Deliveries, FiringSource
-from headrace_triggers.firing import Firing, Firings, Unfit
+from headrace_triggers.firing import Firing, Unfit
 from headrace_triggers.settings import TriggersSettings
+from tests.support.triggers import firings
 from tests.support.waiting import eventually
 
 SOURCE = FiringSource("trigger/orders", "default", "shop")
@@ -35,7 +36,7 @@ async def delivering(
     """Settle messages of a stream, each as the next of `fire` says; yield deliveries' numbers."""
     name = f"{settings.prefix}-orders"
     await bus.js.add_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
-    broker, deliveries = FleetBroker(settings, "test"), Deliveries(bus, Firings(bus, directory))
+    broker, deliveries = FleetBroker(settings, "test"), Deliveries(bus, firings(bus, directory))
     seen = asyncio.Queue[int]()
 
     async def firing_of() -> Firing:
@@ -85,5 +86,5 @@ async def test_an_event_that_can_not_fire_now_is_delivered_again(
     async with delivering(settings, bus, directory, later) as seen:
         assert [await seen.get(), await seen.get()] == [1, 2]
         await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
-    assert not (await Firings(bus, directory).begin(firing("1"))).is_new
+    assert not (await firings(bus, directory).begin(firing("1"))).is_new
     assert [one async for one in Letters(bus).find(LetterFilter())] == []

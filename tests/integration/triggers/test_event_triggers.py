@@ -3,17 +3,21 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.durables import consumer_differences
+from headrace.jetstream.kv import subject_of
 from headrace.model.events import Json
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
+from headrace.trigger_firings import KEPT_FIRINGS, FiringHistory
 from headrace.triggers import TriggerStore
 from headrace_triggers.main import TriggersReplica
 from headrace_triggers.settings import TriggersSettings
+from tests.support.spans import RecordedSpans
 from tests.support.triggers import Orders, begun
 from tests.support.waiting import eventually
 
@@ -62,8 +66,9 @@ async def test_an_event_becomes_the_message_that_its_trigger_describes(
         priority="high",
     )
     order = {"id": 7, "total": 250, "customer": "ann", "lines": [1, 2]}
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
     for region, total in (("eu", 99), ("asia", 250), ("eu", 250)):
-        await orders.publish(order | {"total": total}, Region=region)
+        await orders.publish(order | {"total": total}, Region=region, traceparent=trace)
     [task] = await until_begun(bus, 1)
     [message] = task["history"]
     assert task["contextId"] == "customer-ann"
@@ -72,8 +77,46 @@ async def test_an_event_becomes_the_message_that_its_trigger_describes(
         {"data": {"lines": [1, 2]}},
     ]
     assert task["metadata"]["headrace.priority"] == "high"
+    assert task["metadata"]["headrace.traceparent"] == trace
     await orders.settled()
     assert len(await begun(bus)) == 1
+
+
+async def test_with_traces_a_task_is_below_the_span_of_handling_its_event(
+    bus: Bus, orders: Orders, settings: TriggersSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RecordedSpans(monkeypatch)
+    await orders.trigger()
+    async with running(settings):
+        await orders.publish({}, traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+        [task] = await until_begun(bus, 1)
+    _, trace, span, _ = task["metadata"]["headrace.traceparent"].split("-")
+    assert trace == "a" * 32
+    assert span != "b" * 16
+
+
+async def test_the_last_firings_are_recorded_and_the_events_that_wait_are_counted(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    history, trigger = FiringHistory(bus), await orders.trigger()
+    assert await history.last(trigger) == []
+    for number in range(KEPT_FIRINGS + 5):
+        await orders.publish(number)
+    tasks = {task["id"] for task in await until_begun(bus, KEPT_FIRINGS + 5)}
+    await orders.settled()
+    # What a replica has not written when it stops, it writes then.
+    for one in replicas:
+        await one.stop()
+    last = await history.last(trigger)
+    assert len({one.task for one in last}) == KEPT_FIRINGS
+    assert {one.task for one in last} < tasks
+    assert [one.at for one in last] == sorted(one.at for one in last)
+    await orders.publish("later")
+    assert await history.waiting(trigger) == 1
+    assert await history.last(trigger.model_copy(update={"since": "2030-01-01T00:00:00Z"})) == []
+    assert await history.waiting(trigger.model_copy(update={"stream": None})) is None
+    assert [one.name for one in await TriggerStore(bus).all()] == ["orders"]
 
 
 async def test_an_event_with_an_id_of_its_own_fires_once_however_often_it_is_stored(
@@ -175,3 +218,56 @@ async def test_a_trigger_that_is_deleted_takes_its_consumer_along(
         return await bus.js.consumers_info(orders.stream) == []
 
     await eventually(is_gone, "the consumer is deleted")
+
+
+async def test_the_consumers_of_what_the_clock_fires_are_those_of_the_contract(
+    bus: Bus, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    found = await bus.js.consumers_info(bus.streams.schedules)
+    assert {one.name for one in found} == {"firings", "due-runs"}
+    assert await consumer_differences(bus) == []
+
+
+async def consumers_left(bus: Bus, orders: Orders) -> set[str]:
+    return {one.name for one in await bus.js.consumers_info(orders.stream)}
+
+
+async def test_a_trigger_that_is_deleted_while_no_service_runs_takes_its_consumer_along(
+    bus: Bus, orders: Orders, settings: TriggersSettings
+) -> None:
+    kept = await orders.trigger(name="kept")
+    deleted, unreadable = await orders.trigger(), await orders.trigger(name="newer")
+    async with running(settings):
+        await eventually(lambda: is_taken_by(bus, orders, 3), "each trigger has a consumer")
+    await TriggerStore(bus).delete(deleted)
+    subject = subject_of(bus.streams.triggers, "event.default.newer")
+    await bus.js.publish(subject, b'{"written": "by a later version"}', timeout=60)
+    async with running(settings):
+        await eventually(lambda: is_taken_by(bus, orders, 2), "the consumer is deleted")
+    assert await consumers_left(bus, orders) == {kept.consumer, unreadable.consumer}
+
+
+async def test_a_trigger_that_takes_events_of_another_stream_leaves_no_consumer(
+    bus: Bus, orders: Orders, settings: TriggersSettings
+) -> None:
+    await orders.trigger()
+    async with running(settings):
+        await eventually(lambda: is_taken_by(bus, orders, 1), "the trigger has a consumer")
+        await orders.trigger(stream="ANOTHER")
+        await eventually(lambda: is_taken_by(bus, orders, 0), "the consumer is deleted")
+
+
+@asynccontextmanager
+async def running(settings: TriggersSettings) -> AsyncIterator[None]:
+    """Run a replica for the length of the block."""
+    replica = TriggersReplica(settings)
+    try:
+        await replica.start()
+        yield
+    finally:
+        await replica.stop()
+
+
+async def is_taken_by(bus: Bus, orders: Orders, count: int) -> bool:
+    return len(await consumers_left(bus, orders)) == count

@@ -4,15 +4,20 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from opentelemetry.trace import SpanKind
 
+from headrace import tracing
 from headrace.directory import Directory
 from headrace.jetstream.api import stream_info
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
+from headrace.model.events import TRACEPARENT
 from headrace.model.messages import RunRequest
 from headrace.model.task import TaskKey
-from headrace_triggers.firing import TRIGGER, AgentMissing, Fired, Firing, Firings, Unfit
+from headrace_triggers.firing import TRIGGER, AgentMissing, Fired, Firing, Unfit
+from tests.support.spans import RecordedSpans, parent, traceparent
+from tests.support.triggers import firings
 from tests.support.waiting import eventually
 
 FIRING = Firing(
@@ -40,7 +45,7 @@ async def queued(bus: Bus) -> dict[str, int]:
 
 
 async def test_a_firing_begins_a_task_of_its_owner(bus: Bus, directory: Directory) -> None:
-    fired = await Firings(bus, directory).begin(replace(FIRING, priority="high", context="c1"))
+    fired = await firings(bus, directory).begin(replace(FIRING, priority="high", context="c1"))
     [first] = await entries(bus, fired.key)
     task = next(first.parsed())["task"]
     assert (first.stamp.owner, task["id"], task["contextId"]) == ("ann", fired.key.task, "c1")
@@ -56,13 +61,25 @@ async def test_a_firing_begins_a_task_of_its_owner(bus: Bus, directory: Director
     assert RunRequest.decode(run, message.data or b"").owner == "ann"
 
 
+async def test_with_traces_a_task_is_below_the_span_that_handles_its_event(
+    bus: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans, event = RecordedSpans(monkeypatch), f"00-{'a' * 32}-{'b' * 16}-01"
+    with tracing.current(tracing.start_span("orders process", SpanKind.CONSUMER, event)):
+        fired = await firings(bus, directory).begin(replace(FIRING, traceparent=event))
+    [handled] = spans.named("orders process")
+    [first] = await entries(bus, fired.key)
+    assert next(first.parsed())["task"]["metadata"][TRACEPARENT] == traceparent(handled)
+    assert parent(handled) == event
+
+
 async def test_firings_at_the_same_time_begin_one_task(bus: Bus, directory: Directory) -> None:
-    replicas = [Firings(bus, directory) for _ in range(8)]
+    replicas = [firings(bus, directory) for _ in range(8)]
     fired = await asyncio.gather(*(one.begin(FIRING) for one in replicas))
     assert {one.key for one in fired} == {FIRING.task_key}
     assert [one.is_new for one in fired].count(True) == 1
     assert len(await entries(bus, FIRING.task_key)) == 1
-    assert await Firings(bus, directory).begin(FIRING) == Fired(FIRING.task_key, is_new=False)
+    assert await firings(bus, directory).begin(FIRING) == Fired(FIRING.task_key, is_new=False)
 
 
 @pytest.mark.parametrize("other", [{"key": "ORDERS/8"}, {"source": "trigger/x"}, {"tenant": "t"}])
@@ -73,15 +90,15 @@ def test_other_events_triggers_and_tenants_begin_other_tasks(other: dict[str, st
 
 async def test_a_firing_that_is_no_message_is_unfit(bus: Bus, directory: Directory) -> None:
     with pytest.raises(Unfit, match="a message must be text or have parts"):
-        await Firings(bus, directory).begin(replace(FIRING, parts=[]))
+        await firings(bus, directory).begin(replace(FIRING, parts=[]))
     large = replace(FIRING, parts=[{"text": "x" * bus.max_payload}])
     with pytest.raises(Unfit, match="exceeds the limit"):
-        await Firings(bus, directory).begin(large)
+        await firings(bus, directory).begin(large)
     assert await entries(bus, FIRING.task_key) == []
 
 
 async def test_a_firing_waits_for_its_agent(bus: Bus, directory: Directory) -> None:
     missing = replace(FIRING, agent="later")
     with pytest.raises(AgentMissing, match="agent 'later' does not exist"):
-        await Firings(bus, directory).begin(missing)
+        await firings(bus, directory).begin(missing)
     assert await entries(bus, missing.task_key) == []

@@ -7,8 +7,12 @@ from nats.js.api import StreamConfig
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.permissions import EventAccess
+from headrace.model.events import Json
 from headrace.settings import BusSettings
-from headrace.triggers import TriggerStore, read_spec
+from headrace.trigger_firings import FiringHistory
+from headrace.trigger_spec import read_spec
+from headrace.triggers import TriggerStore
+from headrace_gateway.settings import GatewaySettings
 from headrace_triggers.main import TriggersReplica
 from headrace_triggers.settings import TriggersSettings
 from tests.support.roles import NatsOfRoles
@@ -22,9 +26,15 @@ EVENTS = [EventAccess("headrace.orders.>", "ORDERS"), EventAccess("headrace.aler
 async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Path) -> None:
     with NatsOfRoles(tmp_path, [], events=EVENTS) as server:
         bus = Bus(BusSettings(nats_url=server.url_of("operator")))
-        replica = TriggersReplica(TriggersSettings(nats_url=server.url_of("triggers")))
+        gateway = Bus(GatewaySettings(nats_url=server.url_of("gateway")))
+        quotas = tmp_path / "quotas.toml"
+        quotas.write_text('[[quota]]\nname = "daily"\nruns = 100\n')
+        replica = TriggersReplica(
+            TriggersSettings(nats_url=server.url_of("triggers"), quotas=quotas)
+        )
         try:
             await bus.connect("operator")
+            await gateway.connect("gateway")
             await Announcer(bus, "w").announce(AgentCard(name="shop"))
             await bus.js.add_stream(StreamConfig(name="ORDERS", subjects=["headrace.orders.>"]))
             await replica.start()
@@ -32,7 +42,8 @@ async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Pat
                 ("one", "headrace.orders.*", "ORDERS"),
                 ("two", "headrace.alerts.*", None),
             ):
-                spec = {"name": name, "agent": "shop", "subject": subject, "stream": stream}
+                spec: Json = {"name": name, "agent": "shop", "subject": subject, "stream": stream}
+                spec["answers"] = {"subject": "headrace.orders.done", "stream": "ORDERS"}
                 await TriggerStore(bus).put(read_spec(spec), "default", "ann")
 
             async def have_begun_one() -> bool:
@@ -47,7 +58,18 @@ async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Pat
             await eventually(have_begun_one, "the stored event has begun a task")
             # Both triggers are subscribed to in turn, and the other one may be the later one.
             await eventually(published_until_begun, "the event over core NATS has begun a task")
+            trigger, history = (
+                await TriggerStore(gateway).get("default", "one"),
+                FiringHistory(gateway),
+            )
+
+            async def is_recorded() -> bool:
+                return len(await history.last(trigger)) > 0
+
+            await eventually(is_recorded, "the firing is recorded, and a gateway reads it")
+            assert await history.waiting(trigger) == 0
             assert server.violations() == []
         finally:
             await replica.stop()
+            await gateway.close()
             await bus.close()

@@ -13,14 +13,17 @@ from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
+from headrace.model.answers import TaskAnswers
 from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
 from headrace.model.task import CANCELED, COMPLETED, TaskKey
 from headrace.schedules import Schedules
 from headrace.tasks.end import end_task
+from headrace.webhooks import ANSWERS, Webhooks
 from headrace_triggers.delivery import Deliveries
-from headrace_triggers.firing import Firings, Unfit
-from headrace_triggers.scheduled_tasks import ScheduledTasks, Tick
+from headrace_triggers.firing import Unfit
+from headrace_triggers.scheduled_tasks import ScheduledTasks, TaskBeforeOpen, Tick
 from headrace_triggers.settings import TriggersSettings
+from tests.support.triggers import firings
 from tests.support.waiting import eventually
 
 KEY = ScheduleKey("default", "ann", "report")
@@ -39,8 +42,8 @@ def schedules(bus: Bus) -> Schedules:
 @pytest.fixture
 def replicas(bus: Bus, directory: Directory) -> list[ScheduledTasks]:
     """Two replicas, which take no firings but those that they are given."""
-    firings = Firings(bus, directory)
-    return [ScheduledTasks(bus, firings, Deliveries(bus, firings), ack_wait=5.0) for _ in range(2)]
+    begins = firings(bus, directory)
+    return [ScheduledTasks(bus, begins, Deliveries(bus, begins), ack_wait=5.0) for _ in range(2)]
 
 
 @pytest.fixture
@@ -98,9 +101,21 @@ async def test_a_schedule_for_one_time_begins_one_task_and_has_ended(
     assert first is not None
     assert first.events[0]["task"]["history"][0]["parts"] == [{"text": "report"}]
     assert first.stamp.owner == "ann"
+    assert await Webhooks(bus).get(task_of(one), ANSWERS) is None
     found = await schedules.get(KEY)
     assert found is not None
     assert found.schedule.ended == "it has fired"
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_schedules_tasks_answer_as_it_declares(schedules: Schedules, bus: Bus) -> None:
+    rule = {"subject": "stock.counted", "stream": "STOCK", "what": "artifacts", "mode": "binary"}
+    await schedules.put(KEY, schedule(answers=rule))
+    await schedules.run_now(KEY, "1")
+    [one] = await fired(schedules, "began")
+    kept = await Webhooks(bus).get(task_of(one), ANSWERS)
+    assert kept is not None
+    assert kept.webhook.answers == TaskAnswers.model_validate({**rule, "depth": 1})
 
 
 @pytest.mark.parametrize("terms", [{"every": "1s"}, {"every": None, "cron": "* * * * * *"}])
@@ -157,6 +172,43 @@ async def test_a_queued_firing_waits_for_the_task_before(schedules: Schedules, b
     assert both[0] == first
 
 
+async def test_at_most_so_many_firings_wait_and_the_others_are_skipped(
+    schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(overlap="queue", max_queued=2))).schedule
+    await replicas[0].fire(tick(stored, "1"))
+    [first] = await fired(schedules, "began")
+    outcomes = await asyncio.gather(
+        *(replicas[number % 2].fire(tick(stored, str(number))) for number in range(2, 6)),
+        return_exceptions=True,
+    )
+    assert sorted(repr(one) for one in outcomes) == ["None", "None", *["TaskBeforeOpen()"] * 2]
+    found = await schedules.firings(KEY)
+    assert {one.reason for one in found.last} == {None, "2 firings wait already"}
+    assert (found.skipped, len(found.waiting)) == (2, 2)
+    waiting = found.waiting[0]
+    with pytest.raises(TaskBeforeOpen):
+        await replicas[0].fire(tick(stored, waiting))
+    await complete(bus, first)
+    await replicas[0].fire(tick(stored, waiting))
+    await fired(schedules, "began", "began", "skipped", "skipped")
+    skipped = next(one.key for one in found.last if one.outcome == "skipped")
+    await replicas[1].fire(tick(stored, skipped))
+    assert len((await schedules.firings(KEY)).waiting) == 1
+
+
+async def test_a_firing_that_waited_for_a_schedule_that_is_over_waits_no_more(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(overlap="queue"))).schedule
+    await replicas[0].fire(tick(stored, "1"))
+    with pytest.raises(TaskBeforeOpen):
+        await replicas[0].fire(tick(stored, "2"))
+    await schedules.end(KEY, stored, "its end has passed")
+    await replicas[0].fire(tick(stored, "2"))
+    assert (await schedules.firings(KEY)).waiting == []
+
+
 @pytest.mark.usefixtures("taking")
 async def test_a_firing_waits_for_its_jitter(schedules: Schedules) -> None:
     stored = (await schedules.put(KEY, schedule(every=None, at=later(0), jitter=4.0))).schedule
@@ -177,6 +229,23 @@ async def test_a_firing_that_is_delivered_to_two_replicas_begins_one_task(
     entry = await last_entry(bus, task_of(began))
     assert entry is not None
     assert entry.generation == 1
+    assert (await schedules.firings(KEY)).began == 1
+
+
+async def test_a_firing_that_another_replica_begins_meanwhile_counts_once(
+    schedules: Schedules, replicas: list[ScheduledTasks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = tick((await schedules.put(KEY, schedule())).schedule)
+    read = Schedules.firings
+
+    async def read_before_it_began(self: Schedules, key: ScheduleKey) -> ScheduleFirings:
+        before = await read(self, key)
+        monkeypatch.undo()
+        await replicas[1].fire(one)
+        return before
+
+    monkeypatch.setattr(Schedules, "firings", read_before_it_began)
+    await replicas[0].fire(one)
     assert (await schedules.firings(KEY)).began == 1
 
 

@@ -16,13 +16,13 @@ from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import CANCELED, COMPLETED, TERMINAL
 from headrace.state_client import StateClient
+from headrace.tasks.admission import Scope, read_figures
 from headrace.tasks.cancel import CancelTiming
 from headrace.tasks.runs import ensure_queue
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.admission import Scope, read_figures
 from headrace_gateway.tasks.cancel import TaskCanceler
 from tests.integration.worker.conftest import UNHURRIED, Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, by_id, hand_in

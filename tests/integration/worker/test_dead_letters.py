@@ -14,7 +14,7 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.queues import RunQueue
-from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace.model.task import CANCELED, COMPLETED, FAILED, SHARDS_PER_STREAM, TaskKey
 from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
@@ -287,6 +287,18 @@ async def test_a_run_whose_log_is_gone_is_not_run_again(
     await stored(submitter, "x", submitter.bus.subjects.run(task.key, 1), run, task.key.task)
     said = await terminal.run("dead", "retry", "1")
     assert (said.code, said.err) == (1, f"1: the log of task {task.key.task} is gone\n")
+
+
+async def test_a_run_whose_shard_has_no_stream_is_not_run_again(
+    submitter: TaskSubmitter, terminal: Terminal
+) -> None:
+    key = TaskKey("default", "needy", f"{SHARDS_PER_STREAM}-{'0' * 32}")
+    run = RunRequest(log="0" * 32, context="c", owner="anonymous").encode()
+    await stored(submitter, "x", submitter.bus.subjects.run(key, 1), run, key.task)
+    said = await terminal.run("dead", "retry", "1")
+    stream = submitter.bus.streams.events(1)
+    reason = f"task {key.task} is in stream {stream}, which does not exist"
+    assert (said.code, said.err) == (1, f"1: {reason}: HEADRACE_EVENT_STREAMS is 1\n")
 
 
 async def test_a_run_whose_log_was_trimmed_is_not_run_again(

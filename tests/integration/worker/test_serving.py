@@ -365,6 +365,16 @@ def test_a_target_that_names_no_agents_is_one_clear_line(
     assert words in line
 
 
+def test_a_file_of_prices_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:
+    variables = {"HEADRACE_PRICES": str(tmp_path / "prices.toml")}
+    arguments = ["worker", "headrace_worker.demo:agents"]
+    process = ServiceProcess("worker", tmp_path, arguments, variables, lambda: True)
+    running = process._launched()
+    assert running.wait(90) == os.EX_CONFIG
+    [line] = process.log.read_text().splitlines()
+    assert f"{tmp_path}/prices.toml: " in line
+
+
 async def _has_said(worker: WorkerProcess, words: str) -> bool:
     return words in worker.output()
 

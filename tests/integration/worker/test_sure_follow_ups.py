@@ -12,12 +12,13 @@ from headrace.log import TailRule
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
+from headrace.tasks.admission import Admission
+from headrace.tasks.run_limits import RunLimits
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords, KeyedRequest
 from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp, InputWriter
 from headrace_gateway.tasks.settle import InputAppends
@@ -53,7 +54,7 @@ class Gateway:
         feeds = Feeds(bus, self.rule, 1024 * 1024, background)
         appends = InputAppends(bus, background, 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
-        inputs = InputWriter(bus, feeds, Admission(bus, settings), appends)
+        inputs = InputWriter(bus, feeds, RunLimits(Admission(bus, settings)), appends)
         state, directory = cast("StateClient", found), cast("Directory", found)
         self.submissions = Submissions(
             bus, feeds, state, directory, inputs=inputs, background=background

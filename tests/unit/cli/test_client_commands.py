@@ -121,6 +121,16 @@ def test_an_answer_is_shown_as_it_streams() -> None:
     assert sent["message"]["contextId"] == "c1"
 
 
+def test_a_message_for_later_is_sent_with_its_time_and_not_followed() -> None:
+    answers = ScriptedResponse(body={"task": task("SUBMITTED")})
+    with answering(**{"/v1/agents/echo/message:send": answers}) as gateway:
+        answer = headrace(gateway, "send", "--agent", "echo", "--at", "2030-01-31T09:00:00Z", "hi")
+    assert answer.stdout == "task t1: submitted; follow it: headrace tail t1\n"
+    [asked] = gateway.asked
+    assert asked.body is not None
+    assert asked.body["metadata"] == {"headrace.startAt": "2030-01-31T09:00:00Z"}
+
+
 def test_without_an_agent_the_default_one_answers() -> None:
     answers = stream({"message": {"parts": [{"text": "at the root"}]}})
     with answering(**{"/message:stream": answers}) as gateway:

@@ -15,7 +15,7 @@ KEPT = {"name": "orders", "agent": "shop", "subject": "orders.*", "owner": "ann"
 
 
 def documented(folder: Path) -> Path:
-    [block] = blocks(PAGE, "yaml")
+    block, *_ = blocks(PAGE, "yaml")
     file = folder / "headrace.yaml"
     file.write_text(block.code)
     return file
@@ -50,14 +50,19 @@ def test_a_file_without_triggers_is_refused(tmp_path: Path) -> None:
     assert gateway.asked == []
 
 
-def test_triggers_are_listed_and_deleted() -> None:
+def test_triggers_are_listed_paused_resumed_and_deleted() -> None:
     script = {
         PATH: ScriptedResponse(body={"triggers": [KEPT]}),
+        f"{PATH}/orders:pause": ScriptedResponse(body=KEPT),
+        f"{PATH}/orders:resume": ScriptedResponse(body=KEPT | {"paused": False}),
         f"{PATH}/orders": ScriptedResponse(body={"deleted": "orders"}),
     }
     with answering(**script) as gateway:
         listed = headrace(gateway, "triggers", "list", "--json")
+        paused = headrace(gateway, "triggers", "pause", "orders")
+        resumed = headrace(gateway, "triggers", "resume", "orders")
         deleted = headrace(gateway, "triggers", "delete", "orders")
     assert json.loads(listed.output) == KEPT
+    assert [one.output.split()[-1] for one in (paused, resumed)] == ["paused", "active"]
     assert deleted.output == "trigger orders is deleted\n"
-    assert [one.method for one in gateway.asked] == ["GET", "DELETE"]
+    assert [one.method for one in gateway.asked] == ["GET", "POST", "POST", "DELETE"]

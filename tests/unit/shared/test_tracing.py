@@ -4,16 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
-from typing import override
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.trace import SpanKind
 
 from headrace import tracing
+from tests.support.span_collector import SpanCollector, span_collector
 
 PROGRAM = """
 import logging, os
@@ -28,52 +25,11 @@ with tracing.exporting(os.environ, "headrace-worker"):
 """A process's provider can be set only once, so each case has its own."""
 
 
-class Collector(HTTPServer):
-    """Receives spans by OTLP over HTTP."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Export)
-        self.received: list[ExportTraceServiceRequest] = []
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-    def spans(self) -> list[tuple[str, str]]:
-        """Return the service and the name of each span received."""
-        return [
-            (attribute.value.string_value, span.name)
-            for request in self.received
-            for resource in request.resource_spans
-            for attribute in resource.resource.attributes
-            if attribute.key == "service.name"
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
-
-
-class _Export(BaseHTTPRequestHandler):
-    server: Collector
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") is None and self.path == "/v1/traces":
-            self.server.received.append(ExportTraceServiceRequest.FromString(body))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+def collector() -> Iterator[SpanCollector]:
     """A collector on loopback."""
-    with Collector() as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with span_collector() as server:
         yield server
-        server.shutdown()
-        thread.join(60)
 
 
 def run(**variables: str) -> tuple[str, str]:
@@ -98,7 +54,7 @@ def run(**variables: str) -> tuple[str, str]:
     ],
 )
 def test_spans_go_to_the_otlp_endpoint_and_are_flushed_at_the_end(
-    collector: Collector, variables: dict[str, str], service: str
+    collector: SpanCollector, variables: dict[str, str], service: str
 ) -> None:
     printed, _ = run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, **variables)
     assert (printed, collector.spans()) == ("True", [(service, "one")])

@@ -3,7 +3,8 @@
 import pytest
 
 from headrace.model.event_template import Event
-from headrace.triggers import TriggerSpec, covers, may_use, overlap, read_spec
+from headrace.trigger_spec import TriggerSpec, read_spec
+from headrace.triggers import covers, may_use, overlap
 
 SPEC = {"name": "orders", "agent": "shop", "subject": "orders.*", "stream": "ORDERS"}
 
@@ -22,6 +23,7 @@ def spec(**changed: object) -> TriggerSpec:
         ({"subject": "$JS.API.>"}, "subject: "),
         ({"subject": "_INBOX.>"}, "subject: "),
         ({"subject": "a..b"}, "subject: "),
+        ({"subject": "a" * 256}, "subject: String should have at most 255 characters"),
         ({"subject": "a.>.b"}, "subject: "),
         ({"stream": "a.b"}, "stream: "),
         ({"text": "{id}"}, "text: 'id' must be subject, headers.NAME or body"),

@@ -7,6 +7,7 @@ from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
+from headrace_worker.prices import UsageMeter
 from headrace_worker.usage import UsageTotals
 from tests.unit.worker.test_appender import FakeTicks, FakeWriter, make, settle
 
@@ -18,7 +19,7 @@ def emitter_of(writer: FakeWriter, ticks: AppendTicks) -> Emitter:
         Endings("0-task", "context", ids),
         make(writer, ticks=ticks),
         ids,
-        usage_totals=UsageTotals(),
+        meter=UsageMeter(UsageTotals()),
         may_answer=False,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.model.errors import HeadraceError
+from headrace_cli.dev.declared_by_agents import AgentInCode
 from headrace_cli.dev.settings import DevSettings
 from headrace_cli.failures import CannotStart
 from headrace_cli.services import check_target, module_of
@@ -67,6 +68,21 @@ def targets_of(settings: DevSettings, folder: Path) -> str:
     configuration = _read(folder / settings.config)
     sections = (*configuration.agents.values(), *configuration.tools.values())
     return ",".join(filter(None, (getattr(one, "target", "") for one in sections)))
+
+
+def in_code(settings: DevSettings, folder: Path) -> list[AgentInCode]:
+    """Return the agents in code of `settings` or their file, but for the demo agents.
+
+    Raises:
+        CannotStart: the file is invalid.
+    """
+    if settings.config:
+        sections = _read(folder / settings.config).agents.items()
+        found = ((name, getattr(one, "target", "")) for name, one in sections)
+        return [AgentInCode(target, name) for name, target in found if target]
+    if "agents" not in settings.model_fields_set:  # The demo agents declare nothing.
+        return []
+    return [AgentInCode(target) for target in settings.agents.split(",")]
 
 
 def _first_in(file: Path) -> str:

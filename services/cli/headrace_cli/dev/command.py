@@ -52,7 +52,8 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     The first agent is the default agent.
 
     Starts NATS, Valkey, gateways, workers, task state and triggers services. Prints `ready URL` on
-    stdout once agents answer there, then the agents and a command to try; logs go to stderr.
+    stdout once agents answer there, then the URL of NATS, the agents and a command to try; logs go
+    to stderr.
 
     When a Python file of the agents or the headrace.yaml is saved, new workers take over: active
     runs end on the old code, new ones take the new. Code with an error changes nothing. Flags take

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
+from headrace.settings import without_credentials
 from headrace_cli.dev import data_directory, dev_file, plan, prometheus
-from headrace_cli.dev.agents import AGENTS_FILE, targets_of, with_agents
+from headrace_cli.dev.agents import AGENTS_FILE, in_code, targets_of, with_agents
 from headrace_cli.dev.agents_code import roots_of
 from headrace_cli.dev.child_process import ChildProcess
 from headrace_cli.dev.console import Console
 from headrace_cli.dev.control import SOCKET, WorkerIds, control_socket
+from headrace_cli.dev.declarations import apply_code, apply_file
+from headrace_cli.dev.declared_by_agents import AgentInCode
 from headrace_cli.dev.embedded_bus import without_login
 from headrace_cli.dev.nats_server import NatsServer
 from headrace_cli.dev.orphan_processes import end_orphans
@@ -27,6 +30,7 @@ from headrace_cli.dev.supervisor import Supervisor
 from headrace_cli.dev.valkey_server import ValkeyServer
 from headrace_cli.failures import CannotStart
 from headrace_cli.gateway import console_url
+from headrace_cli.tables import one_line
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE = 0.02
@@ -48,7 +52,8 @@ async def run(given: DevSettings, project: Path) -> None:
         with data_directory.temporary_folder(folder) as temporary:
             storage = temporary if settings.ephemeral else folder
             control = temporary / SOCKET
-            stack = _Stack(settings, plan.draw(settings, folder, storage, control), folder, console)
+            drawn = plan.draw(settings, folder, storage, control)
+            stack = _Stack(settings, drawn, folder, console, in_code(settings, project))
             async with (
                 stack.controlled(control),
                 stack.reloading(lambda: with_agents(given, project), project, console),
@@ -57,9 +62,17 @@ async def run(given: DevSettings, project: Path) -> None:
 
 
 class _Stack:
-    def __init__(self, settings: DevSettings, plan: Plan, folder: Path, console: Console) -> None:
+    def __init__(
+        self,
+        settings: DevSettings,
+        plan: Plan,
+        folder: Path,
+        console: Console,
+        agents: list[AgentInCode],
+    ) -> None:
         self._settings = settings
         self._plan = plan
+        self._agents = agents
         self._folder = folder
         self._worker_ids = WorkerIds()
 
@@ -120,10 +133,21 @@ class _Stack:
         _say(f"ready {url}")
         if self._settings.console:
             _say(f"console {console_url(url)}")
+        _say(f"nats {without_credentials(self._plan.nats_url)}")
         if self._settings.observe:
             _say(self._about_prometheus())
+        for line in await self._apply_declarations(url):
+            _say(one_line(line))
         for line in await summary(url):
             _say(line)
+
+    async def _apply_declarations(self, url: str) -> list[str]:
+        settings, lines = self._settings, list[str]()
+        if settings.config:
+            lines += await apply_file(url, Path(settings.config))
+        if self._agents:
+            lines += await apply_code(url, self._agents, settings.startup_timeout)
+        return lines
 
     def _about_prometheus(self) -> str:
         if self._plan.prometheus is not None:

@@ -3,7 +3,7 @@ import { session } from "../session";
 
 /** A process of `headrace dev`. */
 export interface Process {
-  role: "gateway" | "worker" | "task-state" | "nats" | "redis" | "prometheus";
+  role: "gateway" | "worker" | "task-state" | "triggers" | "nats" | "redis" | "prometheus";
   index: number;
   pid: number;
   port: number | null;

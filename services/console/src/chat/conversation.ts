@@ -19,6 +19,7 @@ export class Conversation extends Store {
   error = "";
   private readonly active = new Map<Run, AbortController>();
   private readonly path: string;
+  private opened?: Promise<void>;
 
   constructor(
     readonly agent: string,
@@ -34,27 +35,21 @@ export class Conversation extends Store {
   }
 
   /** Restores the thread as it is, and follows the runs that are going on. */
-  async open(): Promise<void> {
-    const path = `${this.path}/threads/${encodeURIComponent(this.thread)}`;
-    try {
-      const thread = await fetchJson(path);
-      this.transcript.restore(thread);
-      const open: Json[] = thread["runs"].filter((one: Json) => !one["over"]);
-      for (const { runId } of open) this.attach(this.transcript.begin(runId));
-    } catch (error) {
-      // A thread begins with its first message.
-      const isNew = error instanceof Refused && error.status === 404;
-      this.error = isNew ? "" : (error as Error).message;
-    }
-    this.isLoading = false;
-    this.changed();
+  open(): Promise<void> {
+    this.opened ??= this.restore();
+    return this.opened;
   }
 
-  /** Says something, also while a run is going on: the agent's `follow_ups` decide what follows. */
-  send(content: string | Json[]): void {
+  /**
+   * Says something, also while a run is going on: the agent's `follow_ups` decide what follows.
+   * While the thread is being restored, it waits: its run comes after those, and begins with their
+   * state.
+   */
+  async send(content: string | Json[]): Promise<void> {
+    await this.open();
     const message = { id: crypto.randomUUID(), content };
     const run = this.transcript.begin(crypto.randomUUID(), [message]);
-    void this.stream(run, "", [message], {});
+    await this.stream(run, "", [message], {});
   }
 
   /** Answers all questions of the last run. */
@@ -84,6 +79,22 @@ export class Conversation extends Store {
   close(): void {
     for (const aborting of this.active.values()) aborting.abort();
     this.active.clear();
+  }
+
+  private async restore(): Promise<void> {
+    const path = `${this.path}/threads/${encodeURIComponent(this.thread)}`;
+    try {
+      const thread = await fetchJson(path);
+      this.transcript.restore(thread);
+      const open: Json[] = thread["runs"].filter((one: Json) => !one["over"]);
+      for (const { runId } of open) this.attach(this.transcript.begin(runId));
+    } catch (error) {
+      // A thread begins with its first message.
+      const isNew = error instanceof Refused && error.status === 404;
+      this.error = isNew ? "" : (error as Error).message;
+    }
+    this.isLoading = false;
+    this.changed();
   }
 
   private async stream(

@@ -93,9 +93,9 @@ function rendered(markdown: string, links: Links): Block {
 function finishedIn(tokens: Token[]): string[] {
   const parts: string[] = [];
   let part: Token[] = [];
-  let lines = tokens.map(({ raw }) => raw).join("");
+  let lines = rawOf(tokens);
   for (const token of tokens) {
-    const raw = part.map((one) => one.raw).join("");
+    const raw = rawOf(part);
     if (token.type !== "space" && /\n[ \t]*\n$/.test(raw) && lines.includes("\n")) {
       if (mayGoOn(part)) break;
       parts.push(raw);
@@ -107,9 +107,19 @@ function finishedIn(tokens: Token[]): string[] {
   return parts;
 }
 
-/** Whether text after a blank line can make a link definition of something in a part. */
+/**
+ * The beginning of a link definition up to a title that is still open.
+ *
+ * To marked, a title in double quotes or parentheses may contain blank lines.
+ */
+const OPEN_TITLE =
+  /^ {0,3}\[(?:\\[^]|[^[\]\\])+\]: *(?:\n[ \t]*)?(?:[^<\s]\S*|<(?:\\.|[^\n<>\\])*>)(?: +(?:\n[ \t]*)?| *\n[ \t]*)(?:"(?:\\[^]|[^"\\])*|\((?:\\[^]|[^()\\])*)$/;
+
+/** Whether text after a blank line can make a link definition, or another one, of something in a part. */
 function mayGoOn(part: Token[]): boolean {
-  const blocks = part.filter(({ type }) => type !== "space");
-  if (blocks.every(({ type }) => type === "def")) return false;
-  return blocks.some(({ type, raw }) => type === "def" || /^ {0,3}\[(?:[^[\]\\]|\\[^])*\]:/.test(raw));
+  return part.some((_, at) => OPEN_TITLE.test(rawOf(part.slice(at))));
+}
+
+function rawOf(tokens: Token[]): string {
+  return tokens.map(({ raw }) => raw).join("");
 }

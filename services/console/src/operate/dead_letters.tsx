@@ -7,7 +7,7 @@ import { JsonTree } from "../json_tree";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
 
-const KINDS = ["run", "run-request", "entry", "push", "other"];
+const KINDS = ["run", "run-request", "entry", "push", "event", "other"];
 const PAGE_SIZE = 50;
 
 interface Action {

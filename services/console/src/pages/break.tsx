@@ -2,6 +2,7 @@ import { useEffect, useMemo } from "preact/hooks";
 
 import { Counting } from "../break/counting";
 import type { Process } from "../break/stack";
+import { Figures } from "../figures";
 import { session } from "../session";
 import { useStore } from "../store";
 import { Table } from "../table";
@@ -11,6 +12,7 @@ const KILLED: [Process["role"], string][] = [
   ["gateway", "Kill the gateway"],
   ["nats", "Kill NATS"],
   ["task-state", "Kill a task state"],
+  ["triggers", "Kill the triggers"],
 ];
 
 /** Breaks a development stack under a stream, and counts what the stream loses: nothing. */
@@ -50,19 +52,14 @@ export function BreakPage() {
           </button>
         )}
       </div>
-      <dl class="figures">
-        {Object.entries({
+      <Figures
+        of={{
           number: counting.number.toLocaleString(),
           events: tally.events.toLocaleString(),
           "events lost": tally.lost,
           "events repeated": tally.repeated,
-        }).map(([name, figure]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{figure}</dd>
-          </div>
-        ))}
-      </dl>
+        }}
+      />
       <Table title="What happened" heads={["Time", "What", "Longest pause", "Who goes on"]} empty="Nothing yet.">
         {counting.breakages.map((one) => (
           <tr key={`${one.at.getTime()} ${one.what}`}>

@@ -83,7 +83,7 @@ function Thread({ agent, thread, agents }: { agent: string; thread: string; agen
               />
             )}
           </Scroll>
-          <Composer isRunning={isRunning} onSend={(content) => conversation.send(content)} />
+          <Composer isRunning={isRunning} onSend={(content) => void conversation.send(content)} />
         </div>
         <StatePanel state={transcript.state} patches={transcript.patches} />
       </div>

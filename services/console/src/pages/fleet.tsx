@@ -1,5 +1,6 @@
 import { useEffect, useMemo } from "preact/hooks";
 
+import { Figures } from "../figures";
 import { FleetState } from "../fleet_state";
 import type { Json } from "../gateway";
 import { linkTo } from "../route";
@@ -22,7 +23,7 @@ export function FleetPage() {
     <section class="page">
       <h1>Fleet</h1>
       {error && <p class="error" role="alert">{error}</p>}
-      {rates && <Figures state={state!} />}
+      {rates && <FleetFigures state={state!} />}
       {state && (
         <Table title="Agents" heads={["Agent", "State", "Waiting", "Running", "Description"]} empty="No agent is registered.">
           {agents.map((agent: Json) => (
@@ -59,7 +60,7 @@ export function FleetPage() {
   );
 }
 
-function Figures({ state }: { state: Json }) {
+function FleetFigures({ state }: { state: Json }) {
   const { agents, workers, queues, rates } = state;
   const sum = (name: string) => queues.reduce((total: number, queue: Json) => total + queue[name], 0);
   const figures = {
@@ -70,16 +71,7 @@ function Figures({ state }: { state: Json }) {
     "runs per second": rates["runsPerSecond"]?.toFixed(1) ?? "–",
     "events per second": rates["entriesPerSecond"]?.toFixed(1) ?? "–",
   };
-  return (
-    <dl class="figures">
-      {Object.entries(figures).map(([name, figure]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{figure}</dd>
-        </div>
-      ))}
-    </dl>
-  );
+  return <Figures of={figures} />;
 }
 
 function AgentRow({ agent, queues }: { agent: Json; queues: Json[] }) {

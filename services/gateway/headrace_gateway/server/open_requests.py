@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headrace import log_context
 from headrace.model.errors import HeadraceError
 from headrace_gateway.refusals import GatewayRestarting
+from headrace_gateway.server.response_headers import with_headers
 
 GRACE = 2.0
 """Seconds for requests to be answered after the server stops; streams end at once."""
@@ -51,6 +52,7 @@ class OpenRequest:
         "is_given_up",
         "operation",
         "protocol",
+        "response_headers",
     )
 
     def __init__(
@@ -68,6 +70,8 @@ class OpenRequest:
         self._unsettled: HeadraceError | None = None
         self.at_end: Callable[[], None] | None = None
         """Called at the end of the block, to release the request's body."""
+        self.response_headers: list[tuple[bytes, bytes]] = []
+        """Headers of the HTTP response to add to its own."""
 
     async def __aenter__(self) -> Self:
         """Begin the request; nothing of it is stored yet."""
@@ -232,8 +236,11 @@ def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Respons
 
     async def answer(request: Request) -> ASGIApp:
         try:
-            async with requests_of(request.scope).one(protocol_of(request.scope), "http"):
-                return await endpoint(request)
+            one = requests_of(request.scope).one(protocol_of(request.scope), "http")
+            async with one:
+                response = await endpoint(request)
+                added = one.response_headers
+                return with_headers(response, added) if added else response
         except ClientDisconnect:
             return Response(status_code=_CLIENT_WENT_AWAY)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape

@@ -4,6 +4,7 @@ Large files are offloaded first. An append without an answer is settled in the b
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from headrace.model.errors import (
     EventTooLarge,
     Fenced,
     FileUnknown,
+    LogLost,
     OutcomeUnknown,
     TaskUnknown,
 )
@@ -27,16 +29,20 @@ from headrace.model.events import Json
 from headrace.model.messages import Control, HolderReply, RunRequest, TaskFound
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
+from headrace.tasks.admission import AdmittedRun
+from headrace.tasks.ask_again import ask_again
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import Input
 from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.holder import ask_holder
+from headrace.tasks.quotas import QuotaExceeded
+from headrace.tasks.run_limits import RunLimits
 from headrace.wait_for import ELECTION
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
-from headrace_gateway.tasks.admission import Admission, AdmittedRun
-from headrace_gateway.tasks.quotas import Quotas, Use
 from headrace_gateway.tasks.settle import InputAppends, Unsettled
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -281,14 +287,13 @@ class InputWriter:
         self,
         bus: Bus,
         feeds: Feeds,
-        admission: Admission,
+        limits: RunLimits,
         appends: InputAppends,
-        quotas: Quotas | None = None,
     ) -> None:
-        """Append on `bus` the inputs of runs that `admission` and `quotas` admit."""
-        self._quotas = quotas
-        self._feeds, self._admission, self._appends = feeds, admission, appends
-        self._requests, self._queued = BackgroundRuns(bus), QueuedInputs(bus)
+        """Append on `bus` the inputs of runs that `limits` admit."""
+        self._feeds, self._limits, self._appends = feeds, limits, appends
+        self._bus, self._requests = bus, BackgroundRuns(bus)
+        self._queued = QueuedInputs(bus)
         self._offload = InputOffload(bus, feeds.links)
 
     async def begin_run(
@@ -301,6 +306,8 @@ class InputWriter:
     ) -> AcceptedInput:
         """Append the input that `build` returns for `content`, and request its run.
 
+        At a quota that asks, the task waits for its user instead.
+
         Raises:
             Fenced: another entry came first.
             QuotaExceeded: a quota is used up.
@@ -309,23 +316,37 @@ class InputWriter:
             BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
             Unsettled: it is unknown whether the log has stored it.
         """
-        await self._check_quotas(key, sender.owner)
         await self._appends.ready()
         # Admission comes first, so that a refused input stores no file.
-        with await self._admission.admit(key) as admitted:
+        admitted: AdmittedRun | None = None
+        at_limit = ""
+        try:
+            admitted = await self._limits.admit(key, sender.owner)
+        except QuotaExceeded as exceeded:
+            if not exceeded.asks:
+                raise
+            at_limit = str(exceeded)
+        with admitted or nullcontext():
             async with (
                 self._offload.offloaded(key, sender, *content) as offloaded,
                 self._feeds.handed_on(await open_feed(key)) as feed,
             ):
                 asked = build(*offloaded)
                 await self._appends.append(asked, partial(self._request, asked, admitted))
+        if at_limit:
+            await self._ask_again(asked, at_limit)
         return AcceptedInput(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
 
-    async def _check_quotas(self, key: TaskKey, owner: str) -> None:
-        if self._quotas is not None:
-            await self._quotas.check(Use(key.tenant, owner, key.agent))
+    async def _ask_again(self, asked: Input, reason: str) -> None:
+        try:
+            await ask_again(self._bus, asked, reason)
+        except (BusUnavailable, LogLost) as trouble:
+            # The message is stored, so it is not refused any more: the run begins.
+            _log.warning("task %s: begins although %s (%s)", asked.key.task, reason, trouble)
 
-    def _request(self, asked: Input, admitted: AdmittedRun, appended: AppendResult) -> None:
+    def _request(self, asked: Input, admitted: AdmittedRun | None, appended: AppendResult) -> None:
+        if admitted is None:
+            return  # The task waits for its user.
         request = asked.run_request(appended)
         self._publish(asked.key, asked.stamp.run, request, asked.priority, admitted)
 
@@ -352,9 +373,8 @@ class InputWriter:
             Unsettled: it is unknown whether the log is written.
             HeadraceError: as `write`.
         """
-        await self._check_quotas(key, owner)
         await self._appends.ready()
-        with await self._admission.admit(key) as admitted:
+        with await self._limits.admit(key, owner) as admitted:
 
             def publish(written: tuple[RunRequest, str]) -> None:
                 self._publish(key, run, *written, admitted)
@@ -372,7 +392,7 @@ class InputWriter:
             HeadraceError: as `QueuedInputs.add`.
             Unsettled: it is unknown whether the log has stored it.
         """
-        await self._check_quotas(key, owner)
+        await self._limits.check(key, owner)
         await self._appends.ready()
         context = found.task["contextId"]
         async with (

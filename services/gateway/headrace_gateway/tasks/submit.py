@@ -51,7 +51,7 @@ type Prepare = Callable[[TaskKey], Awaitable[None]]
 ROUNDS = 5
 """Maximum number of tries to append an input while other writers append too."""
 
-_TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
+_TERMS = frozenset({events.START_AT, events.START_BY, events.PRIORITY, events.TRACEPARENT})
 """Metadata that sets how a run is scheduled and traced, not what it does."""
 
 

@@ -1,6 +1,6 @@
 """What an agent accepts: media types of message parts, and the run terms a caller may set."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import cast
@@ -9,7 +9,7 @@ from a2a.utils.errors import ContentTypeNotSupportedError
 
 from headrace.directory import AgentCard
 from headrace.model import parts
-from headrace.model.events import PRIORITY, START_BY, Json
+from headrace.model.events import PRIORITY, START_AT, START_BY, Json
 from headrace.model.queues import PRIORITIES
 from headrace.model.subjects import NORMAL
 from headrace.model.timestamp import timestamp
@@ -20,19 +20,26 @@ LONGEST_START = 30 * 24 * 3600.0
 """Maximum of ``startWithin``, in seconds."""
 
 
+LONGEST_DELAY = timedelta(days=365)
+"""How far ahead ``startAt`` may be."""
+
+
 def terms(caller: Caller, card: AgentCard, wished: Mapping[str, object], where: str) -> Json:
     """Return the terms of a run of `card`'s agent for `caller`, as metadata of its input.
 
     `wished` may hold ``priority``, at most the priority that the caller's credentials allow, and
-    ``startWithin``, in seconds, which can only shorten the agent's own limit. `where` is the prefix
-    of these names in violations.
+    ``startWithin``, in seconds, which can only shorten the agent's own limit, and ``startAt``, from
+    which that counts if it is later than now. `where` is the prefix of these names in violations.
 
     Raises:
         Malformed: a value is invalid or exceeds what is allowed.
     """
     found: Json = {}
+    start = None if wished.get("startAt") is None else _start_at(wished["startAt"], where)
+    if start is not None:
+        found[START_AT] = timestamp(start)
     if (within := _start_within(card, wished, where)) is not None:
-        start_by = datetime.now(UTC) + timedelta(seconds=within)
+        start_by = (start or datetime.now(UTC)) + timedelta(seconds=within)
         found[START_BY] = timestamp(start_by)
     if (priority := _priority(caller, wished, where)) != NORMAL:
         found[PRIORITY] = priority
@@ -46,6 +53,33 @@ def _priority(caller: Caller, wished: Mapping[str, object], where: str) -> str:
     if wish not in allowed:
         raise Malformed([Violation(f"{where}priority", f"must be one of {', '.join(allowed)}")])
     return str(wish)
+
+
+def starts_later(wish: object) -> bool:
+    """Return whether ``startAt`` is a time later than now."""
+    start = _time(wish)
+    return start is not None and start > datetime.now(UTC)
+
+
+def _start_at(wish: object, where: str) -> datetime | None:
+    """Return the wished time to start at, if it is later than now."""
+    now = datetime.now(UTC)
+    start, rule = _time(wish), "must be a time with an offset from UTC, as 2030-01-31T09:00:00Z"
+    # Compared first: times at the ends of the calendar can't be converted to UTC.
+    if start is not None and start > now + LONGEST_DELAY:
+        start, rule = None, f"must be at most {LONGEST_DELAY.days} days ahead"
+    if start is None:
+        raise Malformed([Violation(f"{where}startAt", rule)])
+    return start.astimezone(UTC) if start > now else None
+
+
+def _time(text: object) -> datetime | None:
+    """Return an RFC 3339 time that has an offset from UTC. None: it is none."""
+    try:
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return time if time is not None and time.tzinfo is not None else None
 
 
 def _start_within(card: AgentCard, wished: Mapping[str, object], where: str) -> float | None:
@@ -71,29 +105,43 @@ _UNSTATED = {
 def check_parts(message: Json, card: AgentCard) -> None:
     """Check that the agent accepts every part of `message`.
 
-    The modes are those of the card and of all its skills, because a request does not say which
-    skill it is for. ``*/*`` accepts all types. ``image/*`` accepts all images, and so does
-    ``image``, a form that example cards use. A card without modes accepts everything. Answers to
-    the agent's own questions are always accepted: tool results, and data that names its interrupt.
-
     Raises:
         ContentTypeNotSupportedError: the agent does not accept a part; the message names the part
             and the accepted types.
     """
+    if (found := refused_part(message["parts"], card)) is not None:
+        index, media_type = found
+        raise ContentTypeNotSupportedError(
+            f"agent {card.name} takes {accepted_types(card)}; "
+            f"message.parts[{index}] is {media_type}"
+        )
+
+
+def refused_part(found: Sequence[Json], card: AgentCard) -> tuple[int, str] | None:
+    """Return the index and the media type of the first part that the agent does not accept.
+
+    The modes are those of the card and of all its skills, because a request does not say which
+    skill it is for. ``*/*`` accepts all types. ``image/*`` accepts all images, and so does
+    ``image``, a form that example cards use. A card without modes accepts everything. Answers to
+    the agent's own questions are always accepted: tool results, and data that names its interrupt.
+    """
     modes = _modes(card)
     if not modes:
-        return
-    for index, part in enumerate(message["parts"]):
+        return None
+    for index, part in enumerate(found):
         kind = next(kind for kind in _UNSTATED if kind in part)
         if kind == "data" and _is_answer(part):
             continue
         media_type = _essence(part.get("mediaType") or _UNSTATED[kind])
         is_accepted = media_type in modes or any(fnmatchcase(media_type, mode) for mode in modes)
         if not is_accepted:
-            raise ContentTypeNotSupportedError(
-                f"agent {card.name} takes {', '.join(sorted(modes))}; "
-                f"message.parts[{index}] is {media_type}"
-            )
+            return index, media_type
+    return None
+
+
+def accepted_types(card: AgentCard) -> str:
+    """Return the media types that the agent accepts, for messages to people."""
+    return ", ".join(sorted(_modes(card)))
 
 
 def _is_answer(part: Json) -> bool:

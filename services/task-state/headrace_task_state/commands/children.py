@@ -83,10 +83,7 @@ class ChildStarter:
 
     async def _check_path(self, agent: str, path: tuple[str, ...]) -> None:
         chain = " → ".join([*path, agent])
-        if self._directory.card(agent) is None:
-            # The agent may have been announced a moment ago.
-            await self._directory.read()
-        if self._directory.card(agent) is None:
+        if await self._directory.find_card(agent) is None:
             raise StartRefused("agent_unknown", f"agent {agent!r} does not exist")
         if len(path) > (most := self._settings.delegation_depth):
             raise StartRefused("too_deep", f"the delegation depth is limited to {most}: {chain}")

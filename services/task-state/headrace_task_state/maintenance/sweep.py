@@ -19,8 +19,10 @@ from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.messages import Control, RunRequest
+from headrace.model.sleep import asleep_until
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
+from headrace.tasks.delayed_runs import start_of
 from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests
@@ -74,15 +76,20 @@ class Sweep:
         """
         return await self._due.go_through(round(self._clock.now() * 1000))
 
-    async def _look(self, key: TaskKey, task: Fields) -> int | None:
-        """Process a task; return when it is due again, ms; None: never."""
+    async def _look(self, key: TaskKey, task: Fields) -> int:
+        """Process a task; return when it is due again, ms."""
         # The view may lag: while it is rebuilt after a loss, all past inputs appear to be waiting.
         last = await last_entry(self._bus, key)
         if last is None or last.ends_task:
-            return None
+            # The view takes a task off the list when it applies the end. It may never do: the log
+            # may be restored from before its end, and then the task is at work again.
+            return round((self._clock.now() + self._timing.max_request_interval) * 1000)
         run = int(task["run"])
         if is_unstarted(last, run):
-            return await self._ask_again(key, task)
+            return await self._ask_again(key, task, last)
+        until = asleep_until(last.events[-1])
+        if until is not None and until.timestamp() > self._clock.now():
+            return round((until.timestamp() + self._timing.silence) * 1000)
         if last.stamp.run == run and not last.ends_run:
             return await self._ask_holder(key, task, last)
         return round((self._clock.now() + self._timing.silence) * 1000)
@@ -98,10 +105,18 @@ class Sweep:
         pause = min(max(silence, self._timing.silence), self._timing.max_request_interval)
         return round((now + pause) * 1000)
 
-    async def _ask_again(self, key: TaskKey, task: Fields) -> int:
-        """Request a worker, or reject the input if it is late; return when it is due again, ms."""
+    async def _ask_again(self, key: TaskKey, task: Fields, last: Entry) -> int:
+        """Request a worker, or reject the input if it is late; return when it is due again, ms.
+
+        The time of a delayed input counts from its start.
+        """
         now = round(self._clock.now() * 1000)
         submitted = int(task.get("submitted", now))
+        if (start := start_of(last)) is not None:
+            submitted = max(submitted, round(start.timestamp() * 1000))
+            requested = submitted + round(self._timing.after_start * 1000)
+            if now < requested:
+                return requested
         start_by = submitted + self._start_within
         if own := int(task.get("start_by") or 0):
             start_by = min(start_by, own)

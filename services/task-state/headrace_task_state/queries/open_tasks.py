@@ -25,5 +25,5 @@ class OpenTasks:
         """
         if not is_token(query.agent):
             raise InvalidName("agent", query.agent, "is not an agent name")
-        heads = await self._frontier.reached()
-        return {"versions": dict(await self._reader.open_tasks(query.agent, heads))}
+        await self._frontier.reached()
+        return {"versions": dict(await self._reader.open_tasks(query.agent))}

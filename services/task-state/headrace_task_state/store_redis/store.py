@@ -1,7 +1,6 @@
 """The store in Redis or Valkey: leases of ranges, reads, writes and versions of the view."""
 
 import asyncio
-import itertools
 import logging
 import secrets
 from collections import Counter, defaultdict
@@ -16,7 +15,6 @@ from headrace.model.messages import ListTasks
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
-    OPEN,
     After,
     Census,
     Departure,
@@ -40,16 +38,13 @@ from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
 
-SHAPE = "5"
+SHAPE = "6"
 """Version of the stored data's format, a number. A new version's view is built from the log while
 replicas of the old version keep the old view and answer from it. It also changes with the versions
 of logs that are read, because entries that could not be read are missing in the old view."""
 
 _AHEAD = 10
 """Later versions that a fleet may have been rolled back from."""
-
-_READ_AT_ONCE = 500
-"""Tasks whose fields are read with one request."""
 
 _DAY = 24 * 3600
 
@@ -209,23 +204,14 @@ class RedisReader:
         found = await self._redis.ask(*(["HGETALL", self._keys.usage_of(tenant, d)] for d in days))
         return [row for day, fields in zip(days, found, strict=True) for row in _rows(day, fields)]
 
-    async def open_tasks(self, agent: str, ranges: Iterable[Range]) -> Counter[str]:
+    async def open_tasks(self, agent: str) -> Counter[str]:
         """Return how many of the agent's tasks are not over, by the version they are pinned to."""
         [era] = await self._redis.ask(["GET", self._keys.era])
-        view, counts = self._keys.view(int(era or 0)), Counter[str]()
-        for place, due_list in itertools.product(ranges, OPEN):
-            key = f"{view}{due_list}:{place.name}"
-            [names] = await self._redis.ask(["ZRANGE", key, 0, -1])
-            for first in range(0, len(names), _READ_AT_ONCE):
-                some = names[first : first + _READ_AT_ONCE]
-                tasks = (f"{view}t:{name.decode()}" for name in some)
-                found = await self._redis.ask(*(["HMGET", t, "agent", "version"] for t in tasks))
-                counts.update(
-                    (version or b"").decode()
-                    for its_agent, version in found
-                    if its_agent == agent.encode()
-                )
-        return counts
+        view = self._keys.view(int(era or 0))
+        [found] = await self._redis.ask(["SMEMBERS", f"{view}n:{agent}"])
+        versions = [version.decode() for version in found]
+        sizes = (["ZCARD", f"{view}v:{agent}:{version}"] for version in versions)
+        return Counter(dict(zip(versions, await self._redis.ask(*sizes), strict=True)))
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return the stream sequence up to which each range has been applied."""

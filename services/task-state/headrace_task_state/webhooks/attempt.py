@@ -8,8 +8,9 @@ from importlib.metadata import version
 from urllib.parse import urlsplit
 
 import httpcore
+from opentelemetry.trace import Span, SpanKind
 
-from headrace import metrics
+from headrace import metrics, tracing
 from headrace.signing import SigningKeys
 from headrace.webhooks import CURRENT, OLD, Webhook
 from headrace_task_state.webhooks.connections import Connections
@@ -23,6 +24,8 @@ SIGNATURE_LIFE = 300
 """Seconds for which a signature is valid: enough for clock differences, too short for replays."""
 
 _TYPES = {CURRENT: "application/a2a+json", OLD: "application/json"}
+
+_PORTS = {"http": 80, "https": 443}
 
 _LONGEST_WAIT = 3600.0
 _WAITS = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
@@ -49,26 +52,34 @@ class Attempts:
     async def make(self, webhook: Webhook, notice: Notice) -> Failure | None:
         """Send; return why the receiver did not accept it, or None if it did."""
         await self._keys.ready()
-        started = time.monotonic()
-        failure = await self._make(webhook, notice)
+        started, span = time.monotonic(), _span(webhook, notice)
+        try:
+            failure = await self._make(webhook, notice, span)
+        finally:
+            span.end()
         outcome = metrics.PUSH_SECONDS.labels("delivered" if failure is None else "failed")
         outcome.observe(time.monotonic() - started)
         return failure
 
-    async def _make(self, webhook: Webhook, notice: Notice) -> Failure | None:
+    async def _make(self, webhook: Webhook, notice: Notice, span: Span) -> Failure | None:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._send(webhook, notice)
-        except TimeoutError:
-            return Failure(f"no answer within {self._timeout:g} s")
-        except AddressRefused as refused:
-            return Failure(str(refused), is_final=True)
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-            return Failure(f"{type(error).__name__}: {error}"[:300])
-        except (OSError, ValueError) as error:
-            return Failure(f"{type(error).__name__}: {error}"[:300])
+                return await self._send(webhook, notice, span)
+        except (
+            *(httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException),
+            *(AddressRefused, OSError, ValueError),
+        ) as error:
+            tracing.note_error(span, type(error).__name__)
+            return self._failure(error)
 
-    async def _send(self, webhook: Webhook, notice: Notice) -> Failure | None:
+    def _failure(self, error: Exception) -> Failure:
+        if isinstance(error, TimeoutError):
+            return Failure(f"no answer within {self._timeout:g} s")
+        if isinstance(error, AddressRefused):
+            return Failure(str(error), is_final=True)
+        return Failure(f"{type(error).__name__}: {error}"[:300])
+
+    async def _send(self, webhook: Webhook, notice: Notice, span: Span) -> Failure | None:
         limits = dict.fromkeys(("connect", "read", "write"), self._timeout)
         url = httpcore.URL(webhook.address.url)
         async with (
@@ -76,7 +87,7 @@ class Attempts:
             connection.stream(
                 "POST",
                 url,
-                headers=self._headers(webhook, notice),
+                headers=self._headers(webhook, notice, span),
                 content=notice.body,
                 extensions={"timeout": limits},
             ) as response,
@@ -86,9 +97,10 @@ class Attempts:
                 size += len(piece)
                 if size > MOST_ANSWER_BYTES:
                     break
+            _note_status(span, response.status)
             return _failure_of(response)
 
-    def _headers(self, webhook: Webhook, notice: Notice) -> list[tuple[str, str]]:
+    def _headers(self, webhook: Webhook, notice: Notice, span: Span) -> list[tuple[str, str]]:
         address = webhook.address
         headers = [
             ("Host", urlsplit(address.url).netloc),
@@ -100,6 +112,8 @@ class Attempts:
             ("X-A2A-Notification-Attempt", str(notice.attempt)),
             ("X-A2A-Notification-Signature", self._signature(webhook, notice)),
         ]
+        if (traceparent := tracing.traceparent_of(span) or notice.traceparent) is not None:
+            headers.append(("traceparent", traceparent))
         if address.token is not None:
             headers.append(("X-A2A-Notification-Token", address.token))
         if address.scheme is not None:
@@ -119,6 +133,26 @@ class Attempts:
                 "request_body_sha256": hashlib.sha256(notice.body).hexdigest(),
             }
         )
+
+
+def _span(webhook: Webhook, notice: Notice) -> Span:
+    """Start the span of an attempt. The address is without its path, which may hold a secret."""
+    address = urlsplit(webhook.address.url)
+    attributes: dict[str, str | int] = {
+        "http.request.method": "POST",
+        "server.address": address.hostname or "",
+        "server.port": address.port or _PORTS.get(address.scheme, 0),
+        "headrace.task.id": notice.task,
+    }
+    if notice.attempt > 1:
+        attributes["http.request.resend_count"] = notice.attempt - 1
+    return tracing.start_span("POST", SpanKind.CLIENT, notice.traceparent, attributes)
+
+
+def _note_status(span: Span, status: int) -> None:
+    span.set_attribute("http.response.status_code", status)
+    if status >= HTTPStatus.BAD_REQUEST:
+        tracing.note_error(span, str(status))
 
 
 def _failure_of(response: httpcore.Response) -> Failure | None:

@@ -95,12 +95,14 @@ async def event_of(
 ) -> Json:
     """Return the StreamResponse of 1.0 to send to the webhook.
 
-    For 0.3 that is the Task at that point, unless the agent answers with a bare Message.
+    For 0.3, and for the end of a task, that is the Task at that point, unless the agent answers
+    with a bare Message.
 
     Raises:
         LogLost, BusUnavailable: as `Snapshots.after`.
     """
-    if webhook.version != OLD or "message" in delivery.events[-1]:
+    is_end = webhook.answers is not None and webhook.answers.what == "end"
+    if not (is_end or webhook.version == OLD) or "message" in delivery.events[-1]:
         return delivery.event()
     return {"task": await snapshots.after(key, token, delivery)}
 

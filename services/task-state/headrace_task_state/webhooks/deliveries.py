@@ -11,8 +11,9 @@ import orjson
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
+from headrace.log.logged_task import term_of
 from headrace.model.entry import Entry
-from headrace.model.events import GENERATION, Json
+from headrace.model.events import GENERATION, TRACEPARENT, Json
 from headrace.model.fold import Pieces
 from headrace.model.task import WORKING, TaskKey
 from headrace.webhooks import WebhookProgress
@@ -39,6 +40,8 @@ class WebhookDelivery:
     """The events in order; each but the first continues the one before."""
     size: int
     """Bytes of the events in the log."""
+    traceparent: str | None = None
+    """W3C trace context of the newest input up to there that came with one."""
 
     @property
     def first(self) -> int:
@@ -74,15 +77,21 @@ class DeliveryBatcher:
         """Continue after `progress`."""
         self._progress, self._previous, self._goes_on = progress, progress.sequence, goes_on
         self._held: WebhookDelivery | None = None
+        self._traceparent = progress.traceparent
 
     def take(self, entry: Entry) -> Iterator[WebhookDelivery]:
         """Take the next entry and yield the deliveries that it completes."""
+        if entry.generation == entry.stamp.run:
+            self._traceparent = term_of(entry, TRACEPARENT) or self._traceparent
         for generation, line in enumerate(entry.lines, entry.generation):
             if generation <= self._progress.generation:
                 continue
             resume_after = entry.sequence if generation == entry.last_generation else self._previous
             event = orjson.loads(line)
-            one = WebhookDelivery(entry.stamp.log, generation, resume_after, [event], len(line))
+            one = WebhookDelivery(
+                *(entry.stamp.log, generation, resume_after, [event], len(line)),
+                traceparent=self._traceparent,
+            )
             if self._held is None or not self._held.take(one, self._progress.until, self._goes_on):
                 yield from self.rest()
                 self._held = one

@@ -23,6 +23,8 @@ class Notice:
     """The same for every attempt, so that a receiver can detect duplicates."""
     body: bytes
     attempt: int
+    traceparent: str | None = None
+    """W3C trace context of the request that it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class UndeliveredNotification(BusMessage):
     """Generation of its last event."""
     event: dict[str, Any]
     """The StreamResponse."""
+    traceparent: str | None = None
+    """W3C trace context of the request that it answers."""
 
 
 class UndeliveredLetters:

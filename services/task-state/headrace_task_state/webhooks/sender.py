@@ -19,6 +19,7 @@ from headrace.signing import SigningKeys
 from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
+from headrace_task_state.webhooks.bus_answers import BusAnswers
 from headrace_task_state.webhooks.deliveries import deliveries
 from headrace_task_state.webhooks.notice import (
     Failure,
@@ -68,6 +69,7 @@ class SenderResources:
     webhooks: Webhooks
     attempts: "Lazy[Attempts]"
     """Loaded with the first notification: few fleets send any."""
+    bus_answers: BusAnswers
     backoff: Backoff
     permits: Permits
     letters: UndeliveredLetters
@@ -119,6 +121,17 @@ class WebhookSender:
         progress = kept.webhook.progress
         goes_on = grouping_of(kept.webhook)
         async for delivery in deliveries(self._resources.bus, self._key, progress, goes_on):
+            answers = kept.webhook.answers
+            if answers is not None and not answers.include(delivery.events[-1]):
+                progress = progress.model_copy(
+                    update={
+                        "generation": delivery.generation,
+                        "sequence": delivery.resume_after,
+                        "until": 0,
+                        "traceparent": delivery.traceparent,
+                    }
+                )
+                continue
             attempt = progress.attempts + 1
             under_way = progress.model_copy(
                 update={"until": delivery.generation, "attempts": attempt, "due": 0.0}
@@ -128,7 +141,10 @@ class WebhookSender:
                 kept.webhook, self._key, self._token, delivery, self._resources.snapshots
             )
             undelivered = UndeliveredNotification(
-                log=delivery.log, generation=delivery.generation, event=event
+                log=delivery.log,
+                generation=delivery.generation,
+                event=event,
+                traceparent=delivery.traceparent,
             )
             failure = await self._attempt(kept.webhook, undelivered, attempt)
             if failure is not None and not self._is_over(failure, under_way):
@@ -154,6 +170,7 @@ class WebhookSender:
                 sequence=delivery.resume_after,
                 is_given_up=failure is not None,
                 failure="" if failure is None else failure.reason,
+                traceparent=delivery.traceparent,
             )
         if progress != kept.webhook.progress:
             await self._resources.webhooks.tell(self._key, self._token, kept, progress)
@@ -168,12 +185,18 @@ class WebhookSender:
         self, webhook: Webhook, progress: UndeliveredNotification, number: int
     ) -> Failure | None:
         name = notice_id(progress.log, progress.generation, webhook.id)
+        if webhook.answers is not None:
+            published = self._resources.bus_answers
+            return await published.publish(
+                webhook.answers, self._key, name, progress.event, progress.traceparent
+            )
         try:
             body = await body_of(webhook, progress.event)
         except Unsayable as trouble:
             return Failure(str(trouble), is_final=True)
         attempts = await self._resources.attempts.ready()
-        return await attempts.make(webhook, Notice(self._key.task, name, body, number))
+        notice = Notice(self._key.task, name, body, number, progress.traceparent)
+        return await attempts.make(webhook, notice)
 
     async def _give_up(
         self, webhook: Webhook, undelivered: UndeliveredNotification, failure: Failure
@@ -239,6 +262,7 @@ async def sender_resources(
             bus,
             Webhooks(bus),
             attempts,
+            BusAnswers(bus, settings.push_timeout),
             Backoff(settings.push_attempts, settings.push_backoff, settings.push_backoff_max),
             Permits(settings.push_per_owner, settings.push_per_host),
             UndeliveredLetters(bus),

@@ -1,10 +1,14 @@
 """One run of a chat model: responses and tool calls in turns until the final answer."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from opentelemetry.trace import SpanKind
+
+from headrace import tracing
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.context import RunContext
@@ -146,8 +150,9 @@ class ChatRun:
         answer = ResponseEmitter(ctx, self._used, host, thinking=endpoint.show_thinking)
         try:
             request = self._request(messages)
-            async with await endpoint.client.chat.completions.create(**request) as stream:
-                await answer.take(stream)
+            with self._call_span(answer):
+                async with await endpoint.client.chat.completions.create(**request) as stream:
+                    await answer.take(stream)
         except ValueError as error:
             raise Retryable("the model's endpoint sent invalid JSON") from error
         except APIError as error:
@@ -160,6 +165,23 @@ class ChatRun:
         if answer.finish == "length":
             await ctx.emit(Status("The answer was cut off at the maximum length."))
         return answer.turn()
+
+    @contextmanager
+    def _call_span(self, answer: ResponseEmitter) -> Iterator[None]:
+        """Make the span of one call of the model the current one in the block."""
+        model, url = self._endpoint.model, self._endpoint.client.base_url
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",  # the API, whoever serves it
+            "gen_ai.request.model": model,
+            "server.address": url.host,
+        }
+        span = tracing.start_span(f"chat {model}", SpanKind.CLIENT, None, attributes)
+        with tracing.current(span):
+            try:
+                yield
+            finally:
+                span.set_attributes(answer.attributes())
 
     def _request(self, messages: list[Json]) -> Any:  # noqa: ANN401  # the client's own types
         functions = [*map(function_of, self._tools.values()), *self._client_tools.values()]

@@ -148,6 +148,18 @@ class ResponseEmitter:
         if ends or verbatim is not None:
             await keep_response(self._ctx, verbatim, ends[-1] if ends else None)
 
+    def attributes(self) -> dict[str, str | int | list[str]]:
+        """Return what is known of the response, as OpenTelemetry names it."""
+        found: dict[str, str | int | list[str]] = {}
+        if self.finish:
+            found["gen_ai.response.finish_reasons"] = [self.finish]
+        if self._usage is not None:
+            model, used = self._usage
+            found["gen_ai.response.model"] = model or ""
+            found["gen_ai.usage.input_tokens"] = used.prompt_tokens or 0
+            found["gen_ai.usage.output_tokens"] = used.completion_tokens or 0
+        return found
+
     def turn(self) -> Turn:
         """Return the response as a turn of the conversation."""
         text = "".join(self._texts)
@@ -207,6 +219,7 @@ class ResponseEmitter:
             used.completion_tokens or 0,
             reasoning_tokens=(made and made.reasoning_tokens) or 0,
             cached_input_tokens=(given and given.cached_tokens) or 0,
+            cost=_cost(used),
         )
         await self._ctx.emit(usage)
 
@@ -222,6 +235,12 @@ def _begins(call: StreamedCall, theirs: str | None, name: str | None) -> bool:
     if theirs:
         return theirs != call.theirs
     return not call.theirs and bool(call.pieces) and call.item().is_json
+
+
+def _cost(used: CompletionUsage) -> float:
+    """Return the cost that some providers report with the usage; 0: none is reported."""
+    reported = (used.model_extra or {}).get("cost")
+    return float(reported) if isinstance(reported, int | float) else 0.0
 
 
 def _reasoning(delta: ChoiceDelta) -> str:

@@ -206,7 +206,7 @@ class PydanticEvents:
         """Save complete responses, so that no later attempt requests them again."""
         while self._responses:
             response = self._responses.pop(0)
-            await self._tell_usage(response, response.usage)
+            await self._tell_usage(response, response.usage, _cost(response))
             self._spent += response.usage
             await keep_response(self._ctx, Verbatim(FORMAT, verbatim_of(response, self._ids)))
         self._stored.set()
@@ -266,7 +266,9 @@ class PydanticEvents:
             # An output function made it: the model has emitted no text.
             await self._ctx.emit(output)
 
-    async def _tell_usage(self, response: ModelResponse, used: UsageBase) -> None:
+    async def _tell_usage(
+        self, response: ModelResponse, used: UsageBase, cost: float = 0.0
+    ) -> None:
         if not used.total_tokens:
             return
         usage = Usage(
@@ -276,6 +278,7 @@ class PydanticEvents:
             used.output_tokens,
             cached_input_tokens=used.cache_read_tokens,
             cache_write_input_tokens=used.cache_write_tokens,
+            cost=cost,
         )
         await self._ctx.emit(usage)
 
@@ -320,3 +323,13 @@ def _is_event(attached: Any) -> bool:  # noqa: ANN401  # whatever the tool attac
         base.__name__ for base in type(attached).__mro__ if base.__module__.startswith("ag_ui.")
     }
     return isinstance(attached, BaseModel) and "BaseEvent" in names
+
+
+def _cost(response: ModelResponse) -> float:
+    """Return what the response costs by the library's own list of prices; 0: it is not in there."""
+    if not response.model_name:
+        return 0.0
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError):
+        return 0.0

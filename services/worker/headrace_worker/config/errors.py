@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from headrace.model.errors import HeadraceError
+from headrace.model.field_rule import rule_of
 from headrace_worker.config.model import schema
 
 type FieldPath = tuple[str | int, ...]
@@ -84,7 +85,7 @@ def fields_of(node: yaml.Node) -> Iterator[tuple[FieldPath, int]]:
 def findings(invalid: ValidationError, lines: Lines) -> Iterator[Finding]:
     """Yield the field and the rule of each error."""
     for error in invalid.errors(include_url=False):
-        path, rule = _path(error["loc"], lines), error["msg"].removeprefix("Value error, ")
+        path, rule = _path(error["loc"], lines), rule_of(error["msg"])
         match error["type"]:
             case "extra_forbidden":
                 rule = f"unknown field; {alternatives(str(path[-1]), _fields(error['loc'][:-1]))}"

@@ -15,8 +15,9 @@ from pydantic import (
 )
 
 from headrace.model.events import Json
+from headrace.schedule_spec import NamedSchedule
 from headrace.sdk.agent import FollowUps
-from headrace.triggers import TriggerSpec
+from headrace.trigger_spec import TriggerSpec
 from headrace_worker.memory import Memory
 
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -342,8 +343,11 @@ class Configuration(Section):
     agents: dict[Name, AgentSection] = Field(min_length=1)
     """Agents by id."""
     triggers: list[TriggerSpec] = Field(default_factory=list)
-    """Events that begin tasks. `headrace triggers apply FILE` makes them, as the caller's; workers
-    pass over them."""
+    """Events that begin tasks. `headrace triggers apply FILE` makes them, as the caller's, and so
+    does `headrace dev` when it starts; workers pass over them."""
+    schedules: list[NamedSchedule] = Field(default_factory=list)
+    """What begins tasks by the clock. `headrace schedules apply FILE` stores them in the same way.
+    """
 
 
 def schema() -> dict[str, Any]:

@@ -15,11 +15,10 @@ from headrace.jetstream.connection import Bus
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
+from headrace.tasks import admission
+from headrace.tasks.admission import Figures, TooManyWaiting, read_figures
 from headrace.tasks.runs import ensure_queue
-from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks import admission
-from headrace_gateway.tasks.admission import Figures, read_figures
 from headrace_gateway.timing import GatewayTiming
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.plain_http import NO_TLS
@@ -181,7 +180,7 @@ async def test_a_run_that_is_not_known_to_be_queued_yet_does_not_count_twice(
     settings: GatewaySettings, bus: Bus
 ) -> None:
     bounded_by_two = settings.model_copy(update={"max_waiting_per_agent": 2})
-    admits = admission.Admission(bus, bounded_by_two, UNHURRIED)
+    admits = admission.Admission(bus, bounded_by_two, UNHURRIED.queue_answer)
     keys = [TaskKey("default", "assistant", mint_task_id(0)) for _ in range(3)]
     first = await admits.admit(keys[0])
     await bus.js.publish(bus.subjects.run(keys[0], 1), b"{}")
@@ -304,6 +303,13 @@ async def test_a_client_may_wish_for_a_lower_priority_and_an_earlier_start(
         ("startWithin", "soon"),
         ("startWithin", True),
         ("startWithin", 10**9),
+        ("startAt", 1),
+        ("startAt", ""),
+        ("startAt", "soon"),
+        ("startAt", "2030-01-31T09:00:00"),
+        ("startAt", "2030-02-31T09:00:00Z"),
+        ("startAt", "9999-12-31T23:59:59-23:59"),
+        ("startAt", "99999-01-01T00:00:00Z"),
     ],
 )
 async def test_a_wish_for_more_than_may_be_wished_is_refused_by_its_field(

@@ -2,17 +2,20 @@
 
 import asyncio
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from headrace.model import events
 from headrace.model.entry import Entry
-from headrace.model.task import AUTH_REQUIRED, COMPLETED
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, WORKING
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.worker.test_follow_ups import answers, hand_in
+from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.task_states import TaskStates, open_task_states
+from tests.support.task_states import TaskStates, new_key, open_task_states
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
@@ -106,3 +109,36 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
 
         await eventually(looked)
         assert await runs_of(task) == 1
+
+
+async def test_a_run_that_sleeps_is_asked_for_only_if_its_sleep_is_over(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.2, max_request_interval=0.2)
+    opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.1)
+    async with opened as fleet:
+        await fleet.start()
+        ends = (timedelta(hours=1), timedelta(seconds=1), timedelta(seconds=-1))
+        long, short, past = logs = [asleep(end) for end in ends]
+        for log in logs:
+            await fleet.store(log)
+
+        async def requested(log: LegalLog) -> bool:
+            subject = fleet.bus.subjects.runs_of_task(log.key)
+            info = await fleet.bus.js.stream_info(fleet.bus.streams.runs, subjects_filter=subject)
+            return bool(info.state.subjects)
+
+        await eventually(lambda: requested(past), "the run that should be awake is requested")
+        await eventually(lambda: requested(short), "the run that woke is requested")
+        assert not await requested(long)
+
+
+def asleep(time: timedelta) -> LegalLog:
+    """Return the log of a run that sleeps for `time` from now."""
+    log = LegalLog(new_key())
+    log.submit("hello")
+    log.begin_attempt()
+    until = (datetime.now(UTC) + time).isoformat()
+    metadata = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: until}
+    log.append([log.status(WORKING, metadata=metadata)])
+    return log

@@ -21,7 +21,16 @@ from headrace.model.entry import ANSWERED
 from headrace.model.errors import FileUnknown, TaskUnknown
 from headrace.model.messages import DeadLetter, GetTask, RunRequest
 from headrace.model.queues import RunQueue
-from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
+from headrace.model.task import (
+    CANCELED,
+    COMPLETED,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUBMITTED,
+    WORKING,
+    TaskKey,
+)
+from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -31,7 +40,9 @@ from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
 from tests.support.waiting import eventually
 
-HASTY = MaintenanceTiming(sweep_interval=0.1, max_request_interval=0.2, orphan_interval=0.1)
+HASTY = MaintenanceTiming(
+    sweep_interval=0.1, max_request_interval=0.2, orphan_interval=0.1, after_start=0.1
+)
 
 
 @pytest.fixture
@@ -297,6 +308,47 @@ async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_liv
     assert not await is_rejected(hasty, early)
 
 
+async def test_a_delayed_input_is_asked_for_after_its_start_and_not_before(
+    hasty: TaskStates,
+) -> None:
+    await hasty.start()
+    await hasty.followed()
+    soon, later, late = (LegalLog(new_key()) for _ in range(3))
+    soon.submit("hello", {events.START_AT: in_(1.0), events.START_BY: in_(60.0)})
+    later.submit("hello", {events.START_AT: in_(3600)})
+    late.submit("hello", {events.START_AT: in_(-1.0), events.START_BY: in_(1.0)})
+    for log in (soon, later, late):
+        await hasty.store(log)
+    await eventually(lambda: is_rejected(hasty, late), "the one without a worker is rejected")
+
+    async def requested() -> list[TaskKey]:
+        return [hasty.bus.subjects.key_of_run(subject)[0] for subject, _ in await runs(hasty)]
+
+    await eventually(requested, "a run is requested")
+    assert await requested() == [soon.key]
+
+
+async def test_a_message_to_a_delayed_task_does_not_begin_it(hasty: TaskStates) -> None:
+    await hasty.start()
+    await hasty.followed()
+    delayed, due = LegalLog(new_key()), submitted()
+    delayed.submit("hello", {events.START_AT: in_(3600)})
+    await hasty.store(delayed)
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "more"}]}
+    for name in ("first", "second"):
+        last = await last_entry(hasty.bus, delayed.key)
+        assert last is not None
+        joining = QueuedInput(name, "context", message, None)
+        await queue_input(hasty.bus, delayed.key, last, joining, 60.0)
+    await hasty.store(due)
+
+    async def requested() -> list[TaskKey]:
+        return [hasty.bus.subjects.key_of_run(subject)[0] for subject, _ in await runs(hasty)]
+
+    await eventually(requested, "a run is requested")
+    assert await requested() == [due.key]
+
+
 async def test_what_nobody_begins_in_the_fleet_s_time_is_rejected(
     nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
@@ -359,6 +411,19 @@ async def applied(fleet: TaskStates) -> Writer:
     return fleet.store_in.writer(lease)
 
 
+async def sweep(fleet: TaskStates, writer: Writer) -> int:
+    """Sweep once with `writer`; return how many tasks were due."""
+    duty = Sweep(
+        fleet.bus,
+        writer,
+        Directory(fleet.bus),
+        3600.0,
+        clock=Clock(fleet.bus, fleet.store_in),
+        timing=MaintenanceTiming(),
+    )
+    return await duty.sweep()
+
+
 async def test_one_sweep_goes_through_all_that_is_due(
     nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
@@ -369,21 +434,32 @@ async def test_one_sweep_goes_through_all_that_is_due(
         for name in await writer.due(DueList.AT_WORK, 10**15, 1000):
             await writer.defer(DueList.AT_WORK, name, 1)
         began = round(time.time() * 1000)
-        clock = Clock(fleet.bus, fleet.store_in)
-        assert (
-            await Sweep(
-                fleet.bus,
-                writer,
-                Directory(fleet.bus),
-                3600.0,
-                clock=clock,
-                timing=MaintenanceTiming(),
-            ).sweep()
-            == 230
-        )
+        assert await sweep(fleet, writer) == 230
         assert len(await runs(fleet)) == 230
         # Young inputs are due again soon: maybe before a long pass is over.
         assert await writer.due(DueList.AT_WORK, began, 1) == []
+
+
+async def test_a_task_whose_end_was_seen_in_its_log_only_is_looked_at_again(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        log = submitted()
+        await fleet.store(log)
+        writer = await applied(fleet)
+        [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
+        await writer.defer(DueList.AT_WORK, name, 1)
+        # The end is in the log; the view has not applied it.
+        log.append([log.status(REJECTED)], state=REJECTED)
+        await fleet.store(log, first=1)
+        assert await sweep(fleet, writer) == 1
+        # The log is restored from before its end.
+        stream = fleet.bus.streams.events(0)
+        end = (await fleet.bus.js.stream_info(stream)).state.last_seq
+        await fleet.bus.js.delete_msg(stream, end)
+        await writer.defer(DueList.AT_WORK, name, 1)
+        assert await sweep(fleet, writer) == 1
+        assert len(await runs(fleet)) == 1
 
 
 def queued_input() -> LegalLog:

@@ -17,6 +17,7 @@ from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.integration.task_state.webhooks.test_forged_requests import stand_in_for
 from tests.support.receiver import HANG_UP, STALL, Receiver, receiving
 from tests.support.servers import ports
+from tests.support.spans import RecordedSpans, parent, traceparent
 from tests.support.task_states import TaskStates, folded
 from tests.support.waiting import eventually
 
@@ -75,6 +76,53 @@ async def test_all_that_happens_is_told_in_order_and_signed(
         claims = jwt.decode(signature, key, algorithms=["ES256"], audience=receiver.url())
         assert claims["request_body_sha256"] == hashlib.sha256(one.raw).hexdigest()
         assert claims["jti"] == one.id
+
+
+async def test_each_attempt_is_a_span_in_the_requests_trace(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans = RecordedSpans(monkeypatch)
+    request = f"00-{'a' * 32}-{'b' * 16}-01"
+    receiver.plan["/secret"] = [HANG_UP, 500, 200]
+    await fleet.start()
+    await hooked.hook(receiver.url("/secret"))
+    hooked.log.submit("hello", {events.TRACEPARENT: request})
+    await hooked.store()
+    await until_told(hooked)
+    found = [dict(span.attributes or {}) for span in spans.named("POST")]
+    same = {
+        "http.request.method": "POST",
+        "server.address": "127.0.0.1",
+        "server.port": receiver.port,
+        "headrace.task.id": hooked.log.key.task,
+    }
+    failed = found[0].pop("error.type")
+    assert failed
+    assert found == [
+        same,
+        same
+        | {
+            "http.request.resend_count": 1,
+            "http.response.status_code": 500,
+            "error.type": "500",
+        },
+        same | {"http.request.resend_count": 2, "http.response.status_code": 200},
+    ]
+    assert [parent(span) for span in spans.named("POST")] == [request] * 3
+    sent = [one.headers["traceparent"] for one in receiver.came]
+    assert sent == [traceparent(span) for span in spans.named("POST")]
+
+
+async def test_without_traces_a_notification_continues_the_requests_trace(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    request = f"00-{'a' * 32}-{'b' * 16}-01"
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    hooked.log.submit("hello", {events.TRACEPARENT: request})
+    await hooked.store()
+    await until_told(hooked)
+    assert [one.headers["traceparent"] for one in receiver.came] == [request]
 
 
 @pytest.mark.parametrize("failing", [500, 404, 302, HANG_UP, STALL], ids=str)

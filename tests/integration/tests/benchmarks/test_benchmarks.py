@@ -1,17 +1,19 @@
 """The benchmark runs, and believes nothing that is not whole. What it measures is not judged."""
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.benchmarks import bus_costs, contestants, fleet, report, rounds
+from tests.benchmarks import bus_costs, contestants, fleet, report, rounds, telemetry
 from tests.benchmarks.bindings import BINDINGS, Binding
 from tests.benchmarks.contestants import Contestant
 from tests.benchmarks.http_client import Connection, ServerFailed
@@ -31,7 +33,8 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contestant]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with contestants.measured_stack(tmp_path_factory.mktemp("stack"), gateways=2) as running:
+    folder = tmp_path_factory.mktemp("stack")
+    with contestants.measured_stack(folder, gateways=2, triggers=1) as running:
         yield running
 
 
@@ -134,6 +137,54 @@ def check(lines: list[str]) -> None:
     assert re.fullmatch(r"view rebuilt: \d+ tasks/s", rebuilt)
     assert [line.split()[0] for line in asked] == ["get", "subscribe", "follow-up", "cancel"]
     assert re.fullmatch(r"  a stream meanwhile: \d+ events/s, before: \d+", streamed)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(
+    not IS_SOAK, reason="its stack has nothing else to do: make soak, or make bench"
+)
+async def test_what_traces_and_metrics_cost_is_measured(tmp_path: Path) -> None:
+    with contestants.headrace(tmp_path) as own:
+        variants = [replace(own, name=name) for name in telemetry.VARIANTS]
+        short_runs, tokens = await telemetry.lines(variants, TINY, times=1, exported=0)
+
+    figure = r"[\d,.]+ us \([\d.]+ x\)"
+    figures = f"neither {figure}, metrics {figure}, metrics and traces {figure}"
+    assert re.fullmatch(rf"short runs, .*, each: {figures}, goal 1.05 x \((ok|NO)\)", short_runs)
+    assert re.fullmatch(rf"tokens, .*, each: {figures}, goal 1.01 x \((ok|NO)\)", tokens)
+
+
+COUNTING = """
+from prometheus_client import Counter
+
+one = Counter("one", "One.", ["name"])
+one.labels("a").inc()
+print(one.labels("a")._value.get())
+"""
+
+
+def test_each_variant_has_the_metrics_and_traces_that_it_is_named_after(tmp_path: Path) -> None:
+    environments = telemetry.environments(tmp_path, "http://127.0.0.1:4318")
+
+    counted = {
+        name: subprocess.run(
+            [sys.executable, "-c", COUNTING],
+            env=os.environ | variables,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout.strip()
+        for name, variables in environments.items()
+    }
+
+    assert counted == {"neither": "0.0", "metrics": "1.0", "metrics and traces": "1.0"}
+    traced = [
+        name
+        for name, variables in environments.items()
+        if "OTEL_EXPORTER_OTLP_ENDPOINT" in variables
+    ]
+    assert traced == ["metrics and traces"]
 
 
 async def test_a_question_and_a_run_over_the_bus_are_measured(nats_server: NatsProcess) -> None:

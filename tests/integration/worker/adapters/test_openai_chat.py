@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import threading
+from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from headrace import Agent, RunContext, ToolError, tool
 from headrace.model.events import Json
@@ -22,6 +24,7 @@ from tests.support.log_reading import (
     thoughts,
     words,
 )
+from tests.support.spans import RecordedSpans, parent, traceparent
 from tests.support.task_submitter import TaskSubmitter
 
 
@@ -90,6 +93,57 @@ async def test_text_and_reasoning_stream_into_blocks_with_their_metadata(
     part = done["artifacts"][0]["parts"][0]
     assert part["metadata"]["agui_event_type"] == "content_block"
     assert done["metadata"]["tokens_used"] == 18
+
+
+async def test_a_call_of_the_model_is_a_span_of_the_attempt(
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans = RecordedSpans(monkeypatch)
+    async with (
+        chat_stub(Reply(status=500), Reply([*deltas({"content": "4"}), usage(11, 7)])) as stub,
+        working(model(stub)),
+    ):
+        await folded(await submitter.start("model", "2 + 2?"))
+    failed, answered = spans.named("chat small")
+    first, second = spans.named("invoke_agent model")
+    assert [parent(failed), parent(answered)] == [traceparent(first), traceparent(second)]
+    request = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "small",
+        "server.address": "127.0.0.1",
+    }
+    assert dict(failed.attributes or {}) == request | {"error.type": "InternalServerError"}
+    assert dict(answered.attributes or {}) == request | {
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.response.model": "small",
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 7,
+    }
+
+
+def spent() -> float:
+    """Return what this process has counted so far."""
+    return REGISTRY.get_sample_value("headrace_cost_total", {"agent": "model"}) or 0.0
+
+
+async def test_tokens_cost_what_the_provider_reports_or_else_the_file_of_prices(
+    submitter: TaskSubmitter, working: Working, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[[price]]\nmodel = "small"\ninput = 1000.0\noutput = 2000.0\n')
+    billed = usage(11, 7)
+    billed["usage"]["cost"] = 0.5
+    costs = [spent()]
+    for last in (billed, usage(11, 7)):
+        async with (
+            chat_stub(Reply([*deltas({"content": "4"}), last])) as stub,
+            working(model(stub), prices=prices),
+        ):
+            await folded(await submitter.start("model", "2 + 2?"))
+        costs.append(spent())
+    assert costs[1] - costs[0] == pytest.approx(0.5)
+    assert costs[2] - costs[1] == pytest.approx(0.025)
 
 
 async def test_reasoning_has_a_second_name_and_need_not_be_shown(

@@ -1,9 +1,12 @@
 """What pydantic-ai's users write at home and find unchanged here."""
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import BinaryContent, ImageUrl, PromptedOutput, ToolReturn
@@ -203,3 +206,30 @@ async def test_the_text_that_an_output_function_makes_is_the_answer(
         async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
             done = await folded(await submitter.start("p", "Shout."))
     assert (state(done), answer(done), results(done)) == ("COMPLETED", "TEA", [])
+
+
+def spent() -> float:
+    """Return what the runs of agent p have cost in this process."""
+    return REGISTRY.get_sample_value("headrace_cost_total", {"agent": "p"}) or 0.0
+
+
+async def test_tokens_cost_what_the_library_says(
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cost(response: ModelResponse) -> SimpleNamespace:
+        if response.usage.output_tokens == 5:
+            return SimpleNamespace(total_price=Decimal("0.25"))
+        raise LookupError(response.model_name)
+
+    async def stream(_: list[ModelMessage], __: AgentInfo) -> Stream:
+        yield "x"
+
+    monkeypatch.setattr(ModelResponse, "cost", cost)
+    before = spent()
+    async with chat_model([says("x")]) as stub:
+        priced = OpenAIChatModel("small", provider=OpenAIProvider(base_url=stub.url, api_key="k"))
+        for model in (priced, FunctionModel(stream_function=stream)):
+            async with working(pydantic_ai_agent(PydanticAgent(model), name="p", memory="task")):
+                done = await folded(await submitter.start("p", "?"))
+            assert state(done) == "COMPLETED"
+    assert spent() - before == pytest.approx(0.25)

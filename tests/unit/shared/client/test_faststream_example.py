@@ -5,7 +5,8 @@ from faststream.nats import TestNatsBroker
 from tests.support.examples import example
 from tests.support.fake_gateway import ScriptedResponse, answering
 
-SEND = "/v1/agents/echo/message:send"
+SEND = "/v1/agents/orders/message:send"
+ORDER = {"id": "7", "article": "nails", "quantity": 5}
 TASK = {
     "id": "t1",
     "contextId": "ann",
@@ -18,8 +19,8 @@ async def test_an_order_is_asked_about_and_the_answer_published() -> None:
     with answering(**{SEND: ScriptedResponse(body={"task": TASK})}) as gateway:
         module = example("faststream_orders", GATEWAY=gateway.url)
         async with TestNatsBroker(module.broker) as broker:
-            published = await broker.request({"id": 7, "customer": "ann"}, "orders.created")
+            published = await broker.request(ORDER, "orders.created")
         [asked] = gateway.asked
-    assert await published.decode() == {"id": 7, "answer": "in stock"}
+    assert await published.decode() == {"id": "7", "state": "completed", "answer": "in stock"}
     message = (asked.body or {})["message"]
-    assert (message["contextId"], message["parts"]) == ("ann", [{"text": "Check order 7"}])
+    assert message["parts"] == [{"data": ORDER}]

@@ -27,6 +27,13 @@ def test_only_services_write_routes() -> None:
     assert not any("route" in one.subject for one in permissions.imported(GROUP))
 
 
+def test_task_state_publishes_answers_and_no_other_role_does() -> None:
+    permissions = Permissions(BusSettings(), [GROUP], answers=["orders.done"])
+    roles = ("gateway", "task-state", "triggers")
+    may = [role for role in roles if "orders.done" in permissions.rights(role).publish]
+    assert may == ["task-state"]
+
+
 def test_triggers_take_the_events_that_they_may() -> None:
     events = [EventAccess("orders.*", "ORDERS"), EventAccess("bills.*")]
     rights = Permissions(BusSettings(), [GROUP], events=events).rights("triggers")

@@ -59,3 +59,21 @@ def test_the_firing_before_is_the_last_other_one_with_a_task() -> None:
     assert before is not None
     assert before.key == "a"
     assert ScheduleFirings().before("a") is None
+
+
+def test_the_last_firing_with_a_task_is_kept_however_many_are_skipped_after_it() -> None:
+    firings = ScheduleFirings().having(firing("a", "began", "t-a"))
+    for number in range(KEPT_FIRINGS * 2):
+        firings = firings.having(firing(str(number), "skipped"))
+    before = firings.before("next")
+    assert before is not None
+    assert before.task == "t-a"
+    assert (firings.skipped, len(firings.last)) == (KEPT_FIRINGS * 2, KEPT_FIRINGS)
+
+
+def test_a_firing_waits_until_its_outcome_is_recorded() -> None:
+    firings = ScheduleFirings().having_waiting("a", 2).having_waiting("b", 2)
+    assert firings.having_waiting("c", 2) == firings
+    assert firings.having_waiting("a", 2) == firings
+    assert firings.having(firing("a", "beginning", "t-a")).waiting == ["b"]
+    assert firings.without_waiting("b").waiting == ["a"]

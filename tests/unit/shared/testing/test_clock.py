@@ -235,3 +235,19 @@ async def test_what_the_fleet_does_for_an_agent_goes_by_the_machines_time() -> N
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def test_an_agent_that_sleeps_without_a_worker_wakes_by_the_fleets_time() -> None:
+    @agent()
+    async def reminder(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield "soon, "
+        await ctx.sleep(3600)
+        yield "now"
+
+    async with TestFleet([reminder]) as fleet:
+        task = await fleet.start("reminder", "x")
+        await fleet.advance(1800)
+        assert (await task.now()).state == "working"
+        await fleet.kill_worker()
+        await fleet.advance(1801)
+        assert (await task.result()).text == "soon, now"

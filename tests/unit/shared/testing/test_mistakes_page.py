@@ -24,7 +24,7 @@ module is imported. Invalid output fails the task, with the agent, the file and 
 |---|---|---|
 """
 
-_IMPORTS = "from headrace import Agents, File, InputRequired, agent, tool\n\n"
+_IMPORTS = "from headrace import Agents, File, InputRequired, agent, on, schedule, tool\n\n"
 
 
 class Mistake(NamedTuple):
@@ -91,6 +91,41 @@ MISTAKES = [
         "@tool\nasync def stock(of):\n    return 7\n",
         "stock: parameter of needs a type annotation (shop.py:3)",
         "`of: str`",
+    ),
+    Mistake(
+        "a trigger below `@agent`",
+        "@agent\n@on('orders.created')\nasync def shop(ctx):\n    yield 'hello'\n",
+        "@on must stand above @agent (shop.py:4)",
+        "`@on` and `@schedule` above `@agent`",
+    ),
+    Mistake(
+        "a trigger without a subject",
+        "@on\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
+        "write @on('…') (shop.py:3)",
+        "`@on('orders.created')`",
+    ),
+    Mistake(
+        "a value that a trigger can't have",
+        "@on('orders.created', filter={'total': 7})\n@agent\nasync def shop(ctx):\n"
+        "    yield 'hello'\n",
+        "the trigger of agent 'shop': filter: 'total' must be subject, headers.NAME or body,"
+        " followed by names and numbers with dots between (shop.py:3)",
+        "`{'body.total': 7}`",
+    ),
+    Mistake(
+        "a schedule without a time",
+        "@schedule('count the stock')\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
+        "the schedule of agent 'shop': schedule: exactly one of at, every and cron is required"
+        " (shop.py:3)",
+        "`@schedule('count the stock', every='1h')`",
+    ),
+    Mistake(
+        "two schedules with one name",
+        "@schedule('check the orders', every='15m')\n@schedule('count the stock', every='1h')\n"
+        "@agent\nasync def shop(ctx):\n    yield 'hello'\n",
+        "two schedules of agent 'shop' are named 'shop'; give one another name:"
+        " @schedule(…, name=…) (shop.py:3)",
+        "`name=`; without it, a trigger or schedule has the agent's name",
     ),
     Mistake(
         "output of another type",

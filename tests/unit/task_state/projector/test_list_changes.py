@@ -26,9 +26,11 @@ class RecordingBus(FakeBus):
         self.published: list[ListChanges] = []
         self.is_down = False
 
-    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+    async def publish(
+        self, subject: str, payload: bytes, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
         """Keep the message, unless the connection is down."""
-        assert (subject, reply) == (self.subjects.changes(0), "")
+        assert (subject, reply, headers) == (self.subjects.changes(0), "", None)
         if self.is_down:
             raise BusUnavailable("no connection")
         self.published.append(ListChanges.decode(subject, payload))

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model import events
-from headrace.model.events import GENERATION, Json
+from headrace.model.events import GENERATION, TRACEPARENT, Json
 from headrace.model.fold import TaskFold
-from headrace.model.task import CANCELED, COMPLETED, WORKING
+from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.webhooks import WebhookProgress
 from headrace_task_state.webhooks.deliveries import (
     MOST_BYTES,
@@ -45,6 +45,23 @@ def answer(*chunks: str) -> LegalLog:
 def texts(deliveries: list[WebhookDelivery]) -> list[str]:
     updates = [one.event().get("artifactUpdate") for one in deliveries]
     return [part["text"] for update in updates if update for part in update["artifact"]["parts"]]
+
+
+def test_a_delivery_belongs_to_the_trace_of_the_newest_input_also_when_continued() -> None:
+    log = LegalLog(new_key())
+    for trace in ("1", "2"):
+        log.submit("hello", {TRACEPARENT: trace})
+        log.begin_attempt()
+        log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    log.submit("bye")
+    whole = grouped(log)
+    traces = [delivery.traceparent for delivery in whole]
+    assert traces == ["1"] * 3 + ["2"] * 4
+    for number, done in enumerate(whole, 1):
+        progress = WebhookProgress(
+            generation=done.generation, sequence=done.resume_after, traceparent=done.traceparent
+        )
+        assert [one.traceparent for one in grouped(log, progress)] == traces[number:]
 
 
 @settings(max_examples=60)

@@ -180,7 +180,7 @@ agents:
 
 ALL_OF_THEM = [
     "2: llms.main.temprature: unknown field; did you mean 'temperature'? allowed: api_key, ",
-    "3: tool: unknown field; did you mean 'tools'? allowed: agents, llms, tools",
+    "3: tool: unknown field; did you mean 'tools'? allowed: agents, llms, schedules, tools",
     "5: agents.typo.type: unknown; did you mean 'openai'? allowed: python, openai, a2a, ag-ui",
     "6: agents.bad name: String should match pattern",
     "8: agents.assistant.nam: unknown field; did you mean 'name'? allowed: ",

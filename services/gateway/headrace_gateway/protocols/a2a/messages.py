@@ -7,7 +7,7 @@ from functools import partial
 
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.errors import BusUnavailable, StateUnavailable
-from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
+from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, START_AT, Json
 from headrace.model.fold import OWN, TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
@@ -27,7 +27,7 @@ from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp
 from headrace_gateway.tasks.settle import AnswerLost, GatewayStopping
 from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
-from headrace_gateway.tasks.terms import check_parts, terms
+from headrace_gateway.tasks.terms import check_parts, starts_later, terms
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
@@ -144,9 +144,15 @@ def input_metadata(call: Call, asked: SendMessageParams) -> Json:
         metadata[ACCEPTED_MODES] = asked.accepted_output_modes
     wished = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
     metadata |= terms(call.caller, call.card, wished, f"metadata.{OWN}")
-    if call.card.bare_message and asked.return_immediately:
+    if call.card.bare_message and _returns_at_once(asked):
         metadata[SHOWN] = True
     return metadata | call.marks
+
+
+def _returns_at_once(asked: SendMessageParams) -> bool:
+    """Return whether the response is the Task as it is: by request, or as its run begins later."""
+    start = (asked.metadata or {}).get(START_AT)
+    return asked.return_immediately or (start is not None and starts_later(start))
 
 
 _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
@@ -155,7 +161,8 @@ _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
 async def send_message(services: Services, call: Call, params: object) -> Json:
     """Accept the message and return a SendMessageResponse: a Task, or a bare Message.
 
-    Unless the request says to return immediately, wait until the task ends or waits for its user.
+    Unless the request says to return immediately, or its run begins later, wait until the task ends
+    or waits for its user.
 
     Raises:
         Malformed: the parameters do not fit the operation.
@@ -211,9 +218,9 @@ async def _new_task(
     services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
 ) -> Json:
     """Return a new task, folded from its whole log without a request to task state."""
-    answer = _Answer(accepted.feed, at_once=asked.return_immediately)
+    answer = _Answer(accepted.feed, at_once=_returns_at_once(asked))
     await _wait(services, call, accepted, answer, 0)
-    if answer.fold.state == ANSWERED and answer.newest and not asked.return_immediately:
+    if answer.fold.state == ANSWERED and answer.newest and not _returns_at_once(asked):
         return {"message": answer.newest.events[-1]["message"]}
     return {"task": answer.fold.task(asked.history_length)}
 
@@ -222,7 +229,7 @@ async def _continued_task(
     services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
 ) -> Json:
     """Request the task from task state, because its earlier log has not been read here."""
-    if asked.return_immediately:
+    if _returns_at_once(asked):
         services.feeds.release(accepted.feed)
     else:
         rest = _Rest(accepted.feed)
@@ -287,7 +294,7 @@ async def _streamed(
         return await _resumed(services, call, accepted)
     if accepted.snapshot is not None:
         return _continued_stream(accepted, accepted.snapshot, asked.history_length)
-    if call.card.bare_message and not asked.return_immediately:
+    if call.card.bare_message and not _returns_at_once(asked):
         message = await bare_answer(accepted.feed)
         if message is not None:
             return OpenedStream(accepted.feed, message - 1, accepted.log)

@@ -17,11 +17,13 @@ from typing import Any, cast
 
 from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.json_format import MessageToDict, SerializeToJsonError
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.datastructures import QueryParams
 
 from headrace.model.events import Json
+from headrace.model.whole_numbers import whole
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import RULE, is_too_deep
 
@@ -29,6 +31,19 @@ _INT32 = range(-(2**31), 2**31)
 _GENERATIONS = range(2**63)
 _MAX_DIGITS = 100
 _URL_SAFE = str.maketrans("-_", "+/")
+
+
+def as_json(request: Message) -> Json:
+    """Return a request as JSON.
+
+    Raises:
+        Malformed: it contains a number that JSON has not.
+    """
+    try:
+        found: Json = whole(MessageToDict(request))
+    except SerializeToJsonError as trouble:
+        raise Malformed([Violation("", f"is not valid JSON: {trouble}"[:300])]) from None
+    return found
 
 
 class NotReadable(Exception):

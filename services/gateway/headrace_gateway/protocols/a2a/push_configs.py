@@ -138,7 +138,11 @@ async def create_config(services: Services, call: Call, params: object) -> Json:
     address = read_address(config)
     key, found = await _found(services, call, config.get("taskId", ""))
     back = 1 if found.state in _RESTS else 0
-    progress = WebhookProgress(generation=found.generation - back, sequence=found.sequence - back)
+    progress = WebhookProgress(
+        generation=found.generation - back,
+        sequence=found.sequence - back,
+        traceparent=found.traceparent,
+    )
     webhook = _webhook(call, config, address, progress)
     await services.background.run(services.webhooks.put(key, webhook))
     return shown(key.task, webhook, secrets=True)
@@ -227,7 +231,9 @@ async def attach(services: Services, call: Call, task: str, webhook: Webhook) ->
         TaskUnknown, TooManyWebhooks, BusUnavailable, StateUnavailable: as `create_config`.
     """
     key, found = await _found(services, call, task)
-    progress = WebhookProgress(generation=found.generation, sequence=found.sequence)
+    progress = WebhookProgress(
+        generation=found.generation, sequence=found.sequence, traceparent=found.traceparent
+    )
     webhook = webhook.model_copy(update={"progress": progress})
     await services.background.run(services.webhooks.put(key, webhook))
 

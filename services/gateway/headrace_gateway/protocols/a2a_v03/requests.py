@@ -5,12 +5,12 @@ from typing import Any
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2, conversions, proto_utils, types
 from a2a.utils.errors import A2AError
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 from pydantic import BaseModel, ValidationError
 
 from headrace.model.events import Json
-from headrace.model.whole_numbers import whole
+from headrace_gateway.protocols.a2a.protojson import as_json
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import RULE, is_too_deep
 
@@ -75,7 +75,7 @@ def rpc_params(operation: str, params: Json) -> Json:
     kind, turn = _REQUESTS[operation]
     try:
         request = kind.model_validate({"id": 0, "params": params})
-        return _with_config_id(operation, as_params(turn(request)))
+        return _with_config_id(operation, as_json(turn(request)))
     except ValidationError as invalid:
         raise Malformed(_violations(invalid)) from None
     except (ParseError, ValueError, TypeError, A2AError) as trouble:
@@ -137,12 +137,6 @@ def is_protobufs(params: Json) -> bool:
     message = params.get("message")
     is_other = isinstance(message, dict) and "content" in message and "parts" not in message
     return "request" in params or is_other
-
-
-def as_params(request: Message) -> Json:
-    """Return a 1.0 request as JSON."""
-    params: Json = whole(MessageToDict(request))
-    return params
 
 
 def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], BaseModel]) -> Json:

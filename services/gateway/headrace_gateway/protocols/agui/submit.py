@@ -103,9 +103,12 @@ _MOST = 100
 
 
 async def _at_work(thread: RunThread) -> list[str]:
+    """Return the thread's tasks that are working or waiting for a worker, without delayed ones."""
     waiting, working = await asyncio.gather(_of(thread, SUBMITTED), _of(thread, WORKING))
+    delayed = await asyncio.gather(*map(thread.is_delayed, waiting))
+    due = [task for task, later in zip(waiting, delayed, strict=True) if not later]
     # A task that starts between the two queries is in both lists.
-    return list(dict.fromkeys(chain(working, waiting)))
+    return list(dict.fromkeys(chain(working, due)))
 
 
 async def _of(thread: RunThread, status: str) -> list[str]:

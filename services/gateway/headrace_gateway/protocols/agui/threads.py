@@ -12,6 +12,7 @@ from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.messages import ListTasks
 from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.tasks.delayed_runs import waits_for_start
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.run import AguiRun
@@ -117,9 +118,20 @@ class RunThread:
             if not token:
                 return
 
+    async def is_delayed(self, task: str) -> bool:
+        """Return whether the run of that task of the thread is not due yet.
+
+        Raises:
+            BusUnavailable: try again.
+        """
+        last = await last_entry(self._services.bus, self._key(task))
+        return last is not None and waits_for_start(last)
+
+    def _key(self, task: str) -> TaskKey:
+        return task_key(self._services.settings, self._call.caller, self._call.agent, task)
+
     async def _runs_of(self, task: Json) -> list[ThreadRun]:
-        call = self._call
-        key = task_key(self._services.settings, call.caller, call.agent, task["id"])
+        key = self._key(task["id"])
         last = await last_entry(self._services.bus, key)
         if last is None:
             return []

@@ -29,7 +29,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     log, fleet = task_log.TaskLog(services), fleet_state.FleetState(services)
     watching = watch.TaskWatch(services)
     letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
-    triggering = triggers.TriggerPages(services)
+    triggering, one_trigger = triggers.TriggerPages(services), f"{triggers.PATH}/{{name}}"
     of_agent = versions.VersionPages(services)
     scheduling, one_schedule = schedules.SchedulePages(services), f"{schedules.PATH}/{{name}}"
     pages: Sequence[tuple[str, str, Endpoint]] = (
@@ -52,9 +52,11 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{one_schedule}:run", scheduling.run),
         ("POST", workers.PATH, workers.DrainingWorkers(services).drain),
         ("GET", triggers.PATH, triggering.list),
-        ("GET", f"{triggers.PATH}/{{name}}", triggering.show),
-        ("PUT", f"{triggers.PATH}/{{name}}", triggering.put),
-        ("DELETE", f"{triggers.PATH}/{{name}}", triggering.delete),
+        ("GET", one_trigger, triggering.show),
+        ("PUT", one_trigger, triggering.put),
+        ("DELETE", one_trigger, triggering.delete),
+        ("POST", f"{one_trigger}:pause", triggering.pause),
+        ("POST", f"{one_trigger}:resume", triggering.resume),
         ("GET", dead_letters.PATH, letters.list),
         ("GET", f"{dead_letters.PATH}/{{number}}", letters.show),
         ("POST", f"{dead_letters.PATH}:retry", letters.retry),

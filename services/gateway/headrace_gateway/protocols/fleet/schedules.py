@@ -7,30 +7,33 @@ all owners of their tenant.
 import secrets
 from datetime import UTC, datetime
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
 from headrace.model.errors import InvalidName
-from headrace.model.events import PRIORITY, Json
+from headrace.model.events import Json
+from headrace.model.field_rule import first_problem
 from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
-from headrace.model.subjects import NORMAL, decode_token, encode_token
+from headrace.model.subjects import decode_token, encode_token
 from headrace.model.timestamp import timestamp
+from headrace.schedule_spec import EXPRESSION_RULES, KINDS, ScheduleSpec
 from headrace.schedules import ScheduleUnknown, StoredSchedule
-from headrace_gateway.call import IDEMPOTENCY_KEY, call_of, caller_of
-from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
-from headrace_gateway.protocols.fleet.parameters import number_in
-from headrace_gateway.protocols.fleet.schedule_input import (
-    EXPRESSION_RULES,
-    KINDS,
-    read_schedule,
+from headrace_gateway.call import IDEMPOTENCY_KEY, caller_of
+from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.protocols.fleet.declaration import (
+    check_subjects,
+    declared,
+    declaring,
+    priority_of,
+    reaches,
 )
-from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.protocols.fleet.parameters import number_in
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.terms import check_parts, terms
+from headrace_gateway.tasks.terms import check_parts
 
 PATH = "/v1/schedules"
 
@@ -81,24 +84,19 @@ class SchedulePages:
         """Create a schedule of the caller, or replace it.
 
         Raises:
-            InputInvalid: the body breaks a rule.
-            AgentUnknown: there is no such agent.
+            InputInvalid: the body breaks a rule, or the query names another owner.
+            NotPermitted: the tenant may not use the subject of the answers.
             TooManySchedules: the caller has the maximum number of schedules.
-            HeadraceError: as `call_of`, `terms` and `check_parts`.
+            HeadraceError: as `declared`, `declaring`, `priority_of` and `check_parts`.
         """
         services = self._services
-        caller_of(services, request)  # before its body is read
-        check_body_type(request)
-        body = json_object(await read_body(request, services.body_limits))
-        stated = read_schedule(body)
-        call = call_of(services, request, "PutSchedule", tenant=stated.agent)
-        if call.agent != stated.agent:
-            raise AgentUnknown.called(stated.agent, at_root=False)
-        caller, card = call.caller, call.card
-        wished = {} if stated.priority is None else {"priority": stated.priority}
-        schedule = stated.schedule(terms(caller, card, wished, "").get(PRIORITY, NORMAL))
-        check_parts({"parts": schedule.parts}, card)
-        key = ScheduleKey(caller.tenant, caller.owner, _name(request))
+        stated = _read(await declared(services, request))
+        call = declaring(services, request, "PutSchedule", stated.agent)
+        schedule = stated.schedule(priority_of(call, stated.priority))
+        check_parts({"parts": schedule.parts}, call.card)
+        check_subjects(services, call.caller, schedule.answers)
+        _check_owner(request, call.caller, "replace a schedule")
+        key = ScheduleKey(call.caller.tenant, call.caller.owner, _name(request))
         try:
             stored = await services.background.run(self._schedules.put(key, schedule))
         except ExpressionRefused:
@@ -134,12 +132,11 @@ class SchedulePages:
         """Fire a schedule once, now.
 
         Raises:
-            InputInvalid: the query names an owner, or the Idempotency-Key is too long.
+            InputInvalid: the query names another owner, or the Idempotency-Key is too long.
             ScheduleUnknown: as `Schedules.run_now`.
             HeadraceError: as `Access.check_anyone`.
         """
-        if "owner" in request.query_params:
-            raise InputInvalid("owner: only the owner can run a schedule now")
+        _check_owner(request, caller_of(self._services, request), "run a schedule now")
         found = await self._found(request, "RunSchedule")
         asked = request.headers.get(IDEMPOTENCY_KEY) or secrets.token_hex(12)
         try:
@@ -185,10 +182,8 @@ class SchedulePages:
 
 def _reaches(caller: Caller, found: StoredSchedule, operation: str) -> bool:
     """Return whether the caller may know of the schedule, for `operation`."""
-    agent = found.schedule.agent
-    if found.key.owner == caller.owner:
-        return caller.may(agent, operation)
-    return caller.operates(agent, "ListTasks" if operation == "GetSchedule" else "CancelTask")
+    operated = "ListTasks" if operation == "GetSchedule" else "CancelTask"
+    return reaches(caller, found.key.owner, found.schedule.agent, operation, operated)
 
 
 def _owner(request: Request) -> str | None:
@@ -198,6 +193,23 @@ def _owner(request: Request) -> str | None:
         return None if stated is None else encode_token(stated)
     except InvalidName as error:
         raise InputInvalid(f"owner: {error.rule}") from None
+
+
+def _check_owner(request: Request, caller: Caller, what: str) -> None:
+    if _owner(request) not in {None, caller.owner}:
+        raise InputInvalid(f"owner: only the owner can {what}")
+
+
+def _read(body: Json) -> ScheduleSpec:
+    """Return the schedule in a body.
+
+    Raises:
+        InputInvalid: it breaks a rule; the message names the field and the rule.
+    """
+    try:
+        return ScheduleSpec.model_validate(body)
+    except ValidationError as error:
+        raise InputInvalid(first_problem(error, "the body")) from None
 
 
 def _name(request: Request) -> str:
@@ -220,11 +232,13 @@ def _shown(stored: StoredSchedule, firings: ScheduleFirings | None = None) -> Js
         "cron": one.cron,
         "timeZone": one.time_zone,
         "overlap": one.overlap,
+        "maxQueued": one.max_queued if one.overlap == "queue" else None,
         "jitter": one.jitter,
         "endAt": one.end,
         "maxFirings": one.max_firings,
         "contextId": one.context,
         "priority": one.priority,
+        "answers": one.answers and one.answers.model_dump(exclude_defaults=True),
         "state": _state(one),
         "ended": one.ended or None,
         "created": timestamp(datetime.fromtimestamp(one.created, UTC)),
@@ -233,6 +247,8 @@ def _shown(stored: StoredSchedule, firings: ScheduleFirings | None = None) -> Js
         return shown
     return shown | {
         "began": firings.began,
+        "skipped": firings.skipped,
+        "waiting": len(firings.waiting),
         "next": firings.next if one.is_active else None,
         "firings": [firing.model_dump() for firing in reversed(firings.last)],
     }

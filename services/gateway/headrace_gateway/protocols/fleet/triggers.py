@@ -1,24 +1,32 @@
-"""The triggers of callers: list, make, change, show and delete them.
+"""The triggers of callers: list, make, change, show, pause, resume and delete them.
 
 A trigger runs as the caller that makes it, who needs to be allowed to send messages to its agent.
 """
 
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
+from typing import Any
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from headrace.model.events import PRIORITY
-from headrace.model.subjects import NORMAL
-from headrace.triggers import Trigger, TriggerStore, TriggerUnknown, may_use, read_spec
-from headrace_gateway.call import call_of, caller_of
-from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
-from headrace_gateway.refusals import AgentUnknown, NotPermitted
+from headrace.directory import AgentCard
+from headrace.trigger_firings import FiringHistory
+from headrace.trigger_spec import TriggerSpec, read_spec
+from headrace.triggers import Trigger, TriggerStore, TriggerUnknown
+from headrace_gateway.call import caller_of
+from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.protocols.fleet.declaration import (
+    check_subjects,
+    declared,
+    declaring,
+    priority_of,
+    reaches,
+)
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.terms import terms
+from headrace_gateway.tasks.terms import accepted_types, refused_part
 
 PATH = "/v1/triggers"
 
@@ -29,6 +37,7 @@ class TriggerPages:
     def __init__(self, services: Services) -> None:
         """Use the triggers on the bus of `services`."""
         self._services, self._store = services, TriggerStore(services.bus)
+        self._history = FiringHistory(services.bus)
 
     async def list(self, request: Request) -> ASGIApp:
         """Return the caller's triggers; those of its tenant, as far as it is an operator.
@@ -38,48 +47,69 @@ class TriggerPages:
         """
         caller = self._caller(request, "ListTriggers")
         found = await self._store.all(caller.tenant)
-        shown = [one.shown() for one in found if _is_seen(one, caller, "ListTasks")]
+        shown = [
+            one.shown()
+            for one in found
+            if reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
+        ]
         return json_response({"triggers": shown}, headers=NO_STORE)
 
     async def show(self, request: Request) -> ASGIApp:
-        """Return one trigger.
+        """Return one trigger, how many events wait, and what its last firings have begun.
 
         Raises:
             TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `Access.check_anyone` and `TriggerStore.get`.
+            HeadraceError: as `Access.check_anyone`, `TriggerStore.get` and `FiringHistory.last`.
         """
-        _, trigger = await self._find(request, "GetTrigger", "ListTasks")
-        return json_response(trigger.shown(), headers=NO_STORE)
+        _, trigger = await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
+        waiting, last = await self._history.waiting(trigger), await self._history.last(trigger)
+        firings = [one.model_dump() for one in reversed(last)]
+        content = {**trigger.shown(), "waiting": waiting, "firings": firings}
+        return json_response(content, headers=NO_STORE)
 
     async def put(self, request: Request) -> ASGIApp:
         """Make a trigger, or change it.
 
         Raises:
-            InputInvalid: the declaration breaks a rule.
-            AgentUnknown: there is no such agent.
-            NotPermitted: the tenant may not use the subject.
-            HeadraceError: as `call_of`, `terms` and `TriggerStore.put`.
+            InputInvalid: the declaration breaks a rule, or states what the agent does not accept.
+            NotPermitted: the tenant may not use a subject.
+            HeadraceError: as `declared`, `declaring`, `priority_of` and `TriggerStore.put`.
         """
         services = self._services
-        caller_of(services, request)  # before its body is read
-        check_body_type(request)
-        body = json_object(await read_body(request, services.body_limits))
+        body = await declared(services, request)
         try:
             spec = read_spec({**body, "name": request.path_params["name"]})
         except ValueError as error:
             raise InputInvalid(str(error)) from None
-        call = call_of(services, request, "PutTrigger", tenant=spec.agent)
-        if call.agent != spec.agent:
-            raise AgentUnknown(f"agent {spec.agent!r} does not exist")
-        caller, settings = call.caller, services.settings
-        if not may_use(spec.subject, caller.tenant, settings.trigger_subjects, settings.prefix):
-            raise NotPermitted(f"your tenant may not use events on {spec.subject}")
-        wished = spec.model_dump(include={"priority"} & spec.model_fields_set)
-        priority = terms(caller, call.card, wished, "").get(PRIORITY, NORMAL)
-        spec = spec.model_copy(update={"priority": priority})
-        trigger, is_new = await self._store.put(spec, caller.tenant, caller.owner)
+        call = declaring(services, request, "PutTrigger", spec.agent)
+        _check_accepted(spec, call.card)
+        caller = call.caller
+        check_subjects(services, caller, spec.answers, spec.subject)
+        wished = spec.priority if "priority" in spec.model_fields_set else None
+        spec = spec.model_copy(update={"priority": priority_of(call, wished)})
+        putting = self._store.put(spec, caller.tenant, caller.owner)
+        trigger, is_new = await services.background.run(putting)
         status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
         return json_response(trigger.shown(), status, NO_STORE)
+
+    async def pause(self, request: Request) -> ASGIApp:
+        """Let a trigger's events wait in their stream.
+
+        Raises:
+            TriggerUnknown: the caller has none of this name.
+            EventsUnstored: no stream stores its events.
+            HeadraceError: as `Access.check_anyone` and `TriggerStore.pause`.
+        """
+        return await self._switch(request, "PauseTrigger", self._store.pause)
+
+    async def resume(self, request: Request) -> ASGIApp:
+        """Let the events of a paused trigger begin tasks again.
+
+        Raises:
+            TriggerUnknown: the caller has none of this name.
+            HeadraceError: as `Access.check_anyone` and `TriggerStore.resume`.
+        """
+        return await self._switch(request, "ResumeTrigger", self._store.resume)
 
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a trigger; tasks that it began go on.
@@ -88,19 +118,38 @@ class TriggerPages:
             TriggerUnknown: the caller has none of this name.
             HeadraceError: as `Access.check_anyone` and `TriggerStore.delete`.
         """
-        caller, trigger = await self._find(request, "DeleteTrigger", "CancelTask")
-        await self._store.delete(trigger)
-        if trigger.owner != caller.owner:
-            self._services.access.record(caller, trigger.agent, "DeleteTrigger")
+        caller, trigger = await self._find(request, "DeleteTrigger", "CancelTask", "CancelTask")
+        await self._services.background.run(self._store.delete(trigger))
+        self._record(caller, trigger, "DeleteTrigger")
         return json_response({"deleted": trigger.name}, headers=NO_STORE)
 
-    async def _find(self, request: Request, operation: str, like: str) -> tuple[Caller, Trigger]:
-        """Return the caller, and the trigger that the request names."""
+    async def _switch(
+        self,
+        request: Request,
+        operation: str,
+        switch: Callable[[Trigger], Coroutine[Any, Any, Trigger]],
+    ) -> ASGIApp:
+        caller, trigger = await self._find(request, operation, "SendMessage", "CancelTask")
+        switched = await self._services.background.run(switch(trigger))
+        self._record(caller, trigger, operation)
+        return json_response(switched.shown(), headers=NO_STORE)
+
+    async def _find(
+        self, request: Request, operation: str, own: str, operated: str
+    ) -> tuple[Caller, Trigger]:
+        """Return the caller, and the trigger that the request names.
+
+        Its owner needs the permission for `own` with its agent, operators that for `operated`.
+        """
         caller, name = self._caller(request, operation), request.path_params["name"]
         trigger = await self._store.get(caller.tenant, name)
-        if not _is_seen(trigger, caller, like):
+        if not reaches(caller, trigger.owner, trigger.agent, own, operated):
             raise TriggerUnknown(f"trigger {name!r} does not exist")
         return caller, trigger
+
+    def _record(self, caller: Caller, trigger: Trigger, operation: str) -> None:
+        if trigger.owner != caller.owner:
+            self._services.access.record(caller, trigger.agent, operation)
 
     def _caller(self, request: Request, operation: str) -> Caller:
         caller = caller_of(self._services, request)
@@ -108,11 +157,17 @@ class TriggerPages:
         return caller
 
 
-def _is_seen(trigger: Trigger, caller: Caller, operation: str) -> bool:
-    """Return whether it is the caller's, or one of its tenant whose tasks it operates.
+def _check_accepted(spec: TriggerSpec, card: AgentCard) -> None:
+    """Check that the agent accepts the text and data that the trigger states.
 
-    The operation is the one with tasks that comes nearest.
+    A message that is the event's body may be either: that shows when the event comes.
+
+    Raises:
+        InputInvalid: it does not accept one of them.
     """
-    if trigger.owner == caller.owner:
-        return caller.may(trigger.agent, operation)
-    return caller.operates(trigger.agent, operation)
+    stated = [name for name in ("text", "data") if getattr(spec, name) is not None]
+    refused = refused_part([{name: None} for name in stated], card)
+    if refused is not None:
+        index, media_type = refused
+        rule = f"agent {card.name} takes {accepted_types(card)}, not {media_type}"
+        raise InputInvalid(f"{stated[index]}: {rule}")

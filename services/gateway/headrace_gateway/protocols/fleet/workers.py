@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from headrace.model.errors import NobodyListens
 from headrace.model.messages import Draining
+from headrace.model.subjects import is_token
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, check_body_type
 from headrace_gateway.server.json_response import json_response
@@ -19,7 +20,7 @@ _TIMEOUT = 5.0
 
 
 class WorkerUnknown(CodedError):
-    """No such worker is in the directory, or it is draining already."""
+    """No such worker is there, or it is draining and the request does not name its agent."""
 
     code = "worker_unknown"
     status = HTTPStatus.NOT_FOUND
@@ -33,7 +34,9 @@ class DrainingWorkers:
         self._services = services
 
     async def drain(self, request: Request) -> ASGIApp:
-        """Ask the worker to drain.
+        """Ask the worker to drain, or how many runs it still has.
+
+        A worker that drains is no longer in the directory. The query's `agent` finds it.
 
         Raises:
             WorkerUnknown: there is no such worker.
@@ -44,18 +47,27 @@ class DrainingWorkers:
         name = request.path_params["worker"]
         services.access.check_operator(caller, "DrainWorker", process=name)
         check_body_type(request)
-        runs = await self._runs_of_draining(name)
-        return json_response({"worker": name, "runs": runs})
+        agent = request.query_params.get("agent") or self._agent_of(name)
+        runs = await self._runs_of_draining(name, agent)
+        return json_response({"worker": name, "agent": agent, "runs": runs})
 
-    async def _runs_of_draining(self, name: str) -> int:
-        unknown = WorkerUnknown(f"no worker {name!r} takes runs")
+    def _agent_of(self, name: str) -> str:
         worker = self._services.directory.workers().get(name)
         if worker is None:
-            raise unknown
+            raise _unknown(name)
+        return worker.agents[0]
+
+    async def _runs_of_draining(self, name: str, agent: str) -> int:
+        if not is_token(name) or not is_token(agent):
+            raise _unknown(name)
         bus = self._services.bus
-        subject = bus.subjects.drain(worker.agents[0], name)
+        subject = bus.subjects.drain(agent, name)
         try:
             answer = await bus.request(subject, b"", _TIMEOUT)
         except NobodyListens:
-            raise unknown from None
+            raise _unknown(name) from None
         return Draining.decode(subject, answer.data).runs
+
+
+def _unknown(name: str) -> WorkerUnknown:
+    return WorkerUnknown(f"no worker {name!r} takes runs")

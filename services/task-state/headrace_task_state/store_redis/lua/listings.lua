@@ -11,6 +11,8 @@
 --                                    tasks, by when (ms) the sweep checks them
 --   <view>i:<range>                  sorted set: tasks that wait for their user, by the start of
 --                                    the wait (ms)
+--   <view>v:<agent>:<version>        sorted set: the tasks of w and i that are pinned to the version
+--   <view>n:<agent>                  set: the versions that open tasks are pinned to
 --   <view>e:<range>                  sorted set: ended tasks, by their end (ms)
 --   <view>b:<range>                  sorted set: <tenant>:<task>:<agent> of tasks that were deleted
 --                                    from the view but may have data elsewhere, by when (ms) a
@@ -21,7 +23,7 @@
 --   <view>d:<range>                  sorted set: child tasks that have not ended, by when (ms) their
 --                                    parents are checked
 --
--- Tenants, owners, agents, tasks and states contain no colon, and contexts come last.
+-- Tenants, owners, agents, tasks and states contain no colon, and contexts and versions come last.
 
 local function listings(view, tenant, owner, agent, context, state)
   local all = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
@@ -33,11 +35,19 @@ local function tenant_and_task(name)
   return string.match(name, '^([^:]*):(.*)$')
 end
 
+-- Removes a task from those that are open with a version; false: it is pinned to none.
+local function close(view, agent, version, name)
+  local key = view .. 'v:' .. agent .. ':' .. (version or '')
+  if redis.call('ZREM', key, name) == 1 and redis.call('EXISTS', key) == 0 then
+    redis.call('SREM', view .. 'n:' .. agent, version or '')
+  end
+end
+
 -- Removes a task from all keys; `name` is <tenant>:<task>. Its set of child tasks can be kept.
 local function forget(view, range, name, keeps_children)
   local key = view .. 't:' .. name
   local tenant, task = tenant_and_task(name)
-  local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state')
+  local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state', 'version')
   local owner, agent, context, state = was[1], was[2], was[3], was[4]
   redis.call('ZREM', view .. 'w:' .. range, name)
   redis.call('ZREM', view .. 'i:' .. range, name)
@@ -51,6 +61,7 @@ local function forget(view, range, name, keeps_children)
   if not owner then
     return
   end
+  close(view, agent, was[5], name)
   local keys = listings(view, tenant, owner, agent, context, state or '')
   for _, listing in ipairs(keys) do
     redis.call('ZREM', listing, task)
@@ -120,6 +131,11 @@ local function own(view, tenant, owner, agent)
   end
 end
 
+local function open(view, agent, version, due, name)
+  redis.call('SADD', view .. 'n:' .. agent, version or '')
+  add_later(view .. 'v:' .. agent .. ':' .. (version or ''), due, name)
+end
+
 -- A child task is registered until it ends, because its parent may end or disappear first.
 local function mind_parent(view, range, tenant, task, ended, look_after)
   local name = tenant .. ':' .. task
@@ -156,7 +172,7 @@ local function apply_change(view, range, look_after, usage, change)
   local begins = kind == '1'
   local name = tenant .. ':' .. task
   local key = view .. 't:' .. name
-  local was = redis.call('HMGET', key, 'log', 'owner', 'agent', 'context', 'state', 'summary')
+  local was = redis.call('HMGET', key, 'log', 'owner', 'agent', 'context', 'state', 'summary', 'version')
   local known = was[1]
   if known or not begins then
     add_now()
@@ -201,10 +217,12 @@ local function apply_change(view, range, look_after, usage, change)
   if not begins then
     redis.call('ZREM', view .. 'w:' .. range, name)
     redis.call('ZREM', view .. 'i:' .. range, name)
+    close(view, agent, was[7], name)
   end
   if due ~= '' then
     local waits = state == 'TASK_STATE_INPUT_REQUIRED' and 'i:' or 'w:'
     add_later(view .. waits .. range, due, name)
+    open(view, agent, redis.call('HGET', key, 'version'), due, name)
   end
   if ended ~= '' then
     add_later(view .. 'e:' .. range, ended, name)

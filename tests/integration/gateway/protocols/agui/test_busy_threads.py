@@ -1,11 +1,13 @@
 """Two clients, or two tabs of one, begin runs in a thread at a time."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import httpx
+import pytest
 
 from headrace.model.events import BEHIND, Json
-from tests.support.agui.runs import path, run_input, run_of, running
+from tests.support.agui.runs import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.waiting import eventually
@@ -85,6 +87,24 @@ async def test_another_agents_runs_and_threads_are_in_nobodys_way(
     assert "outcome" not in (await reading)[-1].json
 
 
+@pytest.mark.parametrize("agent", ["refusing", "yielding", "patient"])
+async def test_a_run_that_begins_later_is_in_nobodys_way(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, agent: str
+) -> None:
+    at = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    later = run_input(forwardedProps={"headrace": {"startAt": at}})
+    thread = later["threadId"]
+    async with running(http, agent, later):
+        reading = asyncio.create_task(run(http, agent, run_input(threadId=thread)))
+        [begun] = await runs(fleet, 1)
+        assert BEHIND not in begun.metadata
+        begun.go_on.set()
+        assert "outcome" not in (await reading)[-1].json
+    answer = await http.get(f"/v1/agents/{agent}/tasks", params={"contextId": thread})
+    states = {task["status"]["state"] for task in answer.json()["tasks"]}
+    assert states == {"TASK_STATE_COMPLETED", "TASK_STATE_SUBMITTED"}
+
+
 async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
@@ -99,8 +119,8 @@ async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
     assert BEHIND not in first.metadata
     assert second.metadata[BEHIND] == [first.key.task]
     assert sorted(third.metadata[BEHIND]) == sorted([first.key.task, second.key.task])
-    for run in fleet.runs:
-        run.go_on.set()
+    for one in fleet.runs:
+        one.go_on.set()
     for told in await asyncio.gather(*reading):
         assert [f.json["delta"] for f in told if "delta" in f.json] == ["a", "b"]
         assert told[-1].json["type"] == "RUN_FINISHED"

@@ -48,6 +48,7 @@ async def test_a_run_may_wish_for_a_lower_priority_and_an_earlier_start(
         ({"priority": ["low"]}, "forwardedProps.headrace.priority"),
         ({"startWithin": 0}, "forwardedProps.headrace.startWithin"),
         ({"startWithin": "soon"}, "forwardedProps.headrace.startWithin"),
+        ({"startAt": "soon"}, "forwardedProps.headrace.startAt"),
     ],
 )
 async def test_a_wish_for_more_than_may_be_wished_is_refused_by_its_field(

@@ -39,8 +39,26 @@ async def asked(bus: Bus, fleet: ScriptedFleet) -> AsyncIterator[list[str]]:
 
 async def test_a_worker_is_asked_to_drain(http: httpx.AsyncClient, asked: list[str]) -> None:
     answer = await http.post(DRAIN)
-    assert answer.raise_for_status().json() == {"worker": "scripted", "runs": 2}
+    agent = asked[0].split(".")[-2]
+    expected = {"worker": "scripted", "agent": agent, "runs": 2}
+    assert answer.raise_for_status().json() == expected
     assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_a_worker_that_has_left_the_directory_is_found_by_its_agent(
+    http: httpx.AsyncClient, bus: Bus
+) -> None:
+    async def answer(msg: Msg) -> None:
+        await bus.publish(msg.reply, Draining(runs=1).encode())
+
+    subscription = await bus.subscribe(bus.subjects.drain("*", "leaving"), answer)
+    unnamed = await http.post("/v1/workers/leaving:drain")
+    left = await http.post("/v1/workers/leaving:drain?agent=counter")
+    await subscription.unsubscribe()
+    ended = await http.post("/v1/workers/leaving:drain?agent=counter")
+    assert (unnamed.status_code, ended.status_code) == (404, 404)
+    assert left.json() == {"worker": "leaving", "agent": "counter", "runs": 1}
 
 
 @pytest.mark.usefixtures("fleet")
@@ -50,11 +68,17 @@ async def test_a_worker_that_takes_no_runs_any_more_is_unknown(http: httpx.Async
     assert (answer.status_code, answer.json()["error"]) == (404, error)
 
 
-@pytest.mark.parametrize("name", ["worker-1", "*", ">", "scripted.x", "%0A"])
-async def test_only_workers_of_the_directory_are_asked(
-    http: httpx.AsyncClient, asked: list[str], name: str
+@pytest.mark.parametrize(
+    "asked_for",
+    [
+        *("worker-1:drain", "*:drain", ">:drain", "scripted.x:drain", "%0A:drain"),
+        *("*:drain?agent=counter", "scripted:drain?agent=*", "scripted:drain?agent=a.b"),
+    ],
+)
+async def test_only_workers_that_are_named_are_asked(
+    http: httpx.AsyncClient, asked: list[str], asked_for: str
 ) -> None:
-    answer = await http.post(f"/v1/workers/{name}:drain")
+    answer = await http.post(f"/v1/workers/{asked_for}")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "worker_unknown")
     assert asked == []
 

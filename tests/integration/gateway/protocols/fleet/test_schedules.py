@@ -45,14 +45,18 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         "cron": None,
         "timeZone": None,
         "overlap": "skip",
+        "maxQueued": None,
         "jitter": 0.0,
         "endAt": None,
         "maxFirings": None,
         "contextId": None,
         "priority": "normal",
+        "answers": None,
         "state": "active",
         "ended": None,
         "began": 0,
+        "skipped": 0,
+        "waiting": 0,
         "next": None,
         "firings": [],
     }
@@ -83,9 +87,16 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         ),
         ({"timeZone": "Europe/Paris"}, "timeZone is for cron only"),
         ({"every": None, "at": "2030-01-01T00:00:00"}, "at: Input should have timezone info"),
+        ({"every": None, "at": "9999-12-31T23:59:59-23:59"}, "at: must be a time of the years"),
+        ({"endAt": "0001-01-01T00:00:00+23:59"}, "endAt: must be a time of the years 1 to 9999"),
         ({"overlap": "allow"}, "overlap: Input should be 'skip', 'queue' or 'replace'"),
+        ({"maxQueued": 3}, "maxQueued is for overlap queue only"),
+        ({"overlap": "queue", "maxQueued": 0}, "maxQueued: Input should be greater than or equal"),
+        ({"overlap": "queue", "maxQueued": 101}, "maxQueued: Input should be less than or equal"),
         ({"jitter": -1}, "jitter: Input should be greater than or equal to 0"),
         ({"maxFirings": 0}, "maxFirings: Input should be greater than or equal to 1"),
+        ({"answers": {"subject": "$JS.API.x"}}, "answers.subject: must be a NATS subject without"),
+        ({"answers": {"reply": True}}, "answers: must name a subject"),
         ({"message": ""}, "message: must not be empty"),
         ({"message": [{"file": "x"}]}, "message: must be a text, or a list of parts"),
         ({"mesage": "hi"}, "mesage: Extra inputs are not permitted"),
@@ -122,6 +133,23 @@ async def test_an_agent_that_does_not_exist_can_not_be_scheduled(
 
 
 @pytest.mark.usefixtures("fleet")
+async def test_answers_go_to_subjects_of_the_owners_tenant(
+    open_role_gateway: OpenRoleGateway,
+) -> None:
+    async with open_role_gateway(ONCALL, trigger_subjects=["{tenant}.>"]) as gateway:
+
+        async def put(subject: str) -> httpx.Response:
+            body = HOURLY | {"answers": {"subject": subject}}
+            return await gateway.http.put(f"{PATH}/told", json=body, headers=ANN.bearer)
+
+        refused, stored = await put("other.counted"), await put("acme.counted")
+        await gateway.http.delete(f"{PATH}/told", headers=ANN.bearer)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "permission_denied")
+    assert "may not use subject other.counted" in refused.json()["error"]["message"]
+    assert stored.json()["answers"] == {"subject": "acme.counted"}
+
+
+@pytest.mark.usefixtures("fleet")
 async def test_nobody_sees_another_owners_schedule_but_operators(
     open_role_gateway: OpenRoleGateway,
 ) -> None:
@@ -138,6 +166,8 @@ async def test_nobody_sees_another_owners_schedule_but_operators(
         query = {"owner": owner}
         paused = await http.post(f"{PATH}/report:pause", params=query, headers=operators)
         run = await http.post(f"{PATH}/report:run", params=query, headers=operators)
+        replaced = await http.put(f"{PATH}/report", json=HOURLY, params=query, headers=operators)
+        own = await http.post(f"{PATH}/report:run", params=query, headers=anns)
         deleted = await http.delete(f"{PATH}/report", params=query, headers=operators)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "permission_denied")
     assert (hidden.status_code, hidden.json()["error"]["code"]) == (404, "schedule_unknown")
@@ -145,6 +175,8 @@ async def test_nobody_sees_another_owners_schedule_but_operators(
     assert [(one["name"], one["owner"]) for one in seen] == [("report", owner)]
     assert paused.json()["state"] == "paused"
     assert (run.status_code, run.json()["error"]["code"]) == (400, "invalid_input")
+    assert replaced.json()["error"]["message"] == "owner: only the owner can replace a schedule"
+    assert own.status_code == 200
     assert deleted.status_code == 200
 
 
@@ -156,11 +188,16 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
         assert result.exit_code == 0, result.output
         return result.output
 
-    created = await command("create", "nightly", "ask", "good night", "--cron", "0 0 * * *")
+    terms = ("--cron", "0 0 * * *", "--answers", "stock.counted")
+    created = await command("create", "nightly", "ask", "good night", *terms)
     assert "0 0 * * * (UTC)" in created
     async with Client(gateway) as client:
-        same = await client.schedules.put("nightly", "ask", "good night", cron="0 0 * * *")
-        assert same["state"] == "active"
+        stored = await client.schedules.get("nightly")
+        assert stored["answers"] == {"subject": "stock.counted"}
+        same = await client.schedules.put(
+            "nightly", "ask", "good night", cron="0 0 * * *", answers=stored["answers"]
+        )
+        assert same == stored
         assert [one["name"] async for one in client.schedules.list()] == ["nightly"]
         assert (await client.schedules.pause("nightly"))["state"] == "paused"
         assert (await client.schedules.resume("nightly"))["state"] == "active"

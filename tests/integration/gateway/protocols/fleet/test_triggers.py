@@ -1,10 +1,12 @@
 """Triggers over HTTP: who may make, see and delete which."""
 
 import httpx
+import pytest
 
-from headrace.client import Client
+from headrace.client import Client, RequestRefused
 from headrace.jetstream.connection import Bus
 from headrace.model.subjects import encode_token
+from headrace.trigger_firings import FiringHistory, TriggerFiring
 from headrace.triggers import TriggerStore
 from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
 from tests.support.credentials import ANN, BOB, EVE
@@ -15,7 +17,7 @@ SPEC = {"agent": "ask", "subject": "default.orders.*", "stream": "ORDERS", "text
 
 
 async def test_a_trigger_is_made_changed_listed_and_deleted(
-    http: httpx.AsyncClient, fleet: ScriptedFleet
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
 ) -> None:
     assert fleet.working
     async with Client(str(http.base_url)) as client:
@@ -24,25 +26,80 @@ async def test_a_trigger_is_made_changed_listed_and_deleted(
         changed = await client.put_trigger({"name": "t1", **SPEC, "paused": True})
         assert changed == {**made, "paused": True}
         assert await client.triggers() == [changed]
-        assert (await http.get(f"{PATH}/t1")).json() == changed
+        assert await client.resume_trigger("t1") == made
+        assert await client.pause_trigger("t1") == changed
+        firing = TriggerFiring(at="2030-01-01T00:00:00Z", agent="ask", task="0-1")
+        trigger = await TriggerStore(bus).get("default", "t1")
+        await FiringHistory(bus).add(trigger, [firing])
+        shown = {**changed, "waiting": None, "firings": [firing.model_dump()]}
+        assert (await http.get(f"{PATH}/t1")).json() == shown
         await client.delete_trigger("t1")
         assert await client.triggers() == []
+        with pytest.raises(RequestRefused, match="does not exist"):
+            await client.pause_trigger("t1")
     gone = await http.delete(f"{PATH}/t1")
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "trigger_unknown")
 
 
 async def test_a_refusal_names_the_field_and_the_rule(
-    http: httpx.AsyncClient, fleet: ScriptedFleet
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
 ) -> None:
     assert fleet.working
     wrong = await http.put(f"{PATH}/t1", json=SPEC | {"text": "{id}"})
     assert wrong.status_code == 400
     assert wrong.json()["error"]["message"].startswith("text: 'id' must be subject")
+    answers = await http.put(f"{PATH}/t1", json=SPEC | {"answers": {"subject": "$JS.API.x"}})
+    assert answers.json()["error"]["message"].startswith("answers.subject: must be a NATS subject")
+    runs = f"{bus.subjects.prefix}.run.a"
+    own = await http.put(f"{PATH}/t1", json=SPEC | {"answers": {"subject": runs}})
+    assert own.status_code == 403
     nobody = await http.put(f"{PATH}/t1", json=SPEC | {"agent": "nobody"})
     assert (nobody.status_code, nobody.json()["error"]["code"]) == (404, "agent_unknown")
     high = await http.put(f"{PATH}/t1", json=SPEC | {"priority": "high"})
     assert high.status_code == 400
     assert (await http.get(PATH)).json() == {"triggers": []}
+
+
+async def test_what_is_changed_before_a_trigger_is_paused_stays(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    store = TriggerStore(bus)
+    await http.put(f"{PATH}/t1", json=SPEC)
+    seen = await store.get("default", "t1")
+    await http.put(f"{PATH}/t1", json=SPEC | {"text": "Order {body.id}"})
+    await store.pause(seen)
+    found = (await http.get(f"{PATH}/t1")).json()
+    await http.delete(f"{PATH}/t1")
+    assert (found["text"], found["paused"]) == ("Order {body.id}", True)
+
+
+async def test_events_that_no_stream_keeps_can_not_wait(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    await http.put(f"{PATH}/t1", json={"agent": "ask", "subject": "default.orders"})
+    refused = await http.post(f"{PATH}/t1:pause")
+    await http.delete(f"{PATH}/t1")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "events_unstored")
+
+
+async def test_a_trigger_states_only_what_its_agent_accepts(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    stated = SPEC | {"data": {"id": "body.id"}}
+    refused = await http.put(f"{PATH}/t1", json=stated)
+    assert (refused.status_code, refused.json()["error"]) == (
+        400,
+        {
+            "code": "invalid_input",
+            "message": "data: agent ask takes text/plain, not application/json",
+        },
+    )
+    taken = await http.put(f"{PATH}/t1", json=stated | {"agent": "patient"})
+    assert taken.status_code == 201
+    await http.delete(f"{PATH}/t1")
 
 
 async def test_a_trigger_belongs_to_its_owner_and_tenant(
@@ -52,12 +109,14 @@ async def test_a_trigger_belongs_to_its_owner_and_tenant(
     subjects = {"trigger_subjects": ["{tenant}.orders.>"]}
     async with open_role_gateway(BOB, EVE, FAQ, ONCALL, **subjects) as gateway:
 
-        async def status(method: str, who: dict[str, str], **changed: str) -> int:
+        async def status(method: str, who: dict[str, str], **changed: object) -> int:
             body = SPEC | {"subject": "acme.orders.*"} | changed if method == "PUT" else None
             answer = await gateway.http.request(method, f"{PATH}/mine", json=body, headers=who)
             return answer.status_code
 
         assert await status("PUT", ANN.bearer, subject="other.orders.*") == 403
+        answered = {"subject": "other.orders.done"}
+        assert await status("PUT", ANN.bearer, answers=answered) == 403
         assert await status("PUT", FAQ.bearer) == 403  # its roles have another agent
         assert await status("PUT", ANN.bearer) == 201
         assert await status("PUT", BOB.bearer) == 409
@@ -66,6 +125,11 @@ async def test_a_trigger_belongs_to_its_owner_and_tenant(
             200,
         ]
         assert await status("DELETE", BOB.bearer) == 404
+        pausing = [
+            await gateway.http.post(f"{PATH}/mine:pause", headers=one.bearer)
+            for one in (BOB, EVE, ANN, ONCALL)
+        ]
+        assert [one.status_code for one in pausing] == [404, 404, 200, 200]
         assert await status("PUT", EVE.bearer, subject="other.orders.*") == 201
         kept = await TriggerStore(bus).all()
         assert [(one.tenant, one.owner, one.subject) for one in kept] == [

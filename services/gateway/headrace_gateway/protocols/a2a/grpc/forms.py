@@ -11,7 +11,7 @@ import orjson
 from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import InvalidAgentResponseError, InvalidRequestError
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct
@@ -19,8 +19,8 @@ from google.protobuf.struct_pb2 import Struct
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json
-from headrace.model.whole_numbers import whole
 from headrace_gateway.feeds import EntryRenderer
+from headrace_gateway.protocols.a2a.protojson import as_json
 
 CURSOR = "headrace.cursor"
 """Metadata key of each event of a gRPC stream; clients resume with it as ``last-event-id``."""
@@ -136,8 +136,7 @@ class CurrentForm:
 
     def read(self, method: str, request: bytes) -> Json:
         """See `Form.read`."""
-        found: Json = whole(MessageToDict(parsed(self._inputs[method], request)))
-        return found
+        return as_json(parsed(self._inputs[method], request))
 
     def answer(self, method: str, result: Json) -> bytes:
         """See `Form.answer`."""

@@ -1,6 +1,7 @@
 """What is gRPC's own: how agents are named, cursors and extensions told, and streams cut."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -148,6 +149,18 @@ async def test_what_is_no_message_of_its_kind_is_an_invalid_request(
             await raw(channel, method, b"\xff\xff\xff")
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert reason(refused.value) == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+async def test_a_number_that_json_has_not_is_an_invalid_request(
+    channel: grpc.aio.Channel, number: float
+) -> None:
+    request = asking()
+    request.metadata["limit"] = number
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub_of(channel).SendMessage(request)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "metadata" in (refused.value.details() or "")
 
 
 @pytest.mark.parametrize("letter", ["x", "\U0001f600"])

@@ -1,23 +1,22 @@
-"""The body with which a caller stores a schedule."""
+"""A schedule as its owner states it, over HTTP and in headrace.yaml."""
 
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
-from headrace.model.events import Json
-from headrace.model.schedule import Schedule
+from headrace.model.answers import AnswerRule
+from headrace.model.schedule import QUEUED, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.model.timestamp import timestamp
-from headrace_gateway.json_errors import InputInvalid
 
 KINDS = ("at", "every", "cron")
 """The fields of which exactly one says when a schedule fires."""
@@ -30,29 +29,46 @@ EXPRESSION_RULES = {
 """What JetStream requires of each."""
 
 _LONGEST_JITTER = 24 * 3600.0
+_MOST_QUEUED = 100
+"""Each is named in the record that a firing of the schedule changes."""
 _CONTENTS = {"text", "data"}
 
 
-class ScheduleInput(BaseModel):
+def _in_utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be a time of the years 1 to 9999 in UTC") from None
+
+
+type _Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+
+
+class ScheduleSpec(BaseModel):
     """A schedule as its owner states it."""
 
     # An expression becomes a header, which a line break would end.
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     agent: str
+    """The agent that gets the message."""
     message: str | list[dict[str, Any]]
-    at: AwareDatetime | None = None
+    """Text, or A2A Parts with text or data."""
+    at: _Time | None = None
     every: str | None = Field(None, pattern=r"^[0-9a-zµ.]{1,40}$")
     cron: str | None = Field(None, pattern=r"^[A-Za-z0-9@*/,?-][A-Za-z0-9@*/,? -]{0,200}$")
     time_zone: str | None = Field(None, alias="timeZone", pattern=r"^[A-Za-z0-9_+/-]{1,64}$")
     overlap: Literal["skip", "queue", "replace"] = "skip"
+    max_queued: int | None = Field(None, alias="maxQueued", ge=1, le=_MOST_QUEUED)
     jitter: float = Field(0.0, ge=0.0, le=_LONGEST_JITTER)
-    end_at: AwareDatetime | None = Field(None, alias="endAt")
+    end_at: _Time | None = Field(None, alias="endAt")
     max_firings: int | None = Field(None, alias="maxFirings", ge=1)
     context_id: str | None = Field(
         None, alias="contextId", min_length=1, max_length=LONGEST_CONTEXT
     )
     priority: str | None = None
+    answers: AnswerRule | None = None
+    """What is published of the tasks, on a subject. None: nothing."""
 
     @field_validator("message")
     @classmethod
@@ -63,12 +79,21 @@ class ScheduleInput(BaseModel):
             raise ValueError("must be a text, or a list of parts that each have text or data")
         return message
 
+    @field_validator("answers")
+    @classmethod
+    def _has_subject(cls, answers: AnswerRule | None) -> AnswerRule | None:
+        if answers is not None and answers.reply:
+            raise ValueError("must name a subject: the clock has no reply subject")
+        return answers
+
     @model_validator(mode="after")
     def _has_one_time(self) -> Self:
         if sum(getattr(self, kind) is not None for kind in KINDS) != 1:
             raise ValueError("exactly one of at, every and cron is required")
         if self.time_zone is not None and self.cron is None:
             raise ValueError("timeZone is for cron only")
+        if self.max_queued is not None and self.overlap != "queue":
+            raise ValueError("maxQueued is for overlap queue only")
         return self
 
     def schedule(self, priority: str) -> Schedule:
@@ -79,30 +104,24 @@ class ScheduleInput(BaseModel):
             parts=[{"text": message}] if isinstance(message, str) else message,
             context=self.context_id,
             priority=priority,
-            at=_utc(self.at),
+            at=_stated(self.at),
             every=self.every,
             cron=self.cron,
             time_zone=self.time_zone,
             overlap=self.overlap,
+            max_queued=QUEUED if self.max_queued is None else self.max_queued,
             jitter=self.jitter,
-            end=_utc(self.end_at),
+            end=_stated(self.end_at),
             max_firings=self.max_firings,
+            answers=self.answers,
         )
 
 
-def read_schedule(body: Json) -> ScheduleInput:
-    """Return the schedule in a body.
+class NamedSchedule(ScheduleSpec):
+    """A schedule with its name, as in headrace.yaml."""
 
-    Raises:
-        InputInvalid: it breaks a rule; the message names the field and the rule.
-    """
-    try:
-        return ScheduleInput.model_validate(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the body"
-        raise InputInvalid(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+    name: str = Field(min_length=1, max_length=64)
 
 
-def _utc(time: datetime | None) -> str | None:
-    return None if time is None else timestamp(time.astimezone(UTC))
+def _stated(time: datetime | None) -> str | None:
+    return None if time is None else timestamp(time)

@@ -9,8 +9,7 @@ import pytest
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import StateUnavailable
 from headrace.model.messages import GetUsage, UsageCounts, UsageFound
-from headrace_gateway.refusals import QuotaExceeded
-from headrace_gateway.tasks.quotas import Quota, Quotas, QuotasUnreadable, Use, read_quotas
+from headrace.tasks.quotas import Quota, QuotaExceeded, Quotas, QuotasUnreadable, Use, read_quotas
 
 NOW = datetime(2026, 1, 31, 23, 59, 30, tzinfo=UTC)
 
@@ -189,6 +188,16 @@ def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, text: str, why: str
 def test_the_documented_file_is_read(tmp_path: Path) -> None:
     page = Path("docs/usage.md").read_text()
     file = tmp_path / "quotas.toml"
-    file.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    file.write_text(page.partition("## Quotas")[2].partition("```toml\n")[2].partition("```")[0])
     names = [one.name for one in read_quotas(file)]
-    assert names == ["acme-monthly", "per-owner", "research"]
+    assert names == ["acme-monthly", "per-owner", "research", "trial"]
+
+
+async def test_a_used_up_quota_that_refuses_comes_before_one_that_asks(usage: Usage) -> None:
+    usage.tokens["acme", "2026-01-31", "ann", "shop"] = 100
+    asks, refuses = quota(tokens=100, at_limit="input-required"), quota(tokens=100)
+    with pytest.raises(QuotaExceeded) as one:
+        await opened(usage, asks).check(use())
+    with pytest.raises(QuotaExceeded) as both:
+        await opened(usage, asks, refuses).check(use())
+    assert (one.value.asks, both.value.asks) == (True, False)

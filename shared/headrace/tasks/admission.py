@@ -1,9 +1,9 @@
 """Limits on waiting runs, per agent and per tenant of an agent.
 
 A background task reads the number of waiting runs from the work queue's consumers, about once a
-second. The gateway adds what it has admitted since, so a request costs no round trip. The queue is
+second. The process adds what it has admitted since, so a request costs no round trip. The queue is
 read again first only if that number is not enough to decide: a bound is reached, or much of the
-room below it is used up. Runs that other gateways admit meanwhile are not counted, so a bound may
+room below it is used up. Runs that other processes admit meanwhile are not counted, so a bound may
 be exceeded by that number: see ``docs/back-pressure.md``.
 """
 
@@ -18,12 +18,22 @@ from typing import NamedTuple, Self
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumers
-from headrace.model.errors import BusUnavailable
+from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
-from headrace_gateway.refusals import TooManyWaiting
-from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.timing import TIMING, GatewayTiming
+from headrace.settings import RunLimitSettings
+
+
+class TooManyWaiting(HeadraceError):
+    """The limit of runs waiting for the agent is reached; nothing was started."""
+
+    code = "too_many_waiting"
+    retryable = True
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        """Keep the seconds after which to retry."""
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Scope(NamedTuple):
@@ -75,7 +85,7 @@ YOUNG = 0.1
 """Seconds for which the figures behind one refusal are reused for other requests."""
 
 SHARE = 4
-"""A gateway reads again before it has used 1/SHARE of the room left below a bound."""
+"""A process reads again before it has used 1/SHARE of the room left below a bound."""
 
 _PAUSES = (0.0, 0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """Seconds before each read of the queue for one run, until it is clear whether it may wait."""
@@ -118,7 +128,7 @@ class AdmittedRun:
 
 @dataclass(slots=True)
 class _QueueLook:
-    """One read of the queue, and the runs that this gateway has queued since it began."""
+    """One read of the queue, and the runs that this process has queued since it began."""
 
     at: float = -math.inf
     figures: Figures = field(default_factory=Figures)
@@ -128,9 +138,18 @@ class _QueueLook:
 class Admission:
     """Admits runs while the number of waiting runs is below the bounds."""
 
-    def __init__(self, bus: Bus, settings: GatewaySettings, timing: GatewayTiming = TIMING) -> None:
-        """Apply the bounds in `settings`."""
-        self._bus, self._timing = bus, timing
+    def __init__(
+        self, bus: Bus, settings: RunLimitSettings, answer: float = 1.0, interval: float = 1.0
+    ) -> None:
+        """Apply the bounds in `settings`.
+
+        Args:
+            bus: The connection.
+            settings: The bounds.
+            answer: Seconds for a read of the queue.
+            interval: Minimum seconds between two reads, unless one is asked for.
+        """
+        self._bus, self._answer, self._interval = bus, answer, interval
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
         self._look, self._next_look = _QueueLook(), _QueueLook()
@@ -222,7 +241,7 @@ class Admission:
         now = asyncio.get_running_loop().time()
         look = self._next_look = _QueueLook(now)
         try:
-            look.figures = await read_figures(self._bus, self._timing.queue_answer)
+            look.figures = await read_figures(self._bus, self._answer)
         except BusUnavailable as trouble:
             _log.info("can't count waiting runs: %s", trouble)
             # The last figures are the best estimate, and a read for every request would not help.
@@ -239,7 +258,7 @@ class Admission:
                 handed_out = self._look.figures.handed_out - last.figures.handed_out
                 self._pace = Counter({s: round(n / passed) for s, n in handed_out.items()})
             by_number = self._look.figures.queues / QUEUES_A_SECOND
-            await asyncio.sleep(max(self._timing.queue_interval, by_number))
+            await asyncio.sleep(max(self._interval, by_number))
 
     def _retry_after(self, scope: Scope) -> int:
         """Return the seconds until a tenth of the waiting runs will have begun, at this pace."""

@@ -1,6 +1,6 @@
 """Quotas: what a tenant, an owner or an agent may use in a day or a month.
 
-The counts are task state's, from the logs, so all gateways check the same ones. Each gateway reads
+The counts are task state's, from the logs, so all processes check the same ones. Each reads
 them at most every `FRESH` seconds, and only while requests come that a quota concerns.
 """
 
@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from headrace import clock
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import HeadraceError, StateUnavailable
+from headrace.model.field_rule import first_problem
 from headrace.model.messages import GetUsage, UsageFound
 from headrace.model.subjects import encode_token
-from headrace_gateway.refusals import QuotaExceeded
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,35 @@ _TIMEOUT = 1.0
 """Seconds to wait for counts; without them, requests are accepted."""
 
 _EACH = "*"
+
+
+class QuotaExceeded(HeadraceError):
+    """A quota of the tenant, the owner or the agent is used up; nothing was started."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, message: str, retry_after: int = 1, *, asks: bool = False) -> None:
+        """Keep the seconds until the quota's period ends, and whether to ask instead."""
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.asks = asks
+        """Whether the message is accepted, and its task waits for its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWarning:
+    """A quota of which a request has passed the share that is warned of."""
+
+    quota: str
+    what: str
+    """``tokens``, ``cost`` or ``runs``."""
+    used: float
+    limit: float
+    period: str
+
+
+def _log_only(warning: QuotaWarning) -> None:
+    """Tell nobody else."""
 
 
 class QuotasUnreadable(HeadraceError):
@@ -58,6 +87,7 @@ class Quota(BaseModel):
     runs: int | None = Field(default=None, ge=0)
     warn_at: float = Field(default=0.8, ge=0, le=1)
     enforce: bool = True
+    at_limit: Literal["refuse", "input-required"] = "refuse"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -109,9 +139,7 @@ def read_quotas(path: Path) -> list[Quota]:
     try:
         return _File.model_validate(tomllib.loads(path.read_text())).quota
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "file"
-        raise QuotasUnreadable(f"{path}: {where}: {first['msg']}") from None
+        raise QuotasUnreadable(f"{path}: {first_problem(invalid, 'file')}") from None
     except (OSError, ValueError) as trouble:
         raise QuotasUnreadable(f"{path}: {trouble}") from None
 
@@ -142,8 +170,13 @@ class Quotas:
         source: UsageSource,
         now: Callable[[], datetime] = clock.now,
         fresh: float = FRESH,
+        warn: Callable[[QuotaWarning], None] = _log_only,
     ) -> None:
-        """Check `quotas` against the counts of `source`, which are used for `fresh` seconds."""
+        """Check `quotas` against the counts of `source`, which are used for `fresh` seconds.
+
+        `warn` is called in the task of each run that begins although a quota is nearly used up.
+        """
+        self._on_warning = warn
         self._fresh = fresh
         self._quotas, self._source, self._now = quotas, source, now
         self._counts: dict[tuple[str, str, str], _Counts] = {}
@@ -156,11 +189,21 @@ class Quotas:
         """Return if another run may begin.
 
         Raises:
-            QuotaExceeded: a quota is used up until its period ends.
+            QuotaExceeded: a quota is used up until its period ends. It asks only if no used up
+                quota refuses.
         """
+        asking: QuotaExceeded | None = None
         for quota in self._quotas:
-            if quota.concerns(use):
+            if not quota.concerns(use):
+                continue
+            try:
                 await self._check(quota, use)
+            except QuotaExceeded as exceeded:
+                if not exceeded.asks:
+                    raise
+                asking = asking or exceeded
+        if asking is not None:
+            raise asking
 
     async def _check(self, quota: Quota, use: Use) -> None:
         now = self._now().astimezone(UTC)
@@ -176,12 +219,15 @@ class Quotas:
                     f"quota {quota.name!r} is used up: {_number(limit)} {what} per {quota.period};"
                     f" try again at {ends.isoformat().replace('+00:00', 'Z')}",
                     max(1, -int((now - ends).total_seconds() // 1)),
+                    asks=quota.at_limit == "input-required",
                 )
             if used[what] >= limit * quota.warn_at:
-                self._warn(quota, use, f"{_number(used[what])} of {_number(limit)} {what}")
+                warning = QuotaWarning(quota.name, what, used[what], limit, quota.period)
+                self._warn(quota, use, warning)
 
-    def _warn(self, quota: Quota, use: Use, share: str) -> None:
+    def _warn(self, quota: Quota, use: Use, warning: QuotaWarning) -> None:
         QUOTA_WARNINGS.labels(quota.name).inc()
+        self._on_warning(warning)
         named = (
             use.tenant,
             use.owner if quota.owner else "-",
@@ -190,6 +236,7 @@ class Quotas:
         if (quota.name, *named) in self._warned:
             return
         self._warned.add((quota.name, *named))
+        share = f"{_number(warning.used)} of {_number(warning.limit)} {warning.what}"
         _log.warning(
             "quota %s: %s per %s used by tenant=%s owner=%s agent=%s",
             *(quota.name, share, quota.period, *named),

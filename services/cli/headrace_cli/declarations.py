@@ -1,0 +1,97 @@
+"""Triggers and schedules that a file or agents in code declare, and their way to a gateway."""
+
+import asyncio
+import sys
+from collections import Counter
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from headrace.model.errors import HeadraceError
+from headrace_cli.failures import CannotStart
+from headrace_cli.services import check_target, import_from_here, module_of
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+    from headrace.model.events import Json
+
+type Kind = Literal["triggers", "schedules"]
+
+KINDS: tuple[Kind, ...] = ("triggers", "schedules")
+
+
+def declared_in(file: Path, kind: Kind) -> "list[Json]":
+    """Return the triggers or schedules that `file` declares; empty if it says nothing of them.
+
+    Raises:
+        CannotStart: it can't be read, or they are no list.
+    """
+    try:
+        import yaml  # noqa: PLC0415 - an extra
+    except ImportError as missing:
+        raise CannotStart("reading YAML needs pip install 'headrace[worker]'") from missing
+    try:
+        content: Any = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError) as invalid:
+        raise CannotStart(f"{file}: {invalid}") from invalid
+    declared = content.get(kind, []) if isinstance(content, dict) else None
+    if not isinstance(declared, list) or not all(isinstance(one, dict) for one in declared):
+        raise CannotStart(f"{file}: {kind}: must be a list of {kind}")
+    return declared
+
+
+def declared_by_code(target: str, kind: Kind, name: str = "") -> "list[Json]":
+    """Import the agents of `target`, MODULE:ATTR, and return what is declared above them.
+
+    `name` is the agent's name in the file that names the target; its own by default.
+
+    Raises:
+        CannotStart: they can't be imported, or a declaration is invalid.
+    """
+    import_from_here()
+    try:
+        with redirect_stdout(sys.stderr):  # Modules may print; stdout has what commands show.
+            agents = module_of("worker", "headrace_worker.load").load(check_target(target))
+    except HeadraceError as error:
+        raise CannotStart(str(error)) from None
+    return [
+        {"name": name or agent.name, "agent": name or agent.name} | one
+        for agent in agents
+        for one in getattr(agent, kind)
+    ]
+
+
+def some_declared_in(source: str, kind: Kind) -> "list[Json]":
+    """Return what `source` declares: a file, or the agents of MODULE:ATTR.
+
+    Raises:
+        CannotStart: it declares none, or as `declared_in` and `declared_by_code`.
+    """
+    if _is_target(source):
+        if not (declared := declared_by_code(source, kind)):
+            raise CannotStart(f"the agents of {source} declare no {kind}")
+    elif not (declared := declared_in(Path(source), kind)):
+        raise CannotStart(f"{source}: {kind}: must be a list of {kind}")
+    return declared
+
+
+def _is_target(source: str) -> bool:
+    return ":" in source and not Path(source).exists()
+
+
+with_source = click.argument("source", metavar="FILE|MODULE:ATTR")
+
+
+async def apply(client: "Client", kind: Kind, declared: "list[Json]") -> "list[Json]":
+    """Make what is declared, or change it, as the client's caller. Return all of it.
+
+    Raises:
+        CannotStart: two have the same name, and one would replace the other.
+    """
+    for name, number in Counter(str(one.get("name")) for one in declared).items():
+        if number > 1:
+            raise CannotStart(f"two {kind} are named {name!r}; names must be unique")
+    put = client.put_trigger if kind == "triggers" else client.schedules.apply
+    return list(await asyncio.gather(*map(put, declared)))

@@ -1,0 +1,78 @@
+"""What callers declare, so that tasks of an agent begin later: triggers and schedules.
+
+Whoever may send messages to an agent may declare them, and their tasks run as that caller.
+"""
+
+from starlette.requests import Request
+
+from headrace.model.answers import AnswerRule
+from headrace.model.events import PRIORITY, Json
+from headrace.model.subjects import NORMAL
+from headrace.triggers import may_use
+from headrace_gateway.call import Call, call_of, caller_of
+from headrace_gateway.json_errors import check_body_type, json_object
+from headrace_gateway.refusals import AgentUnknown, NotPermitted
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.body import read_body
+from headrace_gateway.services import Services
+from headrace_gateway.tasks.terms import terms
+
+
+async def declared(services: Services, request: Request) -> Json:
+    """Return the body of a request that declares something.
+
+    Raises:
+        HeadraceError: as `caller_of`, `check_body_type`, `read_body` and `json_object`.
+    """
+    caller_of(services, request)  # before its body is read
+    check_body_type(request)
+    return json_object(await read_body(request, services.body_limits))
+
+
+def declaring(services: Services, request: Request, operation: str, agent: str) -> Call:
+    """Return the call that declares something for the agent, if its caller may.
+
+    Raises:
+        AgentUnknown: there is no such agent.
+        HeadraceError: as `call_of`.
+    """
+    call = call_of(services, request, operation, tenant=agent)
+    if call.agent != agent:
+        raise AgentUnknown.called(agent, at_root=False)
+    return call
+
+
+def priority_of(call: Call, wished: str | None) -> str:
+    """Return the priority of the declared tasks; the caller's if none is wished.
+
+    Raises:
+        HeadraceError: as `terms`.
+    """
+    stated = {} if wished is None else {"priority": wished}
+    return str(terms(call.caller, call.card, stated, "").get(PRIORITY, NORMAL))
+
+
+def check_subjects(
+    services: Services, caller: Caller, answers: AnswerRule | None, *others: str
+) -> None:
+    """Check that the caller's tenant may use the subject of `answers`, and the `others`.
+
+    Raises:
+        NotPermitted: it may not use one of them.
+    """
+    settings = services.settings
+    answered = [answers.subject] if answers is not None and answers.subject is not None else []
+    for subject in (*others, *answered):
+        if not may_use(subject, caller.tenant, settings.trigger_subjects, settings.prefix):
+            raise NotPermitted(f"your tenant may not use subject {subject}")
+
+
+def reaches(caller: Caller, owner: str, agent: str, operation: str, operated: str) -> bool:
+    """Return whether the caller may carry out `operation` on what `owner` declared for the agent.
+
+    On what other owners of its tenant declared, an operator may if its role includes `operated`,
+    the operation with tasks that comes nearest.
+    """
+    if owner == caller.owner:
+        return caller.may(agent, operation)
+    return caller.operates(agent, operated)

@@ -1,0 +1,138 @@
+"""Answers on the users' NATS: a notification as a CloudEvent 1.0, in structured or binary mode.
+
+Binary mode follows the NATS protocol binding of CloudEvents 1.0.3: attributes are headers with the
+prefix ``ce-``, percent-encoded.
+"""
+
+from urllib.parse import quote
+
+import orjson
+from opentelemetry.trace import Span, SpanKind
+
+from headrace import tracing
+from headrace.jetstream.api import store
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
+from headrace.model.answers import DEPTH, TaskAnswers, state_of
+from headrace.model.errors import NobodyListens
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace_task_state.webhooks.notice import Failure
+
+STRUCTURED = "application/cloudevents+json"
+
+_JSON = "application/json"
+_ROOM = 4096
+"""Bytes of a message that headers may take."""
+
+_PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+
+
+class BusAnswers:
+    """Publishes answers."""
+
+    def __init__(self, bus: Bus, timeout: float) -> None:
+        """Publish on `bus`; a stream has `timeout` seconds to store an answer."""
+        self._bus, self._timeout = bus, timeout
+
+    async def publish(
+        self,
+        answers: TaskAnswers,
+        key: TaskKey,
+        name: str,
+        event: Json,
+        traceparent: str | None = None,
+    ) -> Failure | None:
+        """Publish a StreamResponse as the CloudEvent `name`; return why it can't be.
+
+        `traceparent` is the W3C trace context of the input that it answers.
+
+        Raises:
+            BusUnavailable: NATS does not answer.
+        """
+        span = _span(answers, key, traceparent)
+        with tracing.current(span):
+            context = tracing.traceparent_of(span) or traceparent
+            failure = await self._publish(answers, key, name, event, context)
+            if failure is not None:
+                tracing.note_error(span, "not_published")
+        return failure
+
+    async def _publish(
+        self,
+        answers: TaskAnswers,
+        key: TaskKey,
+        name: str,
+        event: Json,
+        traceparent: str | None,
+    ) -> Failure | None:
+        headers = {MESSAGE_ID: name, DEPTH: f"{answers.depth}"}
+        if traceparent is not None:
+            headers[tracing.TRACEPARENT] = traceparent
+        attributes = attributes_of(key, name, event)
+        if answers.mode == "structured":
+            headers["Content-Type"] = STRUCTURED
+            body = orjson.dumps({**attributes, "data": event})
+        else:
+            headers |= {f"ce-{one}": encoded(value) for one, value in attributes.items()}
+            body = orjson.dumps(event)
+        if len(body) + _ROOM > self._bus.max_payload:
+            return Failure(f"{len(body)} bytes exceed the largest NATS message", is_final=True)
+        if answers.stream is None:
+            await self._bus.publish(answers.subject, body, headers=headers)
+            return None
+        headers[EXPECTED_STREAM] = answers.stream
+        try:
+            await store(self._bus, answers.subject, body, self._timeout, headers)
+        except NobodyListens:
+            return Failure(f"no stream stores {answers.subject}")
+        except Refused as refused:
+            return Failure(str(refused))
+        return None
+
+
+def attributes_of(key: TaskKey, name: str, event: Json) -> dict[str, str]:
+    """Return the attributes of the CloudEvent `name` with a StreamResponse of the task at `key`."""
+    attributes = {
+        "specversion": "1.0",
+        "id": name,
+        "source": f"/v1/agents/{key.agent}",
+        "type": _type_of(event),
+        "subject": key.task,
+        "datacontenttype": _JSON,
+    }
+    [content, *_] = event.values()
+    context, time = content.get("contextId"), (content.get("status") or {}).get("timestamp")
+    if context:
+        attributes["contextid"] = context
+    if time:
+        attributes["time"] = time
+    return attributes
+
+
+def _span(answers: TaskAnswers, key: TaskKey, traceparent: str | None) -> Span:
+    """Start the span of an attempt to publish; its name is without the subject, of any number."""
+    attributes = {
+        "messaging.system": "nats",
+        "messaging.operation.name": "publish",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": answers.subject,
+        "gen_ai.agent.name": key.agent,
+        "headrace.task.id": key.task,
+    }
+    return tracing.start_span("publish answer", SpanKind.PRODUCER, traceparent, attributes)
+
+
+def encoded(value: str) -> str:
+    """Return an attribute's value as a header's."""
+    return quote(value, safe=_PRINTABLE)
+
+
+def _type_of(event: Json) -> str:
+    """Return such as ``headrace.task.completed`` or ``headrace.artifact``."""
+    if "artifactUpdate" in event:
+        return "headrace.artifact"
+    kind = "task" if "task" in event else "message" if "message" in event else "status"
+    state = (state_of(event) or "").removeprefix("TASK_STATE_").lower().replace("_", "-")
+    return f"headrace.{kind}.{state}".rstrip(".")

@@ -1,0 +1,62 @@
+"""Delayed run requests that are due: each is put into the queue."""
+
+import logging
+
+from faststream import AckPolicy
+from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.durables import of_due_runs
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import RunRequest
+from headrace.tasks.runs import RunRequests
+
+_log = logging.getLogger(__name__)
+
+_BATCH = 64
+_PULL = 5.0
+"""Seconds that a request for messages waits."""
+
+_AGAIN = 2.0
+"""Seconds until a run that the queue did not take is delivered again."""
+
+
+class DueRuns:
+    """Takes run requests as they become due; any number of replicas may."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Publish run requests on `bus`."""
+        self._bus, self._runs = bus, RunRequests(bus)
+
+    def subscribe(self, broker: NatsBroker) -> None:
+        """Take run requests once `broker` has started."""
+        config = of_due_runs(self._bus.subjects)
+        subscriber = broker.subscriber(
+            str(config.filter_subject),
+            stream=JStream(self._bus.streams.schedules, declare=False),
+            durable=config.durable_name,
+            config=config,
+            pull_sub=PullSub(batch_size=_BATCH, timeout=_PULL),
+            inbox_prefix=self._bus.among_role("").encode(),
+            ack_policy=AckPolicy.MANUAL,
+        )
+        subscriber(self._take)
+
+    async def _take(self, message: NatsMessage) -> None:
+        subjects, raw = self._bus.subjects, message.raw_message
+        try:
+            key, run = subjects.key_of_run(raw.subject)
+            priority = subjects.priority_of_run(raw.subject)
+            # By the server's clock it is due, whatever the one of this machine says.
+            request = RunRequest.decode(raw.subject, raw.data).model_copy(update={"start_at": None})
+        except UndecodableMessage as error:
+            _log.error("dropping what is no run request: %s", error)
+            await message.reject()
+            return
+        try:
+            await self._runs.publish(key, run, request, priority)
+        except BusUnavailable as trouble:
+            _log.warning("task %s is requested again later: %s", key.task, trouble)
+            await message.nack(delay=_AGAIN)
+        else:
+            await message.ack()

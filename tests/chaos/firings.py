@@ -1,0 +1,285 @@
+"""Events and schedules that begin tasks meanwhile, and what must have come of each."""
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from statistics import median_low
+
+from nats.errors import Error as NatsError
+from nats.js.api import StreamConfig
+from nats.js.errors import Error as JetStreamError
+
+from headrace.jetstream.api import stream_info
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.headers import MESSAGE_ID
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
+from headrace.model.parts import text_of
+from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
+from headrace.model.task import COMPLETED
+from headrace.schedules import Schedules
+from headrace.trigger_spec import read_spec
+from headrace.triggers import TriggerStore
+from headrace_triggers.firing import TRIGGER
+from tests.chaos.agents import answer_to
+from tests.chaos.record import Log
+from tests.support.waiting import eventually
+
+AGENT = "plain"
+TENANT, OWNER = "default", "anonymous"
+STREAM, SUBJECT = "CHAOS", "chaos.events"
+EVENTS = "trigger/chaos"
+"""The source of the events' tasks."""
+
+_EACH_SECOND = 4
+"""So many schedules fire every second, the others once a minute: tasks need time, too."""
+_QUEUED = 100
+"""Firings of a schedule that wait: all that come while nobody works."""
+_TIMEOUT = 5.0
+_AGAIN = 0.3
+_SETTLES = 240.0
+_LOOKS = 0.25
+_AWAY = 1.0
+"""Seconds of silence after which NATS counts as away."""
+_BACK = timedelta(seconds=15)
+"""Time in which schedules fire again once NATS is back."""
+
+
+class Sources:
+    """What fires during a run: a stream of events with a trigger, and schedules."""
+
+    def __init__(self, bus: Bus, events: int, schedules: int) -> None:
+        """Make them with `declare`."""
+        self.published = 0
+        self._bus, self._events = bus, events
+        self._schedules = Schedules(bus)
+        self._keys = [ScheduleKey(TENANT, OWNER, f"s{number}") for number in range(schedules)]
+        self.away = list[tuple[datetime, datetime]]()
+        """When the schedules' stream had no leader that answered."""
+
+    async def declare(self, nodes: int) -> None:
+        """Let them fire from now on; the event stream is on `nodes` of NATS."""
+        if self._events:
+            config = StreamConfig(name=STREAM, subjects=[SUBJECT], num_replicas=nodes)
+            await self._bus.js.add_stream(config)
+            spec = {"name": "chaos", "agent": AGENT, "subject": SUBJECT, "stream": STREAM}
+            store = TriggerStore(self._bus)
+            await store.put(read_spec(spec | {"text": "{body.text}"}), TENANT, OWNER)
+        for number, key in enumerate(self._keys):
+            await self._schedules.put(key, schedule_of(number))
+
+    @asynccontextmanager
+    async def firing(self, share: Callable[[], float]) -> AsyncIterator[None]:
+        """Publish the events for the length of a block, and note when NATS is away.
+
+        `share` tells which share of the run is over. At the end, all events are published.
+        """
+        looking = asyncio.create_task(self._look())
+        publishing = asyncio.create_task(self._publish_all(share))
+        try:
+            yield
+            await publishing
+        finally:
+            for each in (looking, publishing):
+                each.cancel()
+            await asyncio.gather(looking, publishing, return_exceptions=True)
+
+    async def _publish_all(self, share: Callable[[], float]) -> None:
+        """Publish all events, as many as `share` of the run is over by then."""
+        while self.published < self._events:
+            if self.published >= self._events * share():
+                await asyncio.sleep(_LOOKS)
+            elif await self._publish(self.published):
+                self.published += 1
+            else:
+                await asyncio.sleep(_AGAIN)
+
+    async def _publish(self, number: int) -> bool:
+        """Publish an event; return whether it is stored. Stored twice, it is one event."""
+        data = json.dumps({"text": text_of_event(number)}).encode()
+        try:
+            await self._bus.js.publish(
+                SUBJECT, data, timeout=_TIMEOUT, headers={MESSAGE_ID: str(number)}
+            )
+        except (NatsError, JetStreamError, TimeoutError, OSError):
+            return False
+        return True
+
+    async def _look(self) -> None:
+        """Note when the schedules' stream is away, until it is cancelled."""
+        while True:
+            begun = datetime.now(UTC)
+            is_there = False
+            with suppress(BusUnavailable):
+                await stream_info(self._bus, self._bus.streams.schedules, timeout=_AWAY)
+                is_there = True
+            if not is_there:
+                self.away.append((begun, datetime.now(UTC) + _BACK))
+            await asyncio.sleep(_LOOKS)
+
+    async def settle(self) -> list[str]:
+        """Return what does not begin its task, though nobody touches the fleet any more."""
+        try:
+            for key in self._keys:
+                await eventually(partial(self._fires, key), f"{key.name} fires", _SETTLES)
+                await self._schedules.pause(key)
+            for key in self._keys:
+                what = f"every firing of {key.name} has begun its task"
+                await eventually(partial(self._is_settled, key), what, _SETTLES)
+            if self._events:
+                await eventually(self._events_are_settled, "all events have fired", _SETTLES)
+        except AssertionError as late:
+            return [str(late)]
+        return []
+
+    async def firings(self) -> dict[str, ScheduleFirings]:
+        """Return what is recorded of each schedule, by the source of its tasks."""
+        return {source_of(key): await self._schedules.firings(key) for key in self._keys}
+
+    async def _fires(self, key: ScheduleKey) -> bool:
+        """Tell whether the schedule has a next time, and fires when that has come."""
+        following = (await self._schedules.firings(key)).next
+        return following is not None and datetime.fromisoformat(following) > datetime.now(UTC)
+
+    async def _is_settled(self, key: ScheduleKey) -> bool:
+        firings = await self._schedules.firings(key)
+        subject = self._bus.subjects.firing(*key.tokens)
+        info = await stream_info(
+            self._bus, self._bus.streams.schedules, {"subjects_filter": subject}
+        )
+        open_ones = [one for one in firings.last if one.outcome == "beginning"]
+        return not (info["state"].get("subjects") or firings.waiting or open_ones)
+
+    async def _events_are_settled(self) -> bool:
+        [consumer] = await self._bus.js.consumers_info(STREAM)
+        return (consumer.num_pending, consumer.num_ack_pending) == (0, 0)
+
+
+def schedule_of(number: int) -> Schedule:
+    """Return the schedule of that number."""
+    parts = [{"text": f"1 0 s{number}"}]
+    rule = {"overlap": "queue", "max_queued": _QUEUED}
+    if number >= _EACH_SECOND:
+        when = {"cron": f"{number % 60} * * * * *"}
+    else:
+        when = {"cron": "* * * * * *"} if number % 2 else {"every": "1s"}
+    return Schedule.model_validate({"agent": AGENT, "parts": parts} | rule | when)
+
+
+def source_of(key: ScheduleKey) -> str:
+    """Return the source of the schedule's tasks."""
+    return f"schedule/{key.owner}/{key.name}"
+
+
+def text_of_event(number: int) -> str:
+    """Return the message of the event of that number."""
+    return f"3 20 e{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class FiredTask:
+    """A task that an event or a schedule has begun."""
+
+    source: str
+    key: str
+    log: Log
+
+    @classmethod
+    def of(cls, log: Log) -> "FiredTask | None":
+        """Return the task of a log. None: a client, or another task, has begun it."""
+        if not log.is_whole:
+            return None
+        fired: Json | None = (log.entries[0].events[0]["task"].get("metadata") or {}).get(TRIGGER)
+        return None if fired is None else cls(fired["source"], fired["key"], log)
+
+    @property
+    def is_of_event(self) -> bool:
+        """Whether an event has begun it."""
+        return self.source == EVENTS
+
+    @property
+    def following(self) -> datetime:
+        """When its schedule was to fire next."""
+        return datetime.fromisoformat(self.key.partition("/")[2])
+
+    def wrong(self) -> Iterator[str]:
+        """Yield where it has not come to its answer."""
+        task = self.log.task()
+        if task["status"]["state"] != COMPLETED:
+            yield f"it ended as {task['status']['state']}"
+            return
+        asked = text_of(task["history"][0]["parts"])
+        parts = [part for artifact in task.get("artifacts", []) for part in artifact["parts"]]
+        answer = "".join(part.get("text", "") for part in parts)
+        if answer != answer_to(AGENT, asked):
+            yield f"{asked!r} was answered with {answer!r}"
+
+
+class FiringJudge:
+    """Tells where an event or a tick has not begun one task."""
+
+    def __init__(self, logs: Iterable[Log], unrecorded: int) -> None:
+        """Look into `logs`, besides which `unrecorded` others were erased too early."""
+        found = map(FiredTask.of, logs)
+        self.tasks = [one for one in found if one is not None]
+        self._unrecorded = unrecorded
+
+    def of_each(self) -> Iterator[str]:
+        """Yield what is wrong with the tasks."""
+        times = Counter((one.source, one.key) for one in self.tasks)
+        for (source, key), number in times.items():
+            if number > 1:
+                yield f"{source}: {key} has begun {number} tasks"
+        for one in self.tasks:
+            yield from (f"{one.source} {one.log.key.task}: {each}" for each in one.wrong())
+
+    def of_events(self, published: int) -> Iterator[str]:
+        """Yield which of the events have not begun one task."""
+        begun = Counter(
+            text_of(one.log.task()["history"][0]["parts"]) for one in self.tasks if one.is_of_event
+        )
+        expected = [text_of_event(number) for number in range(published)]
+        yield from (
+            f"event {text!r} has begun {begun[text]} tasks" for text in expected if begun[text] > 1
+        )
+        missing = [text for text in expected if not begun[text]]
+        if len(missing) > self._unrecorded:
+            yield f"{len(missing)} events have begun no task: {missing[:5]}"
+
+    def of_schedules(
+        self, recorded: dict[str, ScheduleFirings], away: list[tuple[datetime, datetime]]
+    ) -> Iterator[str]:
+        """Yield where schedules have begun other tasks than they say, or none for a tick.
+
+        None is due while NATS is `away`.
+        """
+        of_source = defaultdict[str, list[FiredTask]](list)
+        for one in self.tasks:
+            of_source[one.source].append(one)
+        for source, firings in recorded.items():
+            begun = of_source[source]
+            if not len(begun) <= firings.began <= len(begun) + self._unrecorded:
+                yield f"{source} says that it has begun {firings.began} tasks, not {len(begun)}"
+            missed = list(_missed(sorted(one.following for one in begun), away))
+            if len(missed) > self._unrecorded + firings.skipped:
+                yield f"{source} has not fired: {missed[:5]}"
+
+
+def _missed(
+    ticks: list[datetime], away: list[tuple[datetime, datetime]]
+) -> Iterator[tuple[datetime, datetime]]:
+    """Yield between which ticks at least one is missing, though NATS was there."""
+    gaps = list(pairwise(ticks))
+    if not gaps:
+        return
+    usual = median_low(after - before for before, after in gaps)
+    for before, after in gaps:
+        is_away = any(begin < after and before < end for begin, end in away)
+        if after - before > 1.5 * usual and not is_away:
+            yield before, after

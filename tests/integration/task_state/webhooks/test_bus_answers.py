@@ -1,0 +1,220 @@
+"""Answers on the users' NATS: which messages a user's stream and inbox get."""
+
+import asyncio
+import json
+
+import pytest
+from nats.aio.msg import Msg
+from nats.js.api import StreamConfig
+
+from headrace.model.answers import DEPTH, TaskAnswers
+from headrace.model.events import TRACEPARENT, Json
+from headrace.model.task import COMPLETED, TaskKey
+from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
+from headrace.webhooks import answers_webhook
+from headrace_task_state.webhooks.bus_answers import BusAnswers, attributes_of, encoded
+from tests.integration.task_state.webhooks.conftest import Hooked
+from tests.support.spans import RecordedSpans, parent, traceparent
+from tests.support.task_states import TaskStates
+from tests.support.waiting import eventually
+
+
+class Orders:
+    """A user's stream ``<name>`` on ``<name>.>``."""
+
+    def __init__(self, fleet: TaskStates) -> None:
+        self.js, self.name = fleet.bus.js, f"{fleet.settings.prefix}-orders"
+        self.subject = f"{self.name}.done"
+
+    async def make(self) -> None:
+        await self.js.add_stream(StreamConfig(name=self.name, subjects=[f"{self.name}.>"]))
+
+    def answers(self, **other: object) -> TaskAnswers:
+        usual: Json = {"what": "end", "mode": "structured", "depth": 1}
+        place = {"subject": self.subject, "stream": self.name}
+        return TaskAnswers.model_validate({**usual, **place, **other})
+
+    async def got(self, count: int) -> list[Msg]:
+        """Return the messages that it stores, once there are `count`."""
+
+        async def are_there() -> bool:
+            return (await self.js.stream_info(self.name)).state.messages >= count
+
+        await eventually(are_there, f"{count} answers are stored")
+        subscription = await self.js.subscribe(f"{self.name}.>", stream=self.name)
+        stored = (await self.js.stream_info(self.name)).state.messages
+        messages = [await subscription.next_msg(timeout=60) for _ in range(stored)]
+        await subscription.unsubscribe()
+        return messages
+
+
+@pytest.fixture
+def orders(fleet: TaskStates) -> Orders:
+    return Orders(fleet)
+
+
+async def finish(hooked: Hooked, answers: TaskAnswers) -> None:
+    """Store a task that says two words, with these answers."""
+    await hooked.webhooks.put(hooked.log.key, answers_webhook("anonymous", answers))
+    hooked.log.submit("hello")
+    await answer(hooked)
+
+
+async def answer(hooked: Hooked) -> None:
+    """Store the rest of a task that says two words."""
+    hooked.log.begin_attempt()
+    hooked.log.append([hooked.log.chunk("a", "two words")])
+    hooked.log.append([hooked.log.status(COMPLETED)], state=COMPLETED)
+    await hooked.store()
+
+
+async def test_the_end_of_a_task_is_one_structured_cloud_event(
+    fleet: TaskStates, hooked: Hooked, orders: Orders
+) -> None:
+    await orders.make()
+    await fleet.start()
+    await finish(hooked, orders.answers())
+    [message] = await orders.got(1)
+    headers, event, key = message.headers or {}, json.loads(message.data), hooked.log.key
+    assert headers["Content-Type"] == "application/cloudevents+json"
+    assert (headers["Nats-Msg-Id"], headers[DEPTH]) == (event["id"], "1")
+    task = event.pop("data")["task"]
+    assert (task["id"], task["artifacts"][0]["parts"]) == (key.task, [{"text": "two words"}])
+    assert event == {
+        "specversion": "1.0",
+        "id": event["id"],
+        "source": f"/v1/agents/{key.agent}",
+        "type": "headrace.task.completed",
+        "subject": key.task,
+        "datacontenttype": "application/json",
+        "contextid": task["contextId"],
+        "time": task["status"]["timestamp"],
+    }
+
+
+async def test_artifacts_are_binary_cloud_events(
+    fleet: TaskStates, hooked: Hooked, orders: Orders
+) -> None:
+    await orders.make()
+    await fleet.start()
+    await finish(hooked, orders.answers(what="artifacts", mode="binary"))
+    [message] = await orders.got(1)
+    headers = message.headers or {}
+    assert "Content-Type" not in headers
+    assert headers["ce-type"] == "headrace.artifact"
+    assert headers["ce-subject"] == hooked.log.key.task
+    update = json.loads(message.data)["artifactUpdate"]
+    assert update["artifact"]["parts"] == [{"text": "two words"}]
+
+
+async def test_an_answer_continues_the_trace_that_began_its_task(
+    fleet: TaskStates, hooked: Hooked, orders: Orders
+) -> None:
+    await orders.make()
+    await fleet.start()
+    event = f"00-{'a' * 32}-{'b' * 16}-01"
+    answers = answers_webhook("anonymous", orders.answers())
+    await hooked.webhooks.put(hooked.log.key, answers)
+    hooked.log.submit("hello", {TRACEPARENT: event})
+    await hooked.store()
+
+    async def is_read() -> bool:
+        return (await hooked.progress("answers")).generation > 0
+
+    await eventually(is_read, "what began the task is behind the webhook")
+    await answer(hooked)
+    [message] = await orders.got(1)
+    assert (message.headers or {})["traceparent"] == event
+
+
+async def test_with_traces_an_answer_is_a_span_of_its_tasks_trace(
+    fleet: TaskStates, orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans = RecordedSpans(monkeypatch)
+    await orders.make()
+    event = f"00-{'a' * 32}-{'b' * 16}-01"
+    published, key = BusAnswers(fleet.bus, 60.0), TaskKey("default", "shop", "0-1")
+    for stream in (orders.name, "ANOTHER"):
+        answers = orders.answers(stream=stream)
+        await published.publish(answers, key, f"log:4:{stream}", {"message": {}}, event)
+    first, refused = spans.named("publish answer")
+    assert [parent(one) for one in (first, refused)] == [event, event]
+    assert [(one.attributes or {}).get("error.type") for one in (first, refused)] == [
+        None,
+        "not_published",
+    ]
+    [message] = await orders.got(1)
+    assert (message.headers or {})["traceparent"] == traceparent(first)
+
+
+async def test_an_answer_waits_for_its_stream(
+    fleet: TaskStates, hooked: Hooked, orders: Orders
+) -> None:
+    await fleet.start()
+    await finish(hooked, orders.answers())
+
+    async def is_refused() -> bool:
+        return "no stream stores" in (await hooked.progress("answers")).failure
+
+    await eventually(is_refused, "the first attempt has failed")
+    await orders.make()
+    assert len(await orders.got(1)) == 1
+
+
+async def test_a_stream_that_is_not_the_declared_one_gets_nothing(
+    fleet: TaskStates, hooked: Hooked, orders: Orders
+) -> None:
+    await orders.make()
+    await fleet.start()
+    await finish(hooked, orders.answers(stream="ANOTHER"))
+
+    async def letters() -> list[Letter]:
+        return [one async for one in Letters(fleet.bus).find(LetterFilter(kind="push"))]
+
+    [letter] = await eventually(letters, "the answer is a dead letter")
+    assert letter.content.reason.startswith(f"nats:{orders.subject}: ")
+    assert await orders.got(0) == []
+
+
+async def test_an_answer_without_a_stream_goes_over_core_nats(
+    fleet: TaskStates, hooked: Hooked, orders: Orders
+) -> None:
+    inbox = fleet.bus.connection.new_inbox()
+    got = asyncio.Queue[Msg]()
+    subscription = await fleet.bus.subscribe(inbox, got.put)
+    await fleet.start()
+    await finish(hooked, orders.answers(subject=inbox, stream=None))
+    async with asyncio.timeout(60):
+        message = await got.get()
+    await fleet.bus.unsubscribe(subscription)
+    assert json.loads(message.data)["type"] == "headrace.task.completed"
+
+
+async def test_an_answer_that_is_published_again_is_stored_once(
+    fleet: TaskStates, orders: Orders
+) -> None:
+    await orders.make()
+    answers, key = BusAnswers(fleet.bus, 60.0), TaskKey("default", "shop", "0-1")
+    for _ in range(2):
+        assert await answers.publish(orders.answers(), key, "log:4:x", {"message": {}}) is None
+    assert len(await orders.got(1)) == 1
+
+
+async def test_an_answer_larger_than_a_message_is_given_up(
+    fleet: TaskStates, orders: Orders
+) -> None:
+    event = {"message": {"text": "x" * fleet.bus.max_payload}}
+    answers, key = BusAnswers(fleet.bus, 60.0), TaskKey("default", "shop", "0-1")
+    failure = await answers.publish(orders.answers(), key, "log:4:x", event)
+    assert failure is not None
+    assert failure.is_final
+
+
+def test_attributes_are_headers_of_printable_ascii() -> None:
+    context = 'Euro € "100%"\r\nNats-Rollup: all'
+    event = {"artifactUpdate": {"contextId": context}}
+    attributes = attributes_of(TaskKey("default", "shop", "0-1"), "log:4:x", event)
+    assert attributes["contextid"] == context
+    coded = "Euro%20%E2%82%AC%20%22100%25%22%0D%0ANats-Rollup:%20all"
+    assert encoded(context) == coded
+    assert encoded(attributes["source"]) == "/v1/agents/shop"

@@ -1,0 +1,98 @@
+"""The tasks of events are begun with the answers that their triggers declare."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.directory import AgentCard, Announcer
+from headrace.jetstream.connection import Bus
+from headrace.model.answers import DEPTH, TaskAnswers
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace.tasks.dead_letters import LetterFilter, Letters
+from headrace.webhooks import ANSWERS, Webhooks
+from headrace_triggers.main import TriggersReplica
+from headrace_triggers.settings import TriggersSettings
+from tests.support.triggers import Orders, begun
+from tests.support.waiting import eventually
+
+MOST = 3
+RULE = {"subject": "orders.done", "stream": "ORDERS", "what": "artifacts", "mode": "binary"}
+
+
+@pytest.fixture
+async def orders(settings: TriggersSettings, bus: Bus) -> AsyncIterator[Orders]:
+    """A stream of a user's own and the agent ``shop``, while a replica runs."""
+    await Announcer(bus, "worker-1").announce(AgentCard(name="shop"))
+    orders = await Orders.make(bus, settings.prefix)
+    replica = TriggersReplica(settings.model_copy(update={"delegation_depth": MOST}))
+    try:
+        await replica.start()
+        yield orders
+    finally:
+        await replica.stop()
+
+
+async def the_task(bus: Bus) -> Json:
+    """Return the first task, once it has begun."""
+
+    async def look() -> Json | None:
+        return next(iter(await begun(bus)), None)
+
+    return await eventually(look, "a task has begun")
+
+
+async def answers_of(bus: Bus, task: Json) -> TaskAnswers | None:
+    kept = await Webhooks(bus).get(TaskKey("default", "shop", task["id"]), ANSWERS)
+    return None if kept is None else kept.webhook.answers
+
+
+async def letter_reasons(bus: Bus) -> list[str]:
+    return [one.content.reason async for one in Letters(bus).find(LetterFilter())]
+
+
+async def test_an_answer_knows_how_many_answers_came_before(bus: Bus, orders: Orders) -> None:
+    await orders.trigger(answers=RULE)
+    await orders.publish({}, **{DEPTH: "2"})
+    task = await the_task(bus)
+    assert await answers_of(bus, task) == TaskAnswers.model_validate({**RULE, "depth": 3})
+
+
+@pytest.mark.parametrize("depth", [str(MOST), "-1", "9" * 5000, "x"])
+async def test_agents_whose_answers_begin_one_another_come_to_an_end(
+    bus: Bus, orders: Orders, depth: str
+) -> None:
+    await orders.trigger()
+    await orders.publish({}, **{DEPTH: depth})
+    [reason] = await eventually(lambda: letter_reasons(bus), "the event is a dead letter")
+    assert f"more than {MOST} tasks have begun one another by answers" in reason
+    assert await begun(bus) == []
+
+
+async def test_who_asks_over_core_nats_is_answered(bus: Bus, orders: Orders) -> None:
+    asked, inbox = f"{orders.stream}-asked", "_INBOX.Zk3.1"
+    await orders.trigger(stream=None, subject=asked, answers={"reply": True})
+
+    async def is_taken() -> bool:
+        await bus.publish(asked, b"{}", reply=inbox)
+        return bool(await begun(bus))
+
+    await eventually(is_taken, "a task has begun")
+    answers = await answers_of(bus, await the_task(bus))
+    assert answers is not None
+    assert (answers.subject, answers.what, answers.depth) == (inbox, "end", 1)
+
+
+async def test_nothing_is_published_on_a_reply_subject_of_the_servers(
+    bus: Bus, orders: Orders
+) -> None:
+    asked = f"{orders.stream}-asked"
+    await orders.trigger(stream=None, subject=asked, answers={"reply": True})
+
+    async def refused() -> list[str]:
+        await bus.publish(asked, b"{}", reply="$JS.API.STREAM.DELETE.x")
+        return await letter_reasons(bus)
+
+    first, *_ = await eventually(refused, "the event is a dead letter")
+    assert "reply subject is not an inbox" in first
+    assert await begun(bus) == []

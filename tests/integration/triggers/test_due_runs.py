@@ -1,0 +1,84 @@
+"""Delayed run requests, which JetStream fires and a triggers service puts into the queue."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from nats.js.errors import NotFoundError
+
+from headrace.jetstream.broker import FleetBroker
+from headrace.jetstream.connection import Bus
+from headrace.model.messages import RunRequest
+from headrace.model.task import TaskKey, mint_task_id
+from headrace.tasks.runs import RunRequests
+from headrace_triggers.due_runs import DueRuns
+from headrace_triggers.settings import TriggersSettings
+from tests.support.waiting import eventually
+
+KEY = TaskKey("default", "shop", mint_task_id(0))
+
+
+def request(seconds: float) -> RunRequest:
+    start = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    return RunRequest(log="abcdefgh", context="c", owner="ann", version="2", start_at=start)
+
+
+@pytest.fixture
+async def taking(settings: TriggersSettings, bus: Bus) -> AsyncIterator[None]:
+    """A replica takes what is due."""
+    broker = FleetBroker(settings, "test")
+    DueRuns(bus).subscribe(broker)
+    await broker.start()
+    yield
+    await broker.stop()
+
+
+async def queued(bus: Bus) -> tuple[str, RunRequest] | None:
+    try:
+        msg = await bus.js.get_last_msg(bus.streams.runs, bus.subjects.runs_of_task(KEY))
+    except NotFoundError:
+        return None
+    return msg.subject or "", RunRequest.decode("run", msg.data or b"")
+
+
+async def count(bus: Bus, subject: str) -> int:
+    info = await bus.js.stream_info(bus.streams.schedules, subjects_filter=subject)
+    return sum((info.state.subjects or {}).values())
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_delayed_run_is_in_the_queue_when_it_is_due(bus: Bus) -> None:
+    asked = request(1.0)
+    assert await RunRequests(bus).publish(KEY, 1, asked, "low")
+    assert not await RunRequests(bus).publish(KEY, 1, asked, "low")
+    assert await queued(bus) is None
+    subject, run = await eventually(lambda: queued(bus), "the run is queued")
+    assert subject == bus.subjects.run(KEY, 1, "low", "2")
+    assert run == asked.model_copy(update={"start_at": None})
+
+    async def is_empty() -> bool:
+        return not await count(bus, ">")
+
+    await eventually(is_empty, "nothing is left of the delay")
+
+
+async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: TriggersSettings) -> None:
+    await RunRequests(bus).publish(KEY, 1, request(0.2))
+
+    async def is_due() -> bool:
+        return bool(await count(bus, bus.subjects.due_runs()))
+
+    await eventually(is_due, "the run is due")
+    broker = FleetBroker(settings, "test")
+    DueRuns(bus).subscribe(broker)
+    await broker.start()
+    try:
+        await eventually(lambda: queued(bus), "the run is queued")
+    finally:
+        await broker.stop()
+
+
+async def test_a_run_whose_time_has_passed_is_queued_at_once(bus: Bus) -> None:
+    await RunRequests(bus).publish(KEY, 1, request(-1.0))
+    assert await queued(bus) is not None
+    assert not await count(bus, ">")
