@@ -36,6 +36,8 @@ pytestmark = pytest.mark.timeout(300)
 _SOURCE = ROOT / "services" / "console"
 _COUNT = 120
 _TWO_HOURS = 7200
+_FAILURES = 40
+"""More than clients elsewhere try again."""
 _HOSTILE = """# Hostile <script>hacked()</script>
 
 <img src=x onerror=hacked()> <svg onload=hacked()><script>hacked()</script></svg>
@@ -138,6 +140,29 @@ async def test_a_tab_outlives_two_hours_and_a_restart_of_every_process(
     await say(page, "3 20")
     await page.until(f"{_LAST}?.trim() === '1 2 3'", "the conversation goes on")
     assert await page.evaluate("isSame")
+
+
+async def test_a_tab_outlives_a_gateway_that_is_long_away(fleet: Fleet, page: Page) -> None:
+    await page.install_clock()
+    await chat(page, fleet.gateways[0], "counter")
+    await page.evaluate(
+        "{const real = fetch; globalThis.refused = 0; globalThis.fetch = async (url, init) => {"
+        "if (!globalThis.isAway) return real(url, init);"
+        "refused += 1; return new Response('', {status: 503});}; 0}"
+    )
+    await say(page, f"{_COUNT} 20")
+    await page.until(f"{_LAST}?.includes('3 ')", "the answer streams")
+    await page.evaluate("globalThis.isAway = true")
+    await asyncio.to_thread(fleet.restart, "gateway", 0)
+    for attempt in range(_FAILURES):
+        await page.until(f"refused > {attempt}", "it tries again")
+        await page.fast_forward(10)
+    await page.until("document.body.innerText.includes('does not answer')", "it says so")
+    await page.evaluate("globalThis.isAway = false")
+    await page.fast_forward(10)
+    whole = " ".join(str(number) for number in range(1, _COUNT + 1))
+    await page.until(f"{_LAST}?.trim() === {json.dumps(whole)}", "the answer goes on", timeout=120)
+    assert not await page.evaluate("document.body.innerText.includes('does not answer')")
 
 
 async def test_what_is_said_while_a_thread_is_restored_comes_after_it(

@@ -11,6 +11,7 @@ import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
 import { TriggersPage } from "./pages/triggers";
 import { useAccess } from "./operator";
+import { reach } from "./reach";
 import { route, type Place } from "./route";
 import { SignIn } from "./sign_in";
 import { useStore } from "./store";
@@ -31,6 +32,7 @@ const BREAK: (typeof PAGES)[number] = ["#/break", "Break it", /^break$/];
 export function App() {
   const { place } = useStore(route);
   const { isOther } = useStore(build);
+  const { isLost } = useStore(reach);
   const { isOperator, isDevelopment } = useAccess();
   const pages = [...PAGES, ...(isOperator ? [OPERATE] : []), ...(isDevelopment ? [BREAK] : [])];
   const name = place.parts[0] ?? "";
@@ -51,6 +53,11 @@ export function App() {
         <ThemeButton />
         <SignIn />
       </header>
+      {isLost && (
+        <p class="update" role="status">
+          The gateway does not answer. The page keeps trying.
+        </p>
+      )}
       {isOther && (
         <p class="update" role="status">
           The gateway serves another version of the console.{" "}

@@ -1,13 +1,17 @@
-import { Gateways } from "@headrace/client/gateways.js";
+import { Gateways, type RetryPolicy } from "@headrace/client/gateways.js";
 import { ResumingStream } from "@headrace/client/resuming.js";
 import type { SseFrame } from "@headrace/client/sse.js";
 
+import { reach } from "./reach";
 import { session } from "./session";
 
 export type Json = Record<string, any>;
 
 /** The gateway that serves this page, at `console/` below it, whatever a proxy's prefix is. */
 export const ROOT = new URL("..", location.href.replace(/[?#].*$/, "")).href;
+
+/** A tab stays open over an outage: it tries for some 20 minutes. */
+export const RETRIES: RetryPolicy = { attempts: 300 };
 
 /** A request that the gateway refused. */
 export class Refused extends Error {
@@ -28,9 +32,11 @@ export function urlOf(path: string): string {
 export async function authorized(url: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const { token } = session;
+  const isOwn = url.startsWith(ROOT);
   // Never to another origin: a link in a message may name any address.
-  if (token && url.startsWith(ROOT)) headers.set("Authorization", `Bearer ${token}`);
-  const response = await fetch(url, { ...init, headers });
+  if (token && isOwn) headers.set("Authorization", `Bearer ${token}`);
+  const request = { ...init, headers };
+  const response = await (isOwn ? reach.watched(url, request) : fetch(url, request));
   // Another token may have been given since.
   if (response.status === 401 && token === session.token) session.refuse();
   return response;
@@ -85,7 +91,9 @@ export async function* follow(
 
 class LiveStream extends ResumingStream {
   constructor(path: string, signal: AbortSignal, fetched: typeof authorized) {
-    super(new Gateways([urlOf(path)], { fetch: fetched, signal }), "");
+    super(new Gateways([urlOf(path)], { fetch: fetched, signal, retries: RETRIES }), "");
+    // It has served this page.
+    this.gateways.succeeded();
   }
 
   protected connect(headers: Record<string, string>): Promise<Response> {
