@@ -101,6 +101,7 @@ INTERNALS: dict[type, dict[str, str]] = {
         "handle_cont": "self, event",
         "handle_parser_exception": "self",
         "handle_ping": "self",
+        "handle_pong": "self, event",
         "loop": ATTRIBUTE,
         "queue": ATTRIBUTE,
         "read_paused": ATTRIBUTE,

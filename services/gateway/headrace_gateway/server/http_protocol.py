@@ -58,6 +58,16 @@ def _refusal(status: int, name: str, message: str) -> bytes:
     return head.encode() + body
 
 
+def _abort_later(
+    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, timing: GatewayTiming
+) -> None:
+    """Give the client of a closing `transport` time to receive what is written, and no longer.
+
+    Otherwise the connection of a client that reads nothing would never end.
+    """
+    loop.call_later(timing.silence, transport.abort)
+
+
 _HEAD = b"HTTP/1.1 "
 
 
@@ -281,6 +291,7 @@ class HttpProtocol(HttpToolsProtocol):
             if not self._is_answered():
                 self.transport.write(_refusal(status, name, message))
             self.transport.close()
+            _abort_later(self.transport, self.loop, self._timing)
         self._awaited = _Awaited.NOTHING
         self._stop_timer()
 
@@ -355,7 +366,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Pass a complete message to the app."""
         self._complete, self._partial = self._complete + self._partial, 0
         super().send_receive_event_to_app()
-        self._last = self.loop.time() + self._timing.body
+        self._allow_next()
 
     def handle_cont(self, event: Frame) -> None:
         """Keep a further frame of a message, unless the message has too many."""
@@ -368,10 +379,16 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_ping(self) -> None:
         """Answer a ping; if the client reads nothing, only the newest ping is answered, later."""
+        self._allow_next()
         if self.writable.is_set():
             super().handle_ping()
         elif unsent := self.conn.data_to_send():
             self._pong = unsent[-1:]
+
+    def handle_pong(self, event: Frame) -> None:
+        """Take a pong."""
+        self._allow_next()
+        super().handle_pong(event)
 
     def resume_writing(self) -> None:
         """Resume writing."""
@@ -379,6 +396,11 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         pong, self._pong = self._pong, []
         if pong and not self.transport.is_closing():
             self.transport.write(b"".join(pong))
+
+    def _allow_next(self) -> None:
+        """Count the time of what comes next from now on, unless a message is incomplete."""
+        if not self.frames:
+            self._last = self.loop.time() + self._timing.body
 
     def _hold(self) -> None:
         """Update the held size; above a limit, close the connection if a message is incomplete."""
@@ -408,6 +430,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.close_sent and not self.transport.is_closing():
             self.conn.fail(code, reason)
             self.handle_parser_exception()
+            _abort_later(self.transport, self.loop, self._timing)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

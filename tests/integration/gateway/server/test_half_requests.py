@@ -292,9 +292,10 @@ async def test_a_client_that_pings_and_takes_nothing_costs_no_memory(
     )
     await wire.until("\r\n\r\n")
     many, before = frame(PING, b"x" * 125) * 1_000, received
-    for _ in range(100):
-        writer.write(many)
-        await writer.drain()
+    async with asyncio.timeout(TIMEOUT):
+        for _ in range(100):
+            writer.write(many)
+            await writer.drain()
     last = frame(PING, b"the last one")
     writer.write(last)
 
@@ -303,6 +304,59 @@ async def test_a_client_that_pings_and_takes_nothing_costs_no_memory(
 
     await eventually(has_all, "the gateway has read every ping")
     assert served[-1].transport.get_write_buffer_size() < 1024 * 1024
-    while (await frame_from(wire)) != (PONG, b"the last one"):
-        pass
+    async with asyncio.timeout(2 * TIMEOUT):
+        while (await frame_from(wire)) != (PONG, b"the last one"):
+            pass
     writer.close()
+
+
+async def test_pings_in_halves_are_no_message_that_takes_too_long(
+    socket: Wire, timing: GatewayTiming
+) -> None:
+    ping = frame(PING, b"again")
+    end = asyncio.get_running_loop().time() + timing.body + SHORT
+    socket.writer.write(ping[:3])
+    while asyncio.get_running_loop().time() < end:
+        socket.writer.write(ping[3:] + ping[:3])
+        while (received := await frame_from(socket))[0] == PING:
+            pass
+        assert received == (PONG, b"again")
+        await asyncio.sleep(SHORT / 10)
+
+
+async def test_half_a_message_beside_pings_is_not_waited_for_for_ever(socket: Wire) -> None:
+    socket.writer.write(frame(TEXT, b'{"id":1,', fin=False))
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            socket.writer.write(frame(PING, b"again"))
+            kind, content = await frame_from(socket)
+            if kind == CLOSE:
+                break
+            await asyncio.sleep(SHORT / 10)
+    assert int.from_bytes(content[:2]) == 1008
+
+
+async def test_a_refused_client_that_takes_nothing_is_disconnected(
+    socket: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, paused = asyncio.Event(), asyncio.Event()
+    protocol = http_protocol.WebSocketProtocol
+    connection_lost, pause_writing = protocol.connection_lost, protocol.pause_writing
+
+    def noted(wire: http_protocol.WebSocketProtocol, error: Exception | None) -> None:
+        lost.set()
+        connection_lost(wire, error)
+
+    def held(wire: http_protocol.WebSocketProtocol) -> None:
+        paused.set()
+        pause_writing(wire)
+
+    monkeypatch.setattr(protocol, "connection_lost", noted)
+    monkeypatch.setattr(protocol, "pause_writing", held)
+    async with asyncio.timeout(TIMEOUT):
+        while not paused.is_set():
+            socket.writer.write(frame(PING, b"x" * 125) * 1_000)
+            await socket.writer.drain()
+            await asyncio.sleep(0)
+        socket.writer.write(frame(TEXT, b'{"id":1,', fin=False))
+        await lost.wait()
