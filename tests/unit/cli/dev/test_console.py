@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace_cli.dev.console import Console
+from tests.support.waiting import until
 
 
 def shown(writing: int, reading: int, *lines: tuple[str, str]) -> str:
@@ -12,7 +13,10 @@ def shown(writing: int, reading: int, *lines: tuple[str, str]) -> str:
     for name, line in lines:
         console.show(name, line)
     console.close()
-    return os.read(reading, 65_536).decode().replace("\r\n", "\n")
+    text = ""
+    while text.count("\n") < len(lines):  # A terminal passes on what was written piece by piece.
+        text += os.read(reading, 65_536).decode().replace("\r\n", "\n")
+    return text
 
 
 @pytest.fixture
@@ -74,7 +78,7 @@ def test_a_reader_that_is_gone_is_no_failure() -> None:
     console = Console(writing)
     console.show("worker-0", "unheard")
     console.close()
-    assert not console._writer.is_alive()
+    until(lambda: not console._writer.is_alive(), "the writer has ended")
     os.close(writing)
 
 
