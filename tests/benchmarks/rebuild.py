@@ -19,12 +19,14 @@ from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.store_redis.store import Keys, RedisStore
 from tests.benchmarks.bindings import JSON_RPC, Json, message, request
 from tests.benchmarks.http_client import Connection, Exchange, ServerFailed
+from tests.benchmarks.subscribers import task_of
 from tests.support.legal_logs import LegalLog
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 _AGENT = "asker"
 _BASE = f"/v1/agents/{_AGENT}"
+_PACED = "/v1/agents/paced"
 _AT_A_TIME = 100
 _TIMEOUT = 600.0
 _BEFORE = 2.0
@@ -67,7 +69,8 @@ async def rebuild(stack: Stack, tasks: int, waiting: int) -> Rebuilt:
     async with (
         _opened(stack) as (bus, store),
         _connected(stack) as ask,
-        _streaming(stack) as seen,
+        _connected(stack, _PACED) as ask_paced,
+        _streaming(stack, ask_paced) as seen,
     ):
         total = await _listed(ask) + tasks + 2 * waiting
         asked = [await _begin(ask) for _ in range(2 * waiting)]
@@ -98,14 +101,14 @@ async def _opened(stack: Stack) -> AsyncIterator[tuple[Bus, RedisStore]]:
 
 
 @asynccontextmanager
-async def _connected(stack: Stack) -> AsyncIterator[Client]:
+async def _connected(stack: Stack, base: str = _BASE) -> AsyncIterator[Client]:
     where = urlsplit(stack.gateways[0])
 
     async def ask(method: str, params: Json) -> tuple[float, Json]:
         connection = Connection(where.hostname or "", where.port or 80)
         try:
             body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-            exchange = await connection.ask(request(where.netloc, _BASE, body))
+            exchange = await connection.ask(request(where.netloc, base, body))
         finally:
             connection.close()
         return exchange.seconds, JSON_RPC.result(orjson.loads(exchange.body))
@@ -114,13 +117,18 @@ async def _connected(stack: Stack) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def _streaming(stack: Stack) -> AsyncIterator[Exchange]:
-    """Stream a task that goes on all the time."""
+async def _streaming(stack: Stack, ask: Client) -> AsyncIterator[Exchange]:
+    """Stream a task that goes on all the time, until it is canceled at the end."""
     where = urlsplit(stack.gateways[0])
     connection = Connection(where.hostname or "", where.port or 80)
-    body = JSON_RPC.streamed(where.netloc, "/v1/agents/paced", f"{10**9} {_PACE} 0")
+    body = JSON_RPC.streamed(where.netloc, _PACED, f"{10**9} {_PACE} 0")
     try:
-        yield await connection.begin(body)
+        seen = await connection.begin(body)
+        task = await task_of(seen)
+        try:
+            yield seen
+        finally:
+            await ask("CancelTask", {"id": task})
     finally:
         connection.close()
 

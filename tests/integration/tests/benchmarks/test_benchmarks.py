@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 
@@ -111,6 +112,15 @@ SMALL_FLEET += ["--permits", "4", "--tasks", "40", "--waiting", "2"]
 
 def test_failover_scaling_follow_ups_and_rebuilds_are_measured(stack: Stack) -> None:
     check(list(fleet.lines(fleet.asked(SMALL_FLEET), lambda *_: nullcontext(stack))))
+    # What is left over would load the machine as long as the stack runs.
+    for agent in ("counter", "paced"):
+        left = httpx.get(
+            f"{stack.url}/v1/agents/{agent}/tasks",
+            params={"status": "TASK_STATE_WORKING"},
+            headers={"A2A-Version": "1.0"},
+            timeout=60,
+        )
+        assert left.json()["tasks"] == []
 
 
 @pytest.mark.soak
