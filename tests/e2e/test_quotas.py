@@ -12,6 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
+from headrace.model.task import TaskKey
+from headrace.settings import BusSettings
 from headrace.tasks.quotas import FRESH
 from tests.e2e.test_command_line import headrace
 from tests.support import extra_services
@@ -125,7 +129,7 @@ def asking(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
 
 
 async def test_at_a_quota_that_asks_a_task_waits_and_goes_on_with_the_next_message(
-    asking: list[str], http: httpx.AsyncClient
+    asking: list[str], fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
     here, free = asking
 
@@ -153,6 +157,12 @@ async def test_at_a_quota_that_asks_a_task_waits_and_goes_on_with_the_next_messa
     assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     words = again["status"]["message"]["parts"][0]["text"]
     assert words.startswith("quota 'patient' is used up: 1 runs per day; try again at ")
+    bus = Bus(BusSettings(nats_url=fleet.nats_url))
+    await bus.connect("tool")
+    last = await last_entry(bus, TaskKey(PAT.tenant, AGENT, task["id"]))
+    await bus.close()
+    assert last is not None
+    assert len(last.events) == 2, "no run may begin between the message and the question"
 
     streamed = await http.post(
         f"{here}/v1/agents/{AGENT}/message:stream",

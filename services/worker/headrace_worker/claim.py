@@ -24,7 +24,7 @@ from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.log import LogWriter, last_entry
 from headrace.log.tombstone import is_forgotten
 from headrace.model import events, parts
-from headrace.model.delegation import Lineage, earliest, read_time
+from headrace.model.delegation import Lineage, earliest
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import (
     BusUnavailable,
@@ -38,6 +38,7 @@ from headrace.model.events import BEHIND, START_BY, Draft, Json, now
 from headrace.model.messages import Control, DeadLetter, HolderReply, RunRequest
 from headrace.model.subjects import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
+from headrace.model.timestamp import read_time
 from headrace.sdk.agent import Policy
 from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unstarted

@@ -3,7 +3,7 @@
 import re
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Self
 
 from headrace.model.events import Json
@@ -107,15 +107,6 @@ def child_task_id(parent: str, run: int, agent: str, name: str) -> str:
 def earliest(*times: datetime | None) -> datetime | None:
     """Return the earliest of the times that are not None."""
     return min((time for time in times if time is not None), default=None)
-
-
-def read_time(text: str | None) -> datetime | None:
-    """Parse an RFC 3339 time. None: the text is empty or invalid."""
-    try:
-        time = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")

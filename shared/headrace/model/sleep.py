@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from headrace.model.delegation import read_time
 from headrace.model.events import ASLEEP, ASLEEP_UNTIL, HANDED_BACK, SLEEP, Json
+from headrace.model.timestamp import read_time
 
 
 def sleep_of(event: Json) -> tuple[str, datetime] | None:
@@ -24,5 +24,5 @@ def asleep_until(event: Json) -> datetime | None:
     match event:
         case {"statusUpdate": {"metadata": {**metadata}}} if metadata.get(HANDED_BACK) == ASLEEP:
             until = metadata.get(ASLEEP_UNTIL)
-            return read_time(until) if isinstance(until, str) else None
+            return read_time(until)
     return None

@@ -1,5 +1,6 @@
 """Beginning a task: the first event of its log, and its run request."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ from headrace.model.entry import Stamp
 from headrace.model.events import PRIORITY, START_AT, TRACEPARENT, VERSION, Draft, Json
 from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
-from headrace.model.task import SUBMITTED, TaskKey, mint_log_id
+from headrace.model.task import INPUT_REQUIRED, SUBMITTED, TaskKey, mint_log_id
 
 CARRIED = 16 * 1024
 """Maximum size in bytes of an input that its run request carries. Larger ones are not stored
@@ -30,6 +31,8 @@ class Input:
     """The writer, positioned where the input is appended."""
     is_carried: bool = False
     """Whether the run request carries the input, up to `CARRIED` bytes."""
+    question: Draft | None = None
+    """What its sender is asked instead of a run, stored with it."""
 
     @property
     def key(self) -> TaskKey:
@@ -43,7 +46,8 @@ class Input:
             FencedBy: Another entry is stored at its position.
             LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: As `LogWriter.append`.
         """
-        return await self.log.append([self.draft], self.stamp, timeout)
+        drafts = [self.draft] if self.question is None else [self.draft, self.question]
+        return await self.log.append(drafts, self.stamp, timeout)
 
     def line(self) -> bytes:
         """Return the event's line in the log."""
@@ -95,6 +99,21 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
     )
     priority = terms.get(PRIORITY, NORMAL)
     return Input(draft, stamp, request, priority, LogWriter(bus, key), is_carried=True)
+
+
+def asking(asked: Input, reason: str) -> Input:
+    """Return the input without a run: its task waits for its user, and `reason` is the question.
+
+    The next message begins a run that has both in its history.
+    """
+    message = {
+        "messageId": f"quota-{secrets.token_hex(5)}",
+        "role": "ROLE_AGENT",
+        "parts": [{"text": reason}],
+    }
+    question = events.status_update(asked.key.task, asked.request.context, INPUT_REQUIRED, message)
+    stamp = asked.stamp._replace(state=INPUT_REQUIRED)
+    return replace(asked, stamp=stamp, question=question)
 
 
 def with_terms(asked: Input, metadata: Json | None) -> Input:

@@ -13,12 +13,12 @@ from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, store_schedule
 from headrace.jetstream.purge import purge
-from headrace.model.delegation import read_time
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import START_AT
 from headrace.model.messages import RunRequest
 from headrace.model.task import SUBMITTED, TaskKey
+from headrace.model.timestamp import read_time
 
 
 def is_delayed(request: RunRequest) -> bool:
@@ -67,7 +67,7 @@ def start_of(entry: Entry) -> datetime | None:
     for body in entry.events[-1].values():
         metadata = body.get("metadata") if isinstance(body, dict) else None
         start = metadata.get(START_AT) if isinstance(metadata, dict) else None
-        return read_time(start) if isinstance(start, str) else None
+        return read_time(start)
     return None
 
 

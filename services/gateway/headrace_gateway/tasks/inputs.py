@@ -21,7 +21,6 @@ from headrace.model.errors import (
     EventTooLarge,
     Fenced,
     FileUnknown,
-    LogLost,
     OutcomeUnknown,
     TaskUnknown,
 )
@@ -30,9 +29,8 @@ from headrace.model.messages import Control, HolderReply, RunRequest, TaskFound
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
 from headrace.tasks.admission import AdmittedRun
-from headrace.tasks.ask_again import ask_again
 from headrace.tasks.background_runs import BackgroundRuns
-from headrace.tasks.begin import Input
+from headrace.tasks.begin import Input, asking
 from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.quotas import QuotaExceeded
@@ -60,6 +58,8 @@ class AcceptedInput:
     """For a follow-up: the Task just before the input."""
     again: bool = False
     """Whether the input had been accepted before, under the same Idempotency-Key."""
+    at_once: bool = False
+    """Whether its sender gets the Task as it is, without waiting for the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,35 +318,42 @@ class InputWriter:
         """
         await self._appends.ready()
         # Admission comes first, so that a refused input stores no file.
-        admitted: AdmittedRun | None = None
-        at_limit = ""
         try:
             admitted = await self._limits.admit(key, sender.owner)
         except QuotaExceeded as exceeded:
             if not exceeded.asks:
                 raise
-            at_limit = str(exceeded)
-        with admitted or nullcontext():
-            async with (
-                self._offload.offloaded(key, sender, *content) as offloaded,
-                self._feeds.handed_on(await open_feed(key)) as feed,
-            ):
-                asked = build(*offloaded)
-                await self._appends.append(asked, partial(self._request, asked, admitted))
-        if at_limit:
-            await self._ask_again(asked, at_limit)
+            reason = str(exceeded)
+
+            def ask(message: Json, metadata: Json | None) -> Input:
+                return asking(build(message, metadata), reason)
+
+            return await self._append(
+                key, sender, content, ask, open_feed, request=_request_nothing
+            )
+        with admitted:
+            request = partial(self._request, admitted)
+            return await self._append(key, sender, content, build, open_feed, request=request)
+
+    async def _append(
+        self,
+        key: TaskKey,
+        sender: FileOwner,
+        content: tuple[Json, Json | None],
+        build: BuildInput,
+        open_feed: Callable[[TaskKey], Awaitable[Feed]],
+        *,
+        request: Callable[[Input, AppendResult], None],
+    ) -> AcceptedInput:
+        async with (
+            self._offload.offloaded(key, sender, *content) as offloaded,
+            self._feeds.handed_on(await open_feed(key)) as feed,
+        ):
+            asked = build(*offloaded)
+            await self._appends.append(asked, partial(request, asked))
         return AcceptedInput(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
 
-    async def _ask_again(self, asked: Input, reason: str) -> None:
-        try:
-            await ask_again(self._bus, asked, reason)
-        except (BusUnavailable, LogLost) as trouble:
-            # The message is stored, so it is not refused any more: the run begins.
-            _log.warning("task %s: begins although %s (%s)", asked.key.task, reason, trouble)
-
-    def _request(self, asked: Input, admitted: AdmittedRun | None, appended: AppendResult) -> None:
-        if admitted is None:
-            return  # The task waits for its user.
+    def _request(self, admitted: AdmittedRun, asked: Input, appended: AppendResult) -> None:
         request = asked.run_request(appended)
         self._publish(asked.key, asked.stamp.run, request, asked.priority, admitted)
 
@@ -411,3 +418,7 @@ class InputWriter:
             if generation is None:
                 raise Fenced(f"run of {key.task} ended before it read the message")
         return AcceptedInput(key, context, found.log, generation, feed, found)
+
+
+def _request_nothing(_: Input, __: AppendResult) -> None:
+    """Request no run: the task waits for its user."""

@@ -12,7 +12,7 @@ from headrace.model import parts
 from headrace.model.events import PRIORITY, START_AT, START_BY, Json
 from headrace.model.queues import PRIORITIES
 from headrace.model.subjects import NORMAL
-from headrace.model.timestamp import timestamp
+from headrace.model.timestamp import read_time, timestamp
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.auth.caller import Caller
 
@@ -55,31 +55,16 @@ def _priority(caller: Caller, wished: Mapping[str, object], where: str) -> str:
     return str(wish)
 
 
-def starts_later(wish: object) -> bool:
-    """Return whether ``startAt`` is a time later than now."""
-    start = _time(wish)
-    return start is not None and start > datetime.now(UTC)
-
-
 def _start_at(wish: object, where: str) -> datetime | None:
     """Return the wished time to start at, if it is later than now."""
     now = datetime.now(UTC)
-    start, rule = _time(wish), "must be a time with an offset from UTC, as 2030-01-31T09:00:00Z"
+    start, rule = read_time(wish), "must be a time with an offset from UTC, as 2030-01-31T09:00:00Z"
     # Compared first: times at the ends of the calendar can't be converted to UTC.
     if start is not None and start > now + LONGEST_DELAY:
         start, rule = None, f"must be at most {LONGEST_DELAY.days} days ahead"
     if start is None:
         raise Malformed([Violation(f"{where}startAt", rule)])
     return start.astimezone(UTC) if start > now else None
-
-
-def _time(text: object) -> datetime | None:
-    """Return an RFC 3339 time that has an offset from UTC. None: it is none."""
-    try:
-        time = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return time if time is not None and time.tzinfo is not None else None
 
 
 def _start_within(card: AgentCard, wished: Mapping[str, object], where: str) -> float | None:

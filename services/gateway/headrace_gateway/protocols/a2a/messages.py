@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.errors import BusUnavailable, StateUnavailable
@@ -27,9 +28,19 @@ from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp
 from headrace_gateway.tasks.settle import AnswerLost, GatewayStopping
 from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
-from headrace_gateway.tasks.terms import check_parts, starts_later, terms
+from headrace_gateway.tasks.terms import check_parts, terms
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
+
+
+class _Submission(NamedTuple):
+    """A message, with what its request says besides."""
+
+    asked: SendMessageParams
+    metadata: Json
+    """Of its input."""
+    keyed: KeyedRequest | None
+    webhook: Webhook | None
 
 
 async def accept(services: Services, call: Call, asked: SendMessageParams) -> AcceptedInput:
@@ -44,12 +55,23 @@ async def accept(services: Services, call: Call, asked: SendMessageParams) -> Ac
     check_parts(asked.message, call.card)
     keyed = keyed_request(call, asked.fingerprint)
     webhook = _webhook(services, call, asked, keyed)
-    if asked.task is None:
-        return await _start(services, call, asked, keyed, webhook)
-    if webhook is not None:
-        await attach(services, call, asked.task, webhook)
     metadata = input_metadata(call, asked)
-    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    submission = _Submission(asked, metadata, keyed, webhook)
+    if asked.task is None:
+        accepted = await _start(services, call, submission)
+    else:
+        accepted = await _follow_up(services, call, submission, asked.task)
+    accepted.at_once = _returns_at_once(asked, metadata)
+    return accepted
+
+
+async def _follow_up(
+    services: Services, call: Call, submission: _Submission, task: str
+) -> AcceptedInput:
+    asked, metadata, keyed, webhook = submission
+    if webhook is not None:
+        await attach(services, call, task, webhook)
+    key = task_key(services.settings, call.caller, call.agent, task)
     follow_up = FollowUp(key.task, asked.message, asked.context, metadata, asked.if_generation)
     if keyed is not None:
         return await services.idempotency.follow_up(keyed, follow_up)
@@ -73,15 +95,9 @@ def answering(call: Call, accepted: AcceptedInput) -> Iterator[None]:
         raise AnswerLost(accepted.key.task, accepted.context) from trouble
 
 
-async def _start(
-    services: Services,
-    call: Call,
-    asked: SendMessageParams,
-    keyed: KeyedRequest | None,
-    webhook: Webhook | None,
-) -> AcceptedInput:
+async def _start(services: Services, call: Call, submission: _Submission) -> AcceptedInput:
     """Create a task; its webhook is stored before its log starts, so it receives every event."""
-    metadata = input_metadata(call, asked)
+    asked, metadata, keyed, webhook = submission
     if keyed is None:
 
         async def prepare(key: TaskKey) -> None:
@@ -144,15 +160,14 @@ def input_metadata(call: Call, asked: SendMessageParams) -> Json:
         metadata[ACCEPTED_MODES] = asked.accepted_output_modes
     wished = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
     metadata |= terms(call.caller, call.card, wished, f"metadata.{OWN}")
-    if call.card.bare_message and _returns_at_once(asked):
+    if call.card.bare_message and _returns_at_once(asked, metadata):
         metadata[SHOWN] = True
     return metadata | call.marks
 
 
-def _returns_at_once(asked: SendMessageParams) -> bool:
+def _returns_at_once(asked: SendMessageParams, metadata: Json) -> bool:
     """Return whether the response is the Task as it is: by request, or as its run begins later."""
-    start = (asked.metadata or {}).get(START_AT)
-    return asked.return_immediately or (start is not None and starts_later(start))
+    return asked.return_immediately or START_AT in metadata
 
 
 _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
@@ -218,9 +233,9 @@ async def _new_task(
     services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
 ) -> Json:
     """Return a new task, folded from its whole log without a request to task state."""
-    answer = _Answer(accepted.feed, at_once=_returns_at_once(asked))
+    answer = _Answer(accepted.feed, at_once=accepted.at_once)
     await _wait(services, call, accepted, answer, 0)
-    if answer.fold.state == ANSWERED and answer.newest and not _returns_at_once(asked):
+    if answer.fold.state == ANSWERED and answer.newest and not accepted.at_once:
         return {"message": answer.newest.events[-1]["message"]}
     return {"task": answer.fold.task(asked.history_length)}
 
@@ -229,7 +244,7 @@ async def _continued_task(
     services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
 ) -> Json:
     """Request the task from task state, because its earlier log has not been read here."""
-    if _returns_at_once(asked):
+    if accepted.at_once:
         services.feeds.release(accepted.feed)
     else:
         rest = _Rest(accepted.feed)
@@ -294,7 +309,7 @@ async def _streamed(
         return await _resumed(services, call, accepted)
     if accepted.snapshot is not None:
         return _continued_stream(accepted, accepted.snapshot, asked.history_length)
-    if call.card.bare_message and not _returns_at_once(asked):
+    if call.card.bare_message and not accepted.at_once:
         message = await bare_answer(accepted.feed)
         if message is not None:
             return OpenedStream(accepted.feed, message - 1, accepted.log)
