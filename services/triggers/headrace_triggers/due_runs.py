@@ -2,21 +2,18 @@
 
 import logging
 
-from faststream import AckPolicy
-from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
+from faststream.nats import NatsBroker, NatsMessage
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import of_due_runs
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import RunRequest
 from headrace.tasks.runs import RunRequests
+from headrace_triggers.pulled import pulled
 
 _log = logging.getLogger(__name__)
 
 _BATCH = 64
-_PULL = 5.0
-"""Seconds that a request for messages waits."""
-
 _AGAIN = 2.0
 """Seconds until a run that the queue did not take is delivered again."""
 
@@ -31,16 +28,7 @@ class DueRuns:
     def subscribe(self, broker: NatsBroker) -> None:
         """Take run requests once `broker` has started."""
         config = of_due_runs(self._bus.subjects)
-        subscriber = broker.subscriber(
-            str(config.filter_subject),
-            stream=JStream(self._bus.streams.schedules, declare=False),
-            durable=config.durable_name,
-            config=config,
-            pull_sub=PullSub(batch_size=_BATCH, timeout=_PULL),
-            inbox_prefix=self._bus.among_role("").encode(),
-            ack_policy=AckPolicy.MANUAL,
-        )
-        subscriber(self._take)
+        pulled(self._bus, broker, self._bus.streams.schedules, config, self._take, batch=_BATCH)
 
     async def _take(self, message: NatsMessage) -> None:
         subjects, raw = self._bus.subjects, message.raw_message

@@ -58,8 +58,8 @@ class EventConsumers:
         self._bus, self._store, self._ack_wait = bus, store, ack_wait
         self._bucket = Bucket(bus, bus.streams.triggers)
 
-    async def make(self, trigger: Trigger, stream: str) -> None:
-        """Make the trigger's consumer of `stream`, or change it.
+    async def make(self, trigger: Trigger, stream: str) -> ConsumerConfig:
+        """Make the trigger's consumer of `stream`, or change it. Return what it is to be.
 
         Raises:
             Error: of `nats.js`; JetStream refuses it. There may be no such stream yet.
@@ -69,19 +69,18 @@ class EventConsumers:
         if found.data is None:
             with suppress(KeyChanged):  # another replica has recorded it
                 await self._bucket.put(record.key, record.encode(), found.sequence)
-        await self._bus.js.add_consumer(
-            stream,
-            ConsumerConfig(
-                durable_name=trigger.consumer,
-                filter_subject=trigger.subject,
-                deliver_policy=DeliverPolicy.BY_START_TIME,
-                opt_start_time=datetime.fromisoformat(trigger.since),
-                ack_wait=self._ack_wait,
-                # Nothing is dropped: an event that can't begin a task now waits.
-                max_deliver=-1,
-                max_ack_pending=trigger.limit,
-            ),
+        consumer = ConsumerConfig(
+            durable_name=trigger.consumer,
+            filter_subject=trigger.subject,
+            deliver_policy=DeliverPolicy.BY_START_TIME,
+            opt_start_time=datetime.fromisoformat(trigger.since),
+            ack_wait=self._ack_wait,
+            # Nothing is dropped: an event that can't begin a task now waits.
+            max_deliver=-1,
+            max_ack_pending=trigger.limit,
         )
+        await self._bus.js.add_consumer(stream, consumer)
+        return consumer
 
     async def delete_unused(self, kept: Sequence[Trigger], stopped: Sequence[Trigger]) -> None:
         """Delete the consumers of which no trigger takes its events.

@@ -13,7 +13,7 @@ from typing import Any
 import nats.errors
 import nats.js.errors
 from faststream import AckPolicy
-from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
+from faststream.nats import NatsBroker, NatsMessage
 from faststream.nats.subscriber.usecases import LogicSubscriber
 from nats.aio.msg import Msg
 
@@ -28,14 +28,12 @@ from headrace_triggers.delivery import Deliveries, FiringSource
 from headrace_triggers.event_consumers import EventConsumers
 from headrace_triggers.firing import Fired, Firing, Unfit
 from headrace_triggers.firing_recorder import FiringRecorder
+from headrace_triggers.pulled import pulled
 
 _log = logging.getLogger(__name__)
 
 _BATCH = 16
 """Messages of one trigger that a replica handles at a time."""
-
-_PULL = 5.0
-"""Seconds that a request for messages waits."""
 
 _ACK_WAIT = 10.0
 """Seconds after which a message that a dead replica took is delivered to another one."""
@@ -130,17 +128,11 @@ class EventTriggers:
             )
             subscriber(events.take_unstored)
         else:
-            # FastStream binds to it; by itself it would not change an existing one.
-            await self._consumers.make(trigger, trigger.stream)
-            subscriber = self._broker.subscriber(
-                trigger.subject,
-                stream=JStream(trigger.stream, declare=False),
-                durable=trigger.consumer,
-                pull_sub=PullSub(batch_size=min(_BATCH, trigger.limit), timeout=_PULL),
-                inbox_prefix=self._bus.among_role("").encode(),
-                ack_policy=AckPolicy.MANUAL,
+            consumer = await self._consumers.make(trigger, trigger.stream)
+            subscriber = pulled(
+                *(self._bus, self._broker, trigger.stream, consumer, events.take),
+                batch=min(_BATCH, trigger.limit),
             )
-            subscriber(events.take)
         await subscriber.start()
         self._running[trigger.identity] = trigger, subscriber
         _log.info("%s of tenant %s takes events", trigger.source, trigger.tenant)

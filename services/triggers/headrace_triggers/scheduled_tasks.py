@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from faststream import AckPolicy
-from faststream.nats import JStream, NatsBroker, NatsMessage, PullSub
+from faststream.nats import NatsBroker, NatsMessage
 
 from headrace import clock
 from headrace.jetstream.connection import Bus
@@ -28,13 +27,11 @@ from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace_triggers.delivery import Deliveries, FiringSource
 from headrace_triggers.firing import Firing, Firings, Unfit
+from headrace_triggers.pulled import pulled
 
 _log = logging.getLogger(__name__)
 
 _BATCH = 64
-_PULL = 5.0
-"""Seconds that a request for firings waits."""
-
 _LOOK_SOONEST, _LOOK_LATEST, _LOOK_SHARE = 1.0, 60.0, 20
 """A firing that waits for the task before looks again after this share of the seconds that it has
 waited: many that wait must not keep the service busy."""
@@ -158,16 +155,7 @@ class ScheduledTasks:
     def subscribe(self, broker: NatsBroker) -> None:
         """Take firings once `broker` has started."""
         config = of_firings(self._bus.subjects, self._ack_wait)
-        subscriber = broker.subscriber(
-            str(config.filter_subject),
-            stream=JStream(self._bus.streams.schedules, declare=False),
-            durable=config.durable_name,
-            config=config,
-            pull_sub=PullSub(batch_size=_BATCH, timeout=_PULL),
-            inbox_prefix=self._bus.among_role("").encode(),
-            ack_policy=AckPolicy.MANUAL,
-        )
-        subscriber(self._take)
+        pulled(self._bus, broker, self._bus.streams.schedules, config, self._take, batch=_BATCH)
 
     async def _take(self, message: NatsMessage) -> None:
         try:
