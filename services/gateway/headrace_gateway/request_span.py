@@ -23,12 +23,12 @@ def begin_span(
     """
     # Instrumentation of the surrounding application has already continued the client's trace.
     is_inside = trace.get_current_span().get_span_context().is_valid
+    if (request := open_request()) is not None:
+        served = {"headrace.protocol": request.protocol, "headrace.binding": request.binding}
+        attributes = attributes | served
     span = tracing.start_span(
         operation, SpanKind.SERVER, None if is_inside else traceparent, attributes
     )
-    if (request := open_request()) is not None:
-        span.set_attribute("headrace.protocol", request.protocol)
-        span.set_attribute("headrace.binding", request.binding)
     _current.set(span)
     _end_with(connection, span)
     return tracing.traceparent_of(span) or traceparent

@@ -11,7 +11,7 @@ import asyncio
 from contextlib import suppress
 
 from nats.aio.msg import Msg
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
 from headrace.jetstream.api import (
@@ -152,19 +152,7 @@ class RunRequests:
         """
         if not tracing.is_enabled():
             return await self._publish_request(key, generation, request, priority)
-        stream = self._bus.streams.runs
-        attributes: dict[str, str | int] = {
-            "messaging.system": "nats",
-            "messaging.operation.name": "publish",
-            "messaging.operation.type": "send",
-            "messaging.destination.name": stream,
-            "gen_ai.agent.name": key.agent,
-            "headrace.task.id": key.task,
-            "headrace.run": generation,
-        }
-        span = tracing.start_span(
-            f"publish {stream}", SpanKind.PRODUCER, request.traceparent, attributes
-        )
+        span = self._start_span(key, generation, request)
         try:
             return await self._publish_request(key, generation, request, priority)
         except BaseException as error:
@@ -178,16 +166,19 @@ class RunRequests:
     ) -> asyncio.Future[Msg] | None:
         """Send the run request now, without a coroutine, and return its answer to come.
 
-        None: only `publish` can, because the queue may not exist, traces are exported, or the run
-        may not be due yet.
+        None: only `publish` can, because the queue may not exist, or the run may not be due yet.
         """
         if request.start_at is not None:
             return None
         version = request.version or ""
-        if tracing.is_enabled() or not self._queues.is_known(RunQueue.of(key, priority, version)):
+        if not self._queues.is_known(RunQueue.of(key, priority, version)):
             return None
         subject = self._bus.subjects.run(key, generation, priority, version)
-        return store_soon(self._bus, subject, request.encode())
+        span = self._start_span(key, generation, request) if tracing.is_enabled() else None
+        answer = store_soon(self._bus, subject, request.encode())
+        if span is not None and span.is_recording():
+            answer.add_done_callback(lambda answer: self._end_span(span, answer))
+        return answer
 
     def is_stored(self, answer: asyncio.Future[Msg]) -> bool:
         """Return whether the answer to `send`, which is done, is that the request is stored.
@@ -199,6 +190,30 @@ class RunRequests:
         except BusUnavailable:
             return False
         return True
+
+    def _start_span(self, key: TaskKey, generation: int, request: RunRequest) -> Span:
+        stream = self._bus.streams.runs
+        attributes: dict[str, str | int] = {
+            "messaging.system": "nats",
+            "messaging.operation.name": "publish",
+            "messaging.operation.type": "send",
+            "messaging.destination.name": stream,
+            "gen_ai.agent.name": key.agent,
+            "headrace.task.id": key.task,
+            "headrace.run": generation,
+        }
+        name = f"publish {stream}"
+        return tracing.start_span(name, SpanKind.PRODUCER, request.traceparent, attributes)
+
+    def _end_span(self, span: Span, answer: asyncio.Future[Msg]) -> None:
+        if answer.cancelled():
+            tracing.note_error(span, asyncio.CancelledError.__name__)
+        else:
+            try:
+                sequence_of(self._bus, self._bus.streams.runs, answer)
+            except (Refused, BusUnavailable) as error:
+                tracing.note_error(span, type(error).__name__)
+        span.end()
 
     async def _publish_request(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str

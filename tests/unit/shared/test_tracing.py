@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from headrace import tracing
 from tests.support.span_collector import SpanCollector, span_collector
+from tests.support.spans import RecordedSpans
 
 PROGRAM = """
 import logging, os
@@ -85,3 +87,60 @@ def test_without_a_provider_spans_are_invalid_and_have_no_trace_context() -> Non
     span = tracing.start_span("one", SpanKind.SERVER, parent)
     assert span is trace.INVALID_SPAN
     assert tracing.traceparent_of(span) is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_parent"),
+    [
+        (f"00-{'a' * 32}-{'b' * 16}-01", True),
+        (f"cc-{'a' * 32}-{'b' * 16}-01", True),
+        (f"00-{'0' * 32}-{'b' * 16}-01", False),
+        (f"00-{'a' * 32}-{'0' * 16}-01", False),
+        (f"ff-{'a' * 32}-{'b' * 16}-01", False),
+        ("yesterday", False),
+    ],
+)
+def test_a_span_has_the_parent_and_links_that_are_valid_as_the_propagator_reads_them(
+    monkeypatch: pytest.MonkeyPatch, stated: str, *, is_parent: bool
+) -> None:
+    spans = RecordedSpans(monkeypatch)
+    span = tracing.start_span("one", SpanKind.SERVER, stated, links=[stated])
+    span.end()
+    [ended] = spans.all()
+    read = TraceContextTextMapPropagator().extract({"traceparent": stated})
+    parent = trace.get_current_span(read).get_span_context()
+    assert (ended.parent, parent.is_valid) == (parent if is_parent else None, is_parent)
+    assert [link.context for link in ended.links] == ([parent] if is_parent else [])
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
+    assert tracing.traceparent_of(span) == carrier["traceparent"]
+
+
+def test_spans_below_one_that_is_not_sampled_are_not_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spans = RecordedSpans(monkeypatch)
+    span = tracing.start_span("one", SpanKind.SERVER, f"00-{'a' * 32}-{'b' * 16}-00")
+    assert (span.is_recording(), str(tracing.traceparent_of(span))[-3:]) == (False, "-00")
+    span.end()
+    assert spans.all() == []
+
+
+def test_a_providers_tracer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        spans = RecordedSpans(monkeypatch)
+        provider, made = trace.get_tracer_provider(), list[str]()
+
+        def get_tracer(
+            name: str,
+            made: list[str] = made,
+            make: Callable[..., trace.Tracer] = provider.get_tracer,
+            **more: str,
+        ) -> trace.Tracer:
+            made.append(name)
+            return make(name, **more)
+
+        monkeypatch.setattr(provider, "get_tracer", get_tracer)
+        for name in ("one", "two"):
+            tracing.start_span(name, SpanKind.SERVER, None).end()
+        assert (made, [span.name for span in spans.all()]) == (["headrace"], ["one", "two"])

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
@@ -10,6 +12,7 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.tasks.background_runs import BackgroundRuns
 from tests.support.fake_bus import FakeBus
+from tests.support.spans import RecordedSpans
 
 KEY = TaskKey("default", "echo", "0-" + "0" * 32)
 RUN = RunRequest(log="abcdefgh", context="c", owner="o")
@@ -48,3 +51,25 @@ async def test_an_unanswered_run_request_is_sent_again_before_it_is_reported() -
     assert bus.asked == [bus.subjects.run(KEY, 1)]
     await asyncio.wait_for(stored.wait(), 10)
     assert bus.asked == [bus.subjects.run(KEY, 1)] * 2
+
+
+async def test_with_traces_it_is_sent_before_the_loops_next_iteration_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spans = RecordedSpans(monkeypatch)
+    bus, runs = requests_answered(
+        BusUnavailable("no answer"), {"stream": "RUNS", "seq": 1}, {"stream": "RUNS", "seq": 2}
+    )
+    stored = [asyncio.Event(), asyncio.Event()]
+    for generation, event in enumerate(stored, start=1):
+        runs.publish_soon(KEY, generation, RUN, then=event.set)
+    assert bus.asked == [bus.subjects.run(KEY, 1), bus.subjects.run(KEY, 2)]
+    for event in stored:
+        await asyncio.wait_for(event.wait(), 10)
+    found = [dict(span.attributes or {}) for span in spans.all()]
+    # A request that is published again has a span for each time.
+    assert sorted((one["headrace.run"], one.get("error.type", "")) for one in found) == [
+        (1, ""),
+        (1, "BusUnavailable"),
+        (2, ""),
+    ]
