@@ -99,6 +99,8 @@ class Client:
         files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
         start_at: datetime | str | None = None,
+        idempotency_key: str | None = None,
+        wait: bool = True,
     ) -> ClientTask:
         """Send a message and return its task when the run has ended, or the agent asks its user.
 
@@ -111,8 +113,14 @@ class Client:
             answers: Answers to the agent's interrupts, by id: text or any JSON; None cancels.
             start_at: The time at which the run begins, with an offset from UTC: the task is
                 returned at once. None, or in the past: now.
+            idempotency_key: What the same message sent again has in common: it begins nothing
+                again, whichever client sends it. None: a new one.
+            wait: Whether to wait for the run. False: the task is returned once it is accepted.
         """
-        outgoing = OutgoingMessage(agent, message, task, context, files, answers, start_at)
+        key = idempotency_key or str(uuid.uuid4())
+        outgoing = OutgoingMessage(
+            agent, message, task, context, files, answers, start_at, key, is_waiting=wait
+        )
         answer = await self._gateways.json(await outgoing.request("send"), may_wait=True)
         return self._result(agent, answer.get("task") or message_as_task(answer["message"]))
 
@@ -126,12 +134,14 @@ class Client:
         files: Sequence[Attachment] = (),
         answers: Mapping[str, Any] | None = None,
         start_at: datetime | str | None = None,
+        idempotency_key: str | None = None,
     ) -> TaskStream:
         """Return the events that a message causes; the arguments are those of `send`.
 
         The message is sent when the first event is asked for.
         """
-        outgoing = OutgoingMessage(agent, message, task, context, files, answers, start_at)
+        key = idempotency_key or str(uuid.uuid4())
+        outgoing = OutgoingMessage(agent, message, task, context, files, answers, start_at, key)
         return TaskStream(self._gateways, agent, task=task or "", sending=outgoing)
 
     def resume(self, agent: str | None, task: str, cursor: str = "") -> TaskStream:

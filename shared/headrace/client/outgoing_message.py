@@ -55,7 +55,9 @@ class OutgoingMessage:
     answers: Mapping[str, Any] | None
     start_at: datetime | str | None = None
     key: str = field(default_factory=lambda: str(uuid.uuid4()))
-    """The Idempotency-Key."""
+    """The Idempotency-Key, and the message's id: sent again, the whole request is the same."""
+    is_waiting: bool = True
+    """Whether the answer to ``send`` waits for the run."""
 
     async def request(self, operation: str) -> Request:
         """Return the request of `operation`, ``send`` or ``stream``.
@@ -68,6 +70,8 @@ class OutgoingMessage:
         if self.start_at is not None:
             at = self.start_at
             body["metadata"] = {START_AT: at.isoformat() if isinstance(at, datetime) else at}
+        if not self.is_waiting:
+            body["configuration"] = {"returnImmediately": True}
         return Request("POST", path, body, {"Idempotency-Key": self.key})
 
     async def content(self) -> Json:
@@ -78,4 +82,4 @@ class OutgoingMessage:
         """
         attached = [*answer_parts(self.answers or {}), *await attached_parts(self.files)]
         content: MessageContent = [] if attached and self.message == "" else self.message
-        return user_message(content, attached, taskId=self.task, contextId=self.context)
+        return user_message(content, attached, self.key, taskId=self.task, contextId=self.context)

@@ -12,13 +12,17 @@ type MessageContent = str | Json | Sequence[Json]
 
 
 def user_message(
-    content: MessageContent, attached: Iterable[Json] = (), **fields: str | None
+    content: MessageContent,
+    attached: Iterable[Json] = (),
+    message_id: str | None = None,
+    **fields: str | None,
 ) -> Json:
     """Return the Message with the parts of `content` and those `attached`.
 
+    Its id is that of `content` if that is a Message with one, else `message_id` or a new one.
     `fields` are added to it, such as ``taskId``; None leaves one out.
     """
-    message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER"}
+    message: Json = {"messageId": message_id or str(uuid.uuid4()), "role": "ROLE_USER"}
     if isinstance(content, dict):
         message |= content
     else:
