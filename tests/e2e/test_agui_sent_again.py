@@ -24,7 +24,7 @@ async def test_a_gateway_killed_amid_a_run_leaves_it_to_whoever_sends_it_again(
     order = {
         "url": f"{here}{AGENT}/ag-ui",
         "other": f"{there}{AGENT}/ag-ui",
-        "text": "30 20",
+        "text": "40 100",  # It lasts longer than a kill takes.
         "sent": str(sent),
         "times": 3,
     }

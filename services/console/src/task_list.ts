@@ -1,13 +1,13 @@
 import { watchTasks, type ListChange } from "@headrace/client/lists.js";
 
-import { authorized, fetchJson, RETRIES, urlOf, type Json } from "./gateway";
+import { authorized, fetchJson, Refused, RETRIES, urlOf, type Json } from "./gateway";
 import { changed, PAGE_SIZE, type ListedTask } from "./listed_tasks";
 import { Store } from "./store";
 
 /** The filters of a list, as the address has them. */
 export type Filters = Readonly<Record<string, string>>;
 
-/** Milliseconds after a change until the list is asked for again, because of its size and pages. */
+/** Milliseconds after a change, or a failure, until the list is asked for again. */
 const SETTLES = 5_000;
 
 /** A page of an agent's tasks; the first page is live. */
@@ -63,11 +63,16 @@ export class TaskList extends Store {
     // The answer that is awaited may be older.
     if (this.isLoading) this.waiting.push(change);
     else this.tasks = changed(this.tasks ?? [], change, this.status);
+    this.loadLater();  // Its size and pages change, too.
+    this.changed();
+  }
+
+  private loadLater(): void {
+    if (this.aborting.signal.aborted) return;
     this.settling ??= setTimeout(() => {
       this.settling = undefined;
       void this.load();
     }, SETTLES);
-    this.changed();
   }
 
   private async load(): Promise<void> {
@@ -82,6 +87,8 @@ export class TaskList extends Store {
       this.error = "";
     } catch (error) {
       this.fail(error as Error);
+      // Changes that the stream left out are only in the list.
+      if (!(error instanceof Refused) || error.status >= 500) this.loadLater();
     }
     this.isLoading = false;
     for (const change of this.waiting.splice(0)) this.tasks = changed(this.tasks ?? [], change, this.status);
