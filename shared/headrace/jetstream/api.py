@@ -236,10 +236,22 @@ async def check_empty(bus: Bus, stream: str, subject: str) -> None:
     """Return if `stream` has no message on `subject`, according to a leader with a live majority.
 
     A leader that was frozen or is cut off answers with old data until it hears of its successor.
-    Until then it has not heard from its followers either.
+    Until then it has heard nothing new from its followers either. But once it thaws, it reads what
+    they sent before they elected the successor, so it is asked a second time, a little later.
 
     Raises:
         Refused, BusUnavailable: As `request`, or a message exists, or the leader may be deposed.
+    """
+    if await _report_empty(bus, stream, subject):
+        await asyncio.sleep(bus.timing.deposition)
+        await _report_empty(bus, stream, subject)
+
+
+async def _report_empty(bus: Bus, stream: str, subject: str) -> bool:
+    """Return whether the leader that reports `subject` as empty has followers.
+
+    Raises:
+        Refused, BusUnavailable: As `check_empty`.
     """
     info = await stream_info(bus, stream, {"subjects_filter": subject}, bus.timing.leader)
     if info["state"].get("subjects"):
@@ -248,6 +260,7 @@ async def check_empty(bus: Bus, stream: str, subject: str) -> None:
     live = sum(follower["active"] < _LEASE_NS for follower in followers)
     if 2 * (1 + live) <= 1 + len(followers):
         raise BusUnavailable(f"{stream}: its leader has no contact with most replicas")
+    return bool(followers)
 
 
 async def delete_message(bus: Bus, stream: str, sequence: int) -> bool:

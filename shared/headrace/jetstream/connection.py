@@ -66,6 +66,8 @@ class BusTiming:
     """Between repetitions of a request that was not answered."""
     confirmation: float = 0.5
     """Until a leader is asked again whether a log ends too early."""
+    deposition: float = 0.1
+    """In which a leader that was frozen hears that it is deposed, once it answers again."""
 
 
 TIMING = BusTiming()

@@ -29,21 +29,24 @@ def info(*active: float, messages: int = 0) -> dict[str, Any]:
 
 
 ALONE: dict[str, Any] = {"state": {}}
+TWICE = [info(0.2, 0.3)] * 2
+"""A leader with followers is asked twice: the first time it may have read their old answers."""
 
 
 def bus_that_says(*answers: dict[str, Any]) -> FakeBus:
     remaining = list(answers)
-    return FakeBus(lambda *_: remaining.pop(0), BusTiming(retry=0.0))
+    return FakeBus(lambda *_: remaining.pop(0), BusTiming(retry=0.0, deposition=0.0))
 
 
 @pytest.mark.parametrize(
     "answers",
     [
         [NOTHING, ALONE],
-        [NOTHING, info(0.2, 0.3)],
-        [NOTHING, info(0.2, 60)],
-        [NOTHING, info(5, 60), NOTHING, info(0.2, 0.3)],
-        [NOTHING, NO_LEADER, NOTHING, info(0.2, 0.3)],
+        [NOTHING, *TWICE],
+        [NOTHING, info(0.2, 60), info(0.2, 60)],
+        [NOTHING, info(5, 60), NOTHING, *TWICE],
+        [NOTHING, NO_LEADER, NOTHING, *TWICE],
+        [NOTHING, info(0.2, 0.3), NO_LEADER, NOTHING, *TWICE],
     ],
 )
 async def test_what_a_leader_says_that_leads_is_believed(answers: list[dict[str, Any]]) -> None:
@@ -58,6 +61,8 @@ async def test_what_a_leader_says_that_leads_is_believed(answers: list[dict[str,
         [NOTHING, info(0.2, 0.3, messages=1), STORED],
         [NOTHING, info(6, 6), STORED],
         [NOTHING, NO_LEADER, STORED],
+        [NOTHING, info(0.2, 0.3), info(6, 6), STORED],
+        [NOTHING, info(0.2, 0.3), info(0.2, 0.3, messages=1), STORED],
     ],
 )
 async def test_what_a_former_leader_has_not_heard_of_is_found(
