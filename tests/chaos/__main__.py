@@ -63,6 +63,7 @@ def told(outcome: Outcome) -> str:
         f"{outcome.further_attempts} attempts after a first",
         f"{outcome.children} tasks that other tasks have asked for",
         f"{outcome.by_events} tasks that events have begun, {outcome.by_schedules} by schedules",
+        f"{outcome.answers} answers on the bus to tasks of events",
         f"{outcome.forks} forks that came to rest",
         f"{outcome.orphans} tasks whose client never learned of them",
         f"{outcome.erased} tasks erased, {outcome.unrecorded} of them before they could be judged",

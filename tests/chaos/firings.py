@@ -28,17 +28,27 @@ from headrace.trigger_spec import read_spec
 from headrace.triggers import TriggerStore
 from headrace_triggers.firing import TRIGGER
 from tests.chaos.agents import answer_to
+from tests.chaos.answers import (
+    RULES,
+    AnswerJudge,
+    BusAnswer,
+    make_stream,
+    rule_of,
+    stored_answers,
+)
 from tests.chaos.record import Log
 from tests.support.waiting import eventually
 
 AGENT = "plain"
 TENANT, OWNER = "default", "anonymous"
 STREAM, SUBJECT = "CHAOS", "chaos.events"
-EVENTS = "trigger/chaos"
-"""The source of the events' tasks."""
+EVENTS = "trigger/"
+"""What the sources of the events' tasks begin with; a trigger's name follows."""
 
 _EACH_SECOND = 4
-"""So many schedules fire every second, the others once a minute: tasks need time, too."""
+"""So many schedules fire every second, half of the others once a minute, by cron, and half every 20
+to 59 seconds: tasks need time, too. 500 schedules fire 15 times a second."""
+_SHORTEST, _LENGTHS = 20, 40
 _QUEUED = 100
 """Firings of a schedule that wait: all that come while nobody works."""
 _TIMEOUT = 5.0
@@ -66,11 +76,14 @@ class Sources:
     async def declare(self, nodes: int) -> None:
         """Let them fire from now on; the event stream is on `nodes` of NATS."""
         if self._events:
-            config = StreamConfig(name=STREAM, subjects=[SUBJECT], num_replicas=nodes)
+            config = StreamConfig(name=STREAM, subjects=[f"{SUBJECT}.*"], num_replicas=nodes)
             await self._bus.js.add_stream(config)
-            spec = {"name": "chaos", "agent": AGENT, "subject": SUBJECT, "stream": STREAM}
+            await make_stream(self._bus, nodes)
             store = TriggerStore(self._bus)
-            await store.put(read_spec(spec | {"text": "{body.text}"}), TENANT, OWNER)
+            for name in RULES:
+                spec = {"name": name, "agent": AGENT, "stream": STREAM, "text": "{body.text}"}
+                spec |= {"subject": f"{SUBJECT}.{name}"} | rule_of(name)
+                await store.put(read_spec(spec), TENANT, OWNER)
         for number, key in enumerate(self._keys):
             await self._schedules.put(key, schedule_of(number))
 
@@ -103,9 +116,10 @@ class Sources:
     async def _publish(self, number: int) -> bool:
         """Publish an event; return whether it is stored. Stored twice, it is one event."""
         data = json.dumps({"text": text_of_event(number)}).encode()
+        subject = f"{SUBJECT}.{trigger_of_event(number)}"
         try:
             await self._bus.js.publish(
-                SUBJECT, data, timeout=_TIMEOUT, headers={MESSAGE_ID: str(number)}
+                subject, data, timeout=_TIMEOUT, headers={MESSAGE_ID: str(number)}
             )
         except (NatsError, JetStreamError, TimeoutError, OSError):
             return False
@@ -134,6 +148,7 @@ class Sources:
                 await eventually(partial(self._is_settled, key), what, _SETTLES)
             if self._events:
                 await eventually(self._events_are_settled, "all events have fired", _SETTLES)
+                await eventually(self._all_is_answered, "all answers are published", _SETTLES)
         except AssertionError as late:
             return [str(late)]
         return []
@@ -156,9 +171,18 @@ class Sources:
         open_ones = [one for one in firings.last if one.outcome == "beginning"]
         return not (info["state"].get("subjects") or firings.waiting or open_ones)
 
+    async def answers(self) -> list[BusAnswer]:
+        """Return what is stored of the answers to events."""
+        return await stored_answers(self._bus) if self._events else []
+
     async def _events_are_settled(self) -> bool:
-        [consumer] = await self._bus.js.consumers_info(STREAM)
-        return (consumer.num_pending, consumer.num_ack_pending) == (0, 0)
+        consumers = await self._bus.js.consumers_info(STREAM)
+        waiting = {(one.num_pending, one.num_ack_pending) for one in consumers}
+        return len(consumers) == len(RULES) and waiting == {(0, 0)}
+
+    async def _all_is_answered(self) -> bool:
+        info = await stream_info(self._bus, self._bus.streams.pushes)
+        return not info["state"]["messages"]
 
 
 def schedule_of(number: int) -> Schedule:
@@ -166,7 +190,8 @@ def schedule_of(number: int) -> Schedule:
     parts = [{"text": f"1 0 s{number}"}]
     rule = {"overlap": "queue", "max_queued": _QUEUED}
     if number >= _EACH_SECOND:
-        when = {"cron": f"{number % 60} * * * * *"}
+        every = f"{_SHORTEST + number // 2 % _LENGTHS}s"
+        when = {"cron": f"{number % 60} * * * * *"} if number % 2 else {"every": every}
     else:
         when = {"cron": "* * * * * *"} if number % 2 else {"every": "1s"}
     return Schedule.model_validate({"agent": AGENT, "parts": parts} | rule | when)
@@ -180,6 +205,11 @@ def source_of(key: ScheduleKey) -> str:
 def text_of_event(number: int) -> str:
     """Return the message of the event of that number."""
     return f"3 20 e{number}"
+
+
+def trigger_of_event(number: int) -> str:
+    """Return which trigger takes the event of that number."""
+    return list(RULES)[number % len(RULES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +231,12 @@ class FiredTask:
     @property
     def is_of_event(self) -> bool:
         """Whether an event has begun it."""
-        return self.source == EVENTS
+        return self.source.startswith(EVENTS)
+
+    @property
+    def trigger(self) -> str:
+        """The trigger of the event that has begun it."""
+        return self.source.removeprefix(EVENTS)
 
     @property
     def following(self) -> datetime:
@@ -251,6 +286,11 @@ class FiringJudge:
         missing = [text for text in expected if not begun[text]]
         if len(missing) > self._unrecorded:
             yield f"{len(missing)} events have begun no task: {missing[:5]}"
+
+    def of_answers(self, answers: list[BusAnswer]) -> Iterator[str]:
+        """Yield which of the events have not been answered on the bus as their trigger says."""
+        answering = ((one.trigger, one.log) for one in self.tasks if one.is_of_event)
+        yield from AnswerJudge(answers).of_all(answering, self._unrecorded)
 
     def of_schedules(
         self, recorded: dict[str, ScheduleFirings], away: list[tuple[datetime, datetime]]

@@ -77,6 +77,8 @@ class Outcome:
     by_events: int = 0
     by_schedules: int = 0
     """Tasks that these have begun."""
+    answers: int = 0
+    """Of events' tasks, on the bus."""
     erased: int = 0
     unrecorded: int = 0
     seconds: float = 0.0
@@ -131,7 +133,7 @@ async def run(
         outcome.wrong += await crowd.settle()
         _log.warning("all clients are done")
         outcome.wrong += await sources.settle()
-        fired = await sources.firings()
+        fired, answers = await sources.firings(), await sources.answers()
         await until_ready(fleet.gateways, with_agents=True, timeout=60)
         outcome.wrong += await _rested(record)
         outcome.wrong += await _left_over(fleet, bus, record)
@@ -143,9 +145,11 @@ async def run(
     outcome.by_events = sum(one.is_of_event for one in firings.tasks)
     outcome.by_schedules = len(firings.tasks) - outcome.by_events
     outcome.orphans -= len(firings.tasks)
+    outcome.answers = len(answers)
     outcome.wrong += [
         *firings.of_each(),
         *firings.of_events(sources.published),
+        *firings.of_answers(answers),
         *firings.of_schedules(fired, sources.away),
     ]
     return outcome

@@ -3,7 +3,10 @@
 `make chaos` is the same at full size; a line that it prints repeats a run with its seed.
 """
 
+import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -12,15 +15,16 @@ import pytest
 
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry, Stamp
-from headrace.model.events import artifact_update, status_update, task_submitted
+from headrace.model.events import Json, artifact_update, status_update, task_submitted
 from headrace.model.schedule import ScheduleFirings
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
 from tests.chaos.__main__ import told
 from tests.chaos.agents import WHIM, answer_to
+from tests.chaos.answers import BusAnswer
 from tests.chaos.clients import CLIENTS
 from tests.chaos.families import Families
 from tests.chaos.faults import KINDS, plan
-from tests.chaos.firings import EVENTS, FiringJudge, text_of_event
+from tests.chaos.firings import EVENTS, FiringJudge, text_of_event, trigger_of_event
 from tests.chaos.fleet import fleet_in
 from tests.chaos.record import Log
 from tests.chaos.run import Size, run
@@ -175,23 +179,28 @@ SCHEDULE = "schedule/anonymous/s0"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def fired(source: str, key: str, text: str, *, answer: str = "", state: str = COMPLETED) -> Log:
+def fired(
+    source: str, key: str, text: str, *, answer: str = "", state: str = COMPLETED, task: str = "t"
+) -> Log:
     """Return the log of a task that a firing has begun."""
     metadata = {"headrace.trigger": {"source": source, "key": key}}
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}
     said = {"artifactId": "a", "parts": [{"text": answer or answer_to("plain", text)}]}
     drafts = [
-        task_submitted("t", "c", message, metadata),
-        artifact_update("t", "c", said),
-        status_update("t", "c", state),
+        task_submitted(task, "c", message, metadata),
+        artifact_update(task, "c", said),
+        status_update(task, "c", state),
     ]
     lines = [draft.line(number) for number, draft in enumerate(drafts, 1)]
-    entry = Entry(Stamp("log1", 1, "w", state, 1, 1), lines, len(lines), "")
-    return Log(TaskKey("default", "plain", "t"), [entry])
+    entry = Entry(Stamp(f"log-{task}", 1, "w", state, 1, 1), lines, len(lines), "")
+    return Log(TaskKey("default", "plain", task), [entry])
 
 
 def events(*numbers: int) -> list[Log]:
-    return [fired(EVENTS, f"id/{number}", text_of_event(number)) for number in numbers]
+    return [
+        fired(EVENTS + trigger_of_event(number), f"id/{number}", text_of_event(number))
+        for number in numbers
+    ]
 
 
 def ticks(*seconds: int) -> list[Log]:
@@ -206,7 +215,7 @@ def test_events_that_did_not_begin_one_task_are_seen() -> None:
     [missing] = FiringJudge(events(0), 0).of_events(2)
     assert "1 events have begun no task" in missing
     twice = FiringJudge(events(0, 1, 1), 0)
-    assert list(twice.of_each()) == [f"{EVENTS}: id/1 has begun 2 tasks"]
+    assert list(twice.of_each()) == [f"{EVENTS}ending: id/1 has begun 2 tasks"]
     assert "has begun 2 tasks" in next(twice.of_events(2))
 
 
@@ -215,6 +224,58 @@ def test_answers_to_events_that_are_not_whole_are_seen() -> None:
     assert "was answered with '1 '" in cut
     [failed] = FiringJudge([fired(EVENTS, "id/0", text_of_event(0), state=FAILED)], 0).of_each()
     assert "it ended as TASK_STATE_FAILED" in failed
+
+
+def answered(log: Log, what: str) -> list[BusAnswer]:
+    """Return the answers that a whole log has."""
+    [entry] = log.entries
+    told = dict(enumerate(entry.parsed(), 1))
+    data = {3: {"task": log.task()}} if what == "ending" else told
+    return [named(log, number, one) for number, one in data.items()]
+
+
+def named(log: Log, number: int, data: Json) -> BusAnswer:
+    name = f"{log.entries[0].stamp.log}:{number}:answers"
+    headers = {"Nats-Msg-Id": name, "ce-id": name, "ce-subject": log.key.task}
+    return BusAnswer.of(headers | {"ce-source": "/v1/agents/plain"}, json.dumps(data).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (lambda told: told, ""),
+        (lambda told: told[1:], "its end is not its one answer"),
+        (lambda told: told[:-1], "its answers, [1, 2], do not make up"),
+        (lambda told: told[:2] + told[3:], "its answers, [1, 3], do not make up"),
+        (lambda told: [*told, told[-1]], "came 2 times"),
+        (lambda told: [*told[:-2], told[-1], told[-2]], "out of order"),
+        (lambda told: [replace(told[0], message_id="other"), *told[1:]], "stored as other"),
+        (
+            lambda told: [renamed(told[0]), *told[1:]],
+            "log-ending:3:answers is other, stored",
+        ),
+    ],
+)
+def test_answers_on_the_bus_that_are_not_once_whole_and_in_order_are_seen(
+    change: Callable[[list[BusAnswer]], list[BusAnswer]], wrong: str
+) -> None:
+    tasks = [
+        fired(EVENTS + name, name, text_of_event(0), task=name) for name in ("ending", "telling")
+    ]
+    told = [one for log in tasks for one in answered(log, log.key.task)]
+    found = list(FiringJudge(tasks, 0).of_answers(change(told)))
+    assert any(wrong in each for each in found) if wrong else found == []
+
+
+def test_answers_of_those_who_must_not_answer_are_seen() -> None:
+    silent = fired(f"{EVENTS}silent", "id/0", text_of_event(0))
+    [wrong] = FiringJudge([silent], 0).of_answers(answered(silent, "ending"))
+    assert "must not" in wrong
+    assert list(FiringJudge([], 1).of_answers(answered(silent, "ending"))) == []
+
+
+def renamed(answer: BusAnswer) -> BusAnswer:
+    return replace(answer, message_id="other", attributes=answer.attributes | {"id": "other"})
 
 
 def test_ticks_that_did_not_begin_one_task_are_seen() -> None:

@@ -1,0 +1,170 @@
+"""Answers of events' tasks on the bus: what is stored of them, and what must be."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from urllib.parse import unquote
+
+from nats.aio.msg import Msg
+from nats.js.api import StreamConfig
+
+from headrace.jetstream.api import stream_info, until_answered
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
+from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import GENERATION, Json
+from headrace.model.fold import TaskFold
+from tests.chaos.record import Log
+
+STREAM, SUBJECT = "CHAOS_ANSWERS", "chaos.answers"
+WINDOW = 120.0
+"""Seconds within which the stream drops an answer that is published again: JetStream's default, and
+more than anything here freezes or waits for."""
+
+RULES: Mapping[str, Json | None] = {
+    "silent": None,
+    "ending": {"what": "end", "mode": "structured"},
+    "telling": {"what": "events", "mode": "binary"},
+}
+"""What triggers declare, by name. Each event is one trigger's."""
+
+_EACH = 500
+
+
+def rule_of(trigger: str) -> Json:
+    """Return what a trigger declares of its answers: nothing, or all of it."""
+    rule = RULES[trigger]
+    return {} if rule is None else {"answers": {"subject": SUBJECT, "stream": STREAM, **rule}}
+
+
+@dataclass(frozen=True, slots=True)
+class BusAnswer:
+    """An answer as the stream has it."""
+
+    message_id: str
+    attributes: dict[str, str]
+    """Of the CloudEvent."""
+    data: Json
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str], body: bytes) -> "BusAnswer":
+        """Read a message in either mode of CloudEvents."""
+        content, message_id = json.loads(body), headers.get(MESSAGE_ID, "")
+        if "Content-Type" in headers:
+            data = content.pop("data")
+            return cls(message_id, content, data)
+        prefix = "ce-"
+        attributes = {
+            name.removeprefix(prefix): unquote(value)
+            for name, value in headers.items()
+            if name.startswith(prefix)
+        }
+        return cls(message_id, attributes, content)
+
+    @property
+    def task(self) -> str:
+        """The task's id."""
+        return self.attributes["subject"]
+
+    @property
+    def generation(self) -> int:
+        """Generation of the last event that it covers; 0: it is a whole task."""
+        [content] = self.data.values()
+        return int((content.get("metadata") or {}).get(GENERATION, 0))
+
+
+async def make_stream(bus: Bus, nodes: int) -> None:
+    """Have the answers stored on `nodes` of NATS."""
+    config = StreamConfig(
+        name=STREAM,
+        subjects=[SUBJECT],
+        num_replicas=nodes,
+        duplicate_window=WINDOW,
+        allow_direct=True,
+    )
+    await bus.js.add_stream(config)
+
+
+async def stored_answers(bus: Bus) -> list[BusAnswer]:
+    """Return all that the stream has, in its order.
+
+    Raises:
+        BusUnavailable: it does not answer.
+    """
+    info = await until_answered(bus, lambda: stream_info(bus, STREAM))
+    answers, reached = list[BusAnswer](), 0
+    # A replica may be behind the leader, which the next one is not.
+    while reached < info["state"]["last_seq"]:
+        query = {"batch": _EACH, "seq": reached + 1, "next_by_subj": SUBJECT}
+        with suppress(BusUnavailable):
+            for sequence, answer in (await direct_get(bus, STREAM, query, _read)).messages:
+                answers.append(answer)
+                reached = sequence
+    return answers
+
+
+def _read(msg: Msg) -> tuple[int, BusAnswer]:
+    headers = msg.headers or {}
+    return int(headers[SEQUENCE]), BusAnswer.of(headers, msg.data)
+
+
+class AnswerJudge:
+    """Tells where answers are missing, come twice, out of order, or differ from the log."""
+
+    def __init__(self, answers: Iterable[BusAnswer]) -> None:
+        """Look into `answers`, in the order in which they are stored."""
+        self._of_task = defaultdict[str, list[BusAnswer]](list)
+        self._times = Counter[str]()
+        for one in answers:
+            self._of_task[one.task].append(one)
+            self._times[one.attributes["id"]] += 1
+
+    def of_all(self, tasks: Iterable[tuple[str, Log]], unrecorded: int) -> Iterator[str]:
+        """Yield what is wrong with the answers to `tasks`, each of a trigger.
+
+        `unrecorded` others may have answered that were erased before they could be copied.
+        """
+        yield from (f"answer {name} came {n} times" for name, n in self._times.items() if n > 1)
+        expected = set[str]()
+        for trigger, log in tasks:
+            if (rule := RULES[trigger]) is not None:
+                expected.add(log.key.task)
+                yield from (f"{trigger} {log.key.task}: {each}" for each in self._of(log, rule))
+        others = self._of_task.keys() - expected
+        if len(others) > unrecorded:
+            yield f"{len(others)} tasks answer that must not: {sorted(others)[:5]}"
+
+    def _of(self, log: Log, rule: Json) -> Iterator[str]:
+        answers, whole = self._of_task[log.key.task], log.task()
+        for one in answers:
+            yield from _misnamed(one, log)
+        if rule["what"] == "end":
+            if [one.data for one in answers] != [{"task": whole}]:
+                yield f"its end is not its one answer, but {[one.data for one in answers]}"
+            return
+        fold = TaskFold()
+        for one in answers:
+            fold.apply(one.data)
+        places = [one.generation for one in answers]
+        if any(before >= after for before, after in pairwise(places)):
+            yield f"its answers are out of order: {places}"
+        elif not answers or (fold.generation, fold.task()) != (_end_of(log), whole):
+            yield f"its answers, {places}, do not make up its {_end_of(log)} events"
+
+
+def _misnamed(answer: BusAnswer, log: Log) -> Iterator[str]:
+    """Yield where the answer's attributes are not those of the log."""
+    generation = answer.generation or _end_of(log)
+    name = f"{log.entries[0].stamp.log}:{generation}:answers"
+    if {answer.attributes["id"], answer.message_id} != {name}:
+        yield f"{name} is {answer.attributes['id']}, stored as {answer.message_id}"
+    if answer.attributes["source"] != f"/v1/agents/{log.key.agent}":
+        yield f"{name} comes from {answer.attributes['source']}"
+
+
+def _end_of(log: Log) -> int:
+    return log.entries[-1].last_generation
