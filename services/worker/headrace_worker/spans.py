@@ -1,7 +1,8 @@
-"""The spans of an attempt: its own, and those of its tool calls, whichever framework runs them."""
+"""The spans of an attempt: its own, and those of its tool calls and model calls."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
@@ -47,6 +48,65 @@ class ToolSpans:
         if has_failed:
             tracing.note_error(span, OTHER)
         span.end()
+
+
+class ModelSpans:
+    """Spans of model calls, from the hooks with which a library reports them."""
+
+    def __init__(self, traceparent: str | None) -> None:
+        """Begin without calls; spans are children of `traceparent`."""
+        self._traceparent = traceparent
+        self._open: dict[Hashable, Span] = {}
+
+    def begin(
+        self, call: Hashable, model: str, provider: str = "", operation: str = "chat"
+    ) -> None:
+        """Start the span of a call. What is sent to the model is not recorded."""
+        if not tracing.is_enabled():
+            return
+        attributes = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": model,
+        }
+        self._open[call] = tracing.start_span(
+            f"{operation} {model}".strip(),
+            SpanKind.CLIENT,
+            self._traceparent,
+            {name: value for name, value in attributes.items() if value},
+        )
+
+    def end(self, call: Hashable, model: str, usage: Mapping[str, Any]) -> None:
+        """End the span of a call.
+
+        Args:
+            call: The call.
+            model: The model that responded; empty if it is unknown.
+            usage: ``input_tokens`` and ``output_tokens``; empty if they are unknown.
+        """
+        if (span := self._open.pop(call, None)) is None:
+            return
+        if model:
+            span.set_attribute("gen_ai.response.model", model)
+        for name in ("input_tokens", "output_tokens"):
+            if usage.get(name) is not None:
+                span.set_attribute(f"gen_ai.usage.{name}", usage[name])
+        span.end()
+
+    def fail(self, call: Hashable, error_type: str = OTHER) -> None:
+        """End the span of a call that failed."""
+        if (span := self._open.pop(call, None)) is not None:
+            tracing.note_error(span, error_type)
+            span.end()
+
+    def drop(self, call: Hashable) -> None:
+        """Forget a call that was not made: its response came from the log."""
+        self._open.pop(call, None)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the spans of all open calls; those that have no end failed with `error`."""
+        for call in list(self._open):
+            self.fail(call, OTHER if error is None else type(error).__name__)
 
 
 class AttemptSpan:

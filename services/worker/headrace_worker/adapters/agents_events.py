@@ -15,6 +15,7 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.memory import keep_response, keep_result
+from headrace_worker.spans import ModelSpans
 
 with needs("openai-agents"):
     from agents import (
@@ -59,14 +60,32 @@ class AgentsEvents(RunHooks[Any]):
         self._has_text = False
         self._speaker = Speaker(ctx, first)
         self._is_structured = False
+        self.model_calls = ModelSpans(ctx.traceparent)
+        """The spans of the model calls; at most one is open."""
         self.refusal = ""
         """The model's refusal; empty if it did not refuse."""
         self.calls: dict[str, CallItem] = {}
         """Calls of the last response, by the SDK's id."""
 
+    async def on_llm_start(
+        self,
+        context: Any,  # noqa: ANN401  # the library's
+        agent: Any,  # noqa: ANN401  # the library's
+        system_prompt: str | None,
+        input_items: list[Any],
+    ) -> None:
+        """Record that the model is called."""
+        del context, system_prompt, input_items
+        model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
+        self.model_calls.begin(None, str(model), "openai")
+
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401  # the library's
         """Record that a response is complete; its last events may still arrive."""
-        del context, agent, response
+        del context, agent
+        if response.response_id == REPLAYED:
+            self.model_calls.drop(None)
+        else:
+            self.model_calls.end(None, "", vars(response.usage))
         self._given += 1
         self._mark()
 

@@ -156,11 +156,13 @@ async def _run(
         async for event in result.stream_events():
             await emitter.take(event)
     except (APIError, AgentsException) as error:
+        emitter.model_calls.close(error)
         ctx.log.warning("the agent %s: %s", wrapped.name, error)
         await ctx.emit(_ending(error))
         return
     finally:
         result.cancel()
+        emitter.model_calls.close()
     await emitter.end(suspended=bool(result.interruptions))
     if emitter.refusal:
         await ctx.emit(Reject(emitter.refusal))

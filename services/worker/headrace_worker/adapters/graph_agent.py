@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass
 from typing import Any, Unpack
 
+from headrace import tracing
 from headrace.model.task import CANCELED
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
@@ -163,14 +164,22 @@ async def _stream(
         modes.append("checkpoints")
         # A worker that takes over must find every step that the log has.
         options["durability"] = "sync"
+    calls = emitter.model_calls if tracing.is_enabled() else None
     stream: AsyncIterator[Any] = graph.astream(
-        given, settings, stream_mode=modes, subgraphs=True, **options
+        given,
+        settings if calls is None else calls.added_to(settings),
+        stream_mode=modes,
+        subgraphs=True,
+        **options,
     )
-    async for place, mode, item in _retryable(stream):
-        if mode != "checkpoints":
-            await emitter.take(place, mode, item)
-        elif thread is not None and not place:
-            await thread.reached(item)
+    try:
+        async for place, mode, item in _retryable(stream):
+            if mode != "checkpoints":
+                await emitter.take(place, mode, item)
+            elif thread is not None and not place:
+                await thread.reached(item)
+    finally:
+        emitter.model_calls.close()
 
 
 async def _retryable(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:

@@ -22,6 +22,7 @@ from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import question
+from headrace_worker.adapters.langgraph_spans import LangGraphSpans
 from headrace_worker.adapters.langgraph_threads import RunStart
 
 with needs("langgraph"):
@@ -52,6 +53,8 @@ class LangGraphEvents:
         self._is_answered = False
         self._catches_up = False
         self._interrupts: dict[str, Interrupt] = {}
+        self.model_calls = LangGraphSpans(ctx.traceparent)
+        """The spans of the model calls."""
         self.stops = False
         """Whether the graph has stopped at a static breakpoint."""
 

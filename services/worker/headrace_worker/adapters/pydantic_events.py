@@ -24,6 +24,7 @@ from headrace_worker.adapters.pydantic_messages import (
 )
 from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.memory import keep_response, keep_result
+from headrace_worker.spans import ModelSpans
 
 with needs("pydantic-ai"):
     from pydantic_ai import AgentRunResultEvent, DeferredToolRequests, ToolReturn
@@ -66,6 +67,28 @@ class ReplayedResponses(AbstractCapability[Any]):
         del ctx
         self.emitter.outputs |= {tool.name for tool in tool_defs}
         return tool_defs
+
+    async def wrap_model_request(
+        self,
+        ctx: Any,  # noqa: ANN401  # the library's
+        *,
+        request_context: Any,  # noqa: ANN401  # the library's
+        handler: Any,  # noqa: ANN401  # the library's
+    ) -> ModelResponse:
+        """Call the model within a span."""
+        del ctx
+        model, calls = request_context.model, self.emitter.model_calls
+        call = object()
+        calls.begin(call, model.model_name, model.system)
+        try:
+            response: ModelResponse = await handler(request_context)
+        except BaseException as error:
+            calls.fail(call, type(error).__name__)
+            raise
+        used = response.usage
+        tokens = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+        calls.end(call, response.model_name or "", tokens)
+        return response
 
     async def after_model_request(
         self,
@@ -129,6 +152,8 @@ class PydanticEvents:
         self._streaming: dict[int, str] = {}
         self._responses: list[ModelResponse] = []
         self._spent = RequestUsage()
+        self.model_calls = ModelSpans(ctx.traceparent)
+        """The spans of the model calls."""
         self._stored = asyncio.Event()
         self._stored.set()
         self._agui = AguiEvents(ctx)
