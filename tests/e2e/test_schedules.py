@@ -45,11 +45,9 @@ async def until_ended(client: Client, task: ClientTask) -> Json:
 
 async def tasks_of(agent: PlainAgent, text: str) -> list[str]:
     """Return the ids of the agent's tasks that began with `text`."""
-    answer = await agent.list(historyLength=1, pageSize=100)
-    assert answer.status_code == 200, answer.text
     return [
         task["id"]
-        for task in answer.json()["tasks"]
+        for task in await agent.tasks(historyLength=1)
         if task["history"][0]["parts"][0]["text"] == text
     ]
 

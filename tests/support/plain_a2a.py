@@ -1,12 +1,15 @@
 """A2A over plain HTTP as from curl: without A2A-Version and without the SDK."""
 
+import builtins
 import uuid
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import httpx
 
 from tests.support.event_stream import Json
+from tests.support.waiting import eventually
 
 _TIMEOUT = httpx.Timeout(90.0)
 
@@ -65,6 +68,21 @@ class PlainAgent:
     async def list(self, **filters: Any) -> httpx.Response:  # noqa: ANN401
         """Read a page of tasks."""
         return await self._http.get(f"{self.url}/tasks", params=filters, timeout=_TIMEOUT)
+
+    async def tasks(self, **filters: Any) -> builtins.list[Json]:  # noqa: ANN401
+        """Return the tasks of all pages, once task state can tell."""
+
+        async def page(token: str) -> httpx.Response | None:
+            answer = await self.list(**filters, pageSize=100, pageToken=token)
+            is_late = answer.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            return None if is_late else answer.raise_for_status()
+
+        found, token = builtins.list[Json](), ""
+        while True:
+            answer = (await eventually(partial(page, token), "tasks are listed")).json()
+            found += answer["tasks"]
+            if not (token := answer["nextPageToken"]):
+                return found
 
     async def cancel(self, task: str) -> httpx.Response:
         """Cancel a task."""
