@@ -2,8 +2,10 @@
 
 import ast
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,9 @@ def with_agents(settings: DevSettings, folder: Path) -> DevSettings:
     Without `agents` and `config`, those of the ``headrace.yaml`` in `folder` are served; without
     that file, all functions declared with ``@agent`` in its modules; without any, the demo agents.
 
+    The name of an agent that `agents` names is read from its module's source, which is not run;
+    where it is not there to read, the gateways choose the default.
+
     Raises:
         CannotStart: the file or a module is invalid, or both flags were given.
     """
@@ -40,8 +45,8 @@ def with_agents(settings: DevSettings, folder: Path) -> DevSettings:
     if settings.config and "agents" in given:
         raise CannotStart("--agents and --config can't be combined")
     if "agents" in given:
-        check_target(settings.agents)
-        return settings
+        first, _, _ = check_target(settings.agents).partition(",")
+        return _completed(settings, _name_of(first, folder))
     file = settings.config
     if not file and "config" not in given and (folder / AGENTS_FILE).is_file():
         file = AGENTS_FILE
@@ -96,6 +101,45 @@ def _read(file: Path) -> Any:  # noqa: ANN401  # the worker's model of the file
     except HeadraceError as error:
         raise CannotStart(str(error)) from None
     return configuration
+
+
+def _name_of(target: str, folder: Path) -> str:
+    """Return the id of the first agent of MODULE:ATTR; empty if only running the module tells."""
+    module, _, attribute = target.partition(":")
+    path = _source_of(module, folder)
+    if path is None:
+        return ""
+    declared = {one.target.partition(":")[2]: one.name for one in _declared_in(path)}
+    if attribute not in declared:
+        attribute = _first_of_list(ast.parse(path.read_bytes()), attribute)
+    return declared.get(attribute, "")
+
+
+def _source_of(module: str, folder: Path) -> Path | None:
+    """Return the file of `module`, without importing the packages that it is in."""
+    places = [str(folder), *sys.path]
+    origin = ""
+    for name in module.split("."):
+        spec = PathFinder.find_spec(name, places)
+        if spec is None:
+            return None
+        places, origin = list(spec.submodule_search_locations or ()), spec.origin or ""
+    return Path(origin) if origin.endswith(".py") else None
+
+
+def _first_of_list(module: ast.Module, name: str) -> str:
+    """Return the first item of ``name = [item, …]`` or ``name = Agents([item, …])``."""
+    for node in module.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=assigned)],
+                value=ast.List(elts=[ast.Name(id=first), *_])
+                | ast.Call(args=[ast.List(elts=[ast.Name(id=first), *_])]),
+            ) if assigned == name:
+                return first
+            case _:
+                pass
+    return ""
 
 
 def _found_in(folder: Path) -> Iterator[_Found]:

@@ -79,6 +79,32 @@ def test_flags_come_before_what_is_in_the_folder(tmp_path: Path) -> None:
     assert served(tmp_path, config="other.yaml") == ("", "other.yaml", "second")
 
 
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("shop:sell", "shop"),
+        ("shop:price_list,shop:sell", "price-list"),
+        ("stores.shop:sell", "shop"),
+        ("shop:some", "price-list"),
+        ("shop:all_of_them", "shop"),
+        ("shop:computed", ""),
+        ("shop:not_ours", ""),
+        ("stores:sell", ""),
+        ("stores.other:sell", ""),
+    ],
+)
+def test_the_first_agent_of_the_flag_is_the_default(tmp_path: Path, target: str, name: str) -> None:
+    """Its name is read from its module, which is not run."""
+    lists = "some = [price_list, sell]\nall_of_them = headrace.Agents([sell, price_list])\n"
+    source = f"{MODULE}{lists}computed = list(some)\nraise AssertionError\n"
+    (tmp_path / "stores").mkdir()
+    (tmp_path / "stores" / "__init__.py").write_text("raise AssertionError")
+    for folder in (tmp_path, tmp_path / "stores"):
+        (folder / "shop.py").write_text(source)
+    assert served(tmp_path, agents=target) == (target, "", name)
+    assert served(tmp_path, agents=target, default_agent="first")[2] == "first"
+
+
 def test_the_default_agent_that_is_set_stays(tmp_path: Path) -> None:
     (tmp_path / "headrace.yaml").write_text(FILE)
     assert served(tmp_path, default_agent="first")[2] == "first"
