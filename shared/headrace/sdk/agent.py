@@ -365,6 +365,8 @@ def agent(  # noqa: PLR0913  # what a card says
 
     if function is None:
         return declare
+    if isinstance(function, Agent):
+        raise Misdeclared(f"agent {function.name!r} is already declared with @agent{called_at()}")
     if not callable(function):
         raise Misdeclared(f"agent({function!r}): write @agent(name={function!r}){called_at()}")
     return declare(function)

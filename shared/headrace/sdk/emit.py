@@ -6,7 +6,7 @@ agents use; existing metadata stays.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -273,5 +273,12 @@ def _not_allowed(output: object) -> str:
     kind = type(output).__name__
     if inspect.isawaitable(output):
         return f"an agent can't yield {kind}; an await is missing"
+    if output is None:
+        return "an agent can't yield None; to end the run without output, return"
+    if isinstance(output, dict | list | tuple):
+        return f"an agent can't yield {kind}; yield Data(…) for structured output"
+    if isinstance(output, AsyncIterator | Iterator):
+        loop = "async for" if isinstance(output, AsyncIterator) else "for"
+        return f"an agent can't yield {kind}; yield its items: {loop} item in …: yield item"
     usual = "str, Thinking, ToolCall, ToolResult, File, Data, InputRequired, …"
     return f"an agent can't yield {kind}; allowed: {usual}"

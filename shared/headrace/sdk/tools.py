@@ -25,7 +25,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, Retryable
-from headrace.sdk.source import declared_at
+from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.tool_call import Answer, ToolError
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):")
@@ -184,7 +184,11 @@ def tool(
             called, description or signature.description, declared, signature, timeout
         )
 
-    return declare if function is None else declare(function)
+    if function is None:
+        return declare
+    if not callable(function):
+        raise Misdeclared(f"tool({function!r}): write @tool(name={function!r}){called_at()}")
+    return declare(function)
 
 
 def as_tools(
@@ -280,9 +284,17 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
         schema = _without_titles(model.model_json_schema())
     except (NameError, TypeError, ValueError, PydanticUserError) as error:
-        why = f"no JSON schema can be made for tool {name!r}: {error}"
+        why = f"no JSON schema can be made for tool {name!r}: {_reason(error)}"
         raise Misdeclared(f"{why}{declared_at(function)}") from error
     return Signature(_summary(documented), model, schema, contexts[0] if contexts else None)
+
+
+def _reason(error: Exception) -> str:
+    """Return what is wrong, in one line; pydantic adds settings that authors can't reach."""
+    line = str(error).partition("\n")[0]
+    if not isinstance(error, PydanticUserError):
+        return line
+    return f"{line.partition('. ')[0]}; use types that have one, such as str, list or a BaseModel"
 
 
 def _name_of(function: Callable[..., Any]) -> str:

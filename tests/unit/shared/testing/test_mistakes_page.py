@@ -93,6 +93,26 @@ MISTAKES = [
         "`of: str`",
     ),
     Mistake(
+        "a tool's name without `name=`",
+        "@tool('stock')\nasync def stock(of: str):\n    return 7\n",
+        "tool('stock'): write @tool(name='stock') (shop.py:3)",
+        "options of `@tool` have names",
+    ),
+    Mistake(
+        "a tool's parameter of a type without a JSON schema",
+        "class Shelf:\n    pass\n\n@tool\nasync def stock(of: Shelf):\n    return 7\n",
+        "no JSON schema can be made for tool 'stock': Unable to generate pydantic-core schema for"
+        " <class 'shop.Shelf'>; use types that have one, such as str, list or a BaseModel"
+        " (shop.py:6)",
+        "`class Shelf(BaseModel)`",
+    ),
+    Mistake(
+        "`@agent` twice",
+        "@agent\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
+        "agent 'shop' is already declared with @agent (shop.py:3)",
+        "`@agent` once",
+    ),
+    Mistake(
         "a trigger below `@agent`",
         "@agent\n@on('orders.created')\nasync def shop(ctx):\n    yield 'hello'\n",
         "@on must stand above @agent (shop.py:4)",
@@ -141,6 +161,30 @@ MISTAKES = [
         "agent 'shop': an agent can't yield int; allowed: str, Thinking, ToolCall,"
         " ToolResult, File, Data, InputRequired, … (shop.py:3)",
         "as above",
+        runs=True,
+    ),
+    Mistake(
+        "structured output as it is",
+        "@agent\nasync def shop(ctx):\n    yield {'nails': 7}\n",
+        "agent 'shop': an agent can't yield dict; yield Data(…) for structured output (shop.py:5)",
+        "`yield Data({'nails': 7})`",
+        runs=True,
+    ),
+    Mistake(
+        "`None` as output",
+        "@agent\nasync def shop(ctx):\n    yield None\n",
+        "agent 'shop': an agent can't yield None; to end the run without output, return"
+        " (shop.py:5)",
+        "leave it out",
+        runs=True,
+    ),
+    Mistake(
+        "a generator instead of what it yields",
+        "@agent\nasync def shop(ctx):\n    yield words()\n\n"
+        "async def words():\n    yield 'hello'\n",
+        "agent 'shop': an agent can't yield async_generator; yield its items: async for item in …:"
+        " yield item (shop.py:5)",
+        "`async for word in words(): yield word`",
         runs=True,
     ),
     Mistake(
@@ -206,6 +250,10 @@ async def test_a_mistake_says_what_the_page_says(
 
 def test_every_message_names_file_and_line() -> None:
     assert [one.what for one in MISTAKES if not re.search(r"shop\.py:\d+", one.message)] == []
+
+
+def test_every_message_is_one_line() -> None:
+    assert [one.what for one in MISTAKES if "\n" in one.message] == []
 
 
 def test_the_page_has_every_mistake() -> None:
