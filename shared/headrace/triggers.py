@@ -92,7 +92,8 @@ class TriggerStore:
     async def put(self, spec: TriggerSpec, tenant: str, owner: str) -> tuple[Trigger, bool]:
         """Make the trigger, or change it. Return it, and whether it is new.
 
-        One that is changed still fires for events since it was made.
+        One that is changed still fires for events since it was made, and stays paused unless `spec`
+        states whether it is.
 
         Raises:
             TriggerTaken: another owner has one of this name.
@@ -102,8 +103,12 @@ class TriggerStore:
         def put_over(before: Trigger | None) -> Trigger:
             if before is not None and before.owner != owner:
                 raise TriggerTaken(f"trigger {spec.name!r} belongs to another owner")
+            stated = spec.model_dump()
+            if before is not None and "paused" not in spec.model_fields_set:
+                # Events over core NATS can't wait.
+                stated["paused"] = before.paused and spec.stream is not None
             return Trigger(
-                **spec.model_dump(),
+                **stated,
                 tenant=tenant,
                 owner=owner,
                 since=timestamp(clock.now()) if before is None else before.since,

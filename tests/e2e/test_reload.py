@@ -200,6 +200,35 @@ async def test_an_added_agent_is_served_and_its_errors_are_shown_with_traceback(
     assert 'till.py", line 4, in till' in project.stack.log()
 
 
+async def test_what_is_declared_beside_the_agents_is_applied_again_when_they_are_saved(
+    project: Project,
+) -> None:
+    source = """\
+from headrace import RunContext, agent, on, schedule
+
+
+@on("orders.{version}", stream="ORDERS")
+@schedule("count", every="{version}h")
+@agent()
+async def shop(ctx: RunContext):
+    yield "counted"
+"""
+
+    async def shown(path: str, name: str) -> object:
+        return (await project.http.get(f"{project.stack.url}/v1/{path}/shop")).json().get(name)
+
+    found = list[object]()
+    for version in ("24", "48"):
+        project.write("shop.py", source.format(version=version))
+        await project.until_shown("| schedules shop")
+        found += [await shown("triggers", "subject"), await shown("schedules", "every")]
+    for path in ("triggers", "schedules"):
+        await project.http.delete(f"{project.stack.url}/v1/{path}/shop")
+    project.save()
+    await project.reloaded()
+    assert found == ["orders.24", "24h", "orders.48", "48h"]
+
+
 def targets(stack: Stack) -> dict[str, list[str]]:
     """Return what Prometheus is to scrape, by job."""
     found = dict[str, list[str]]()

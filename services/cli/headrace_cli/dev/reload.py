@@ -5,7 +5,7 @@ of the new. Active runs end in the old processes.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from headrace_cli.dev.agents_code import forget_bytecode, saves
@@ -22,6 +22,7 @@ class Reloader:
         supervisor: Supervisor,
         workers: Callable[[], Sequence[ChildSpec]],
         show: Callable[[str, str], None],
+        declare: Callable[[], Awaitable[Sequence[str]]],
         *,
         timeout: float,
     ) -> None:
@@ -32,10 +33,12 @@ class Reloader:
             workers: returns how they are started now; raises `CannotStart` if the agents can't be
                 found in their code.
             show: takes a name and a line.
+            declare: applies what the code and its file declare besides agents; returns lines to
+                show.
             timeout: seconds for new workers to get ready.
         """
         self._supervisor, self._workers, self._show = supervisor, workers, show
-        self._timeout = timeout
+        self._declare, self._timeout = declare, timeout
         self._replacing: asyncio.Task[None] | None = None
 
     async def run(self, roots: list[Path], config: Path, ready: asyncio.Event) -> None:
@@ -64,3 +67,5 @@ class Reloader:
             self._show("headrace", f"not reloaded, the old code stays in use: {error}")
         else:
             self._show("headrace", f"reloaded {', '.join(sorted(one.name for one in files))}")
+            for line in await self._declare():
+                self._show("headrace", line)

@@ -16,7 +16,6 @@ from headrace_cli.dev.child_process import ChildProcess
 from headrace_cli.dev.console import Console
 from headrace_cli.dev.control import SOCKET, WorkerIds, control_socket
 from headrace_cli.dev.declarations import apply_code, apply_file
-from headrace_cli.dev.declared_by_agents import AgentInCode
 from headrace_cli.dev.embedded_bus import without_login
 from headrace_cli.dev.nats_server import NatsServer
 from headrace_cli.dev.orphan_processes import end_orphans
@@ -53,7 +52,7 @@ async def run(given: DevSettings, project: Path) -> None:
             storage = temporary if settings.ephemeral else folder
             control = temporary / SOCKET
             drawn = plan.draw(settings, folder, storage, control)
-            stack = _Stack(settings, drawn, folder, console, in_code(settings, project))
+            stack = _Stack(settings, drawn, folder, console, project)
             async with (
                 stack.controlled(control),
                 stack.reloading(lambda: with_agents(given, project), project, console),
@@ -68,11 +67,11 @@ class _Stack:
         plan: Plan,
         folder: Path,
         console: Console,
-        agents: list[AgentInCode],
+        project: Path,
     ) -> None:
         self._settings = settings
         self._plan = plan
-        self._agents = agents
+        self._project = project
         self._folder = folder
         self._worker_ids = WorkerIds()
 
@@ -107,6 +106,7 @@ class _Stack:
             self._supervisor,
             lambda: self._plan.workers(find(), self._supervisor.specs),
             console.show,
+            lambda: self._apply_declarations(find()),
             timeout=self._settings.startup_timeout,
         )
         config = project / (self._settings.config or AGENTS_FILE)
@@ -136,18 +136,19 @@ class _Stack:
         _say(f"nats {without_credentials(self._plan.nats_url)}")
         if self._settings.observe:
             _say(self._about_prometheus())
-        for line in await self._apply_declarations(url):
-            _say(one_line(line))
+        for line in await self._apply_declarations(self._settings):
+            _say(line)
         for line in await summary(url):
             _say(line)
 
-    async def _apply_declarations(self, url: str) -> list[str]:
-        settings, lines = self._settings, list[str]()
+    async def _apply_declarations(self, settings: DevSettings) -> list[str]:
+        """Apply what the project of `settings` declares besides agents; return lines about it."""
+        url, lines = self._plan.gateway_urls[0], list[str]()
         if settings.config:
             lines += await apply_file(url, Path(settings.config))
-        if self._agents:
-            lines += await apply_code(url, self._agents, settings.startup_timeout)
-        return lines
+        if agents := in_code(settings, self._project):
+            lines += await apply_code(url, agents, settings.startup_timeout)
+        return [one_line(line) for line in lines]
 
     def _about_prometheus(self) -> str:
         if self._plan.prometheus is not None:

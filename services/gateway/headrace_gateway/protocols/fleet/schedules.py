@@ -165,8 +165,8 @@ class SchedulePages:
         # Nobody learns of schedules that are not theirs.
         if found is None or not _reaches(caller, found, operation):
             raise ScheduleUnknown(f"schedule {name!r} does not exist")
-        if owner != caller.owner:
-            access.record(caller, found.schedule.agent, operation)
+        operates = owner != caller.owner
+        access.record(caller, found.schedule.agent, operation, operates=operates)
         return found
 
     async def _again(self, key: ScheduleKey) -> ASGIApp:

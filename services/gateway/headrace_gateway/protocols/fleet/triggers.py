@@ -61,7 +61,7 @@ class TriggerPages:
             TriggerUnknown: the caller has none of this name.
             HeadraceError: as `Access.check_anyone`, `TriggerStore.get` and `FiringHistory.last`.
         """
-        _, trigger = await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
+        trigger = await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
         waiting, last = await self._history.waiting(trigger), await self._history.last(trigger)
         firings = [one.model_dump() for one in reversed(last)]
         content = {**trigger.shown(), "waiting": waiting, "firings": firings}
@@ -118,9 +118,8 @@ class TriggerPages:
             TriggerUnknown: the caller has none of this name.
             HeadraceError: as `Access.check_anyone` and `TriggerStore.delete`.
         """
-        caller, trigger = await self._find(request, "DeleteTrigger", "CancelTask", "CancelTask")
+        trigger = await self._find(request, "DeleteTrigger", "CancelTask", "CancelTask")
         await self._services.background.run(self._store.delete(trigger))
-        self._record(caller, trigger, "DeleteTrigger")
         return json_response({"deleted": trigger.name}, headers=NO_STORE)
 
     async def _switch(
@@ -129,15 +128,12 @@ class TriggerPages:
         operation: str,
         switch: Callable[[Trigger], Coroutine[Any, Any, Trigger]],
     ) -> ASGIApp:
-        caller, trigger = await self._find(request, operation, "SendMessage", "CancelTask")
+        trigger = await self._find(request, operation, "SendMessage", "CancelTask")
         switched = await self._services.background.run(switch(trigger))
-        self._record(caller, trigger, operation)
         return json_response(switched.shown(), headers=NO_STORE)
 
-    async def _find(
-        self, request: Request, operation: str, own: str, operated: str
-    ) -> tuple[Caller, Trigger]:
-        """Return the caller, and the trigger that the request names.
+    async def _find(self, request: Request, operation: str, own: str, operated: str) -> Trigger:
+        """Return the trigger that the request names.
 
         Its owner needs the permission for `own` with its agent, operators that for `operated`.
         """
@@ -145,11 +141,9 @@ class TriggerPages:
         trigger = await self._store.get(caller.tenant, name)
         if not reaches(caller, trigger.owner, trigger.agent, own, operated):
             raise TriggerUnknown(f"trigger {name!r} does not exist")
-        return caller, trigger
-
-    def _record(self, caller: Caller, trigger: Trigger, operation: str) -> None:
-        if trigger.owner != caller.owner:
-            self._services.access.record(caller, trigger.agent, operation)
+        operates = trigger.owner != caller.owner
+        self._services.access.record(caller, trigger.agent, operation, operates=operates)
+        return trigger
 
     def _caller(self, request: Request, operation: str) -> Caller:
         caller = caller_of(self._services, request)

@@ -225,6 +225,17 @@ class Access:
         self._rates.take(caller)
         return False
 
-    def record(self, caller: Caller, agent: str, operation: str, task: str = "") -> None:
-        """Record what an operator does with one of several things, all checked together."""
-        self._audit.permitted(caller, agent, operation, task, operates=True)
+    def record(
+        self,
+        caller: Caller,
+        agent: str,
+        operation: str,
+        task: str = "",
+        *,
+        operates: bool = True,
+    ) -> None:
+        """Record what a caller does with one of several things, all checked together.
+
+        `operates`: as an operator.
+        """
+        self._audit.permitted(caller, agent, operation, task, operates=operates)

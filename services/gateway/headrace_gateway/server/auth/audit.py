@@ -19,6 +19,14 @@ _CHANGES = frozenset(
         "CreateTaskPushNotificationConfig",
         "DeleteTaskPushNotificationConfig",
         "PutSchedule",
+        "PauseSchedule",
+        "ResumeSchedule",
+        "RunSchedule",
+        "DeleteSchedule",
+        "PutTrigger",
+        "PauseTrigger",
+        "ResumeTrigger",
+        "DeleteTrigger",
     }
 )
 """Operations of owners that change something."""

@@ -1,5 +1,7 @@
 """Triggers over HTTP: who may make, see and delete which."""
 
+import logging
+
 import httpx
 import pytest
 
@@ -8,6 +10,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.subjects import encode_token
 from headrace.trigger_firings import FiringHistory, TriggerFiring
 from headrace.triggers import TriggerStore
+from headrace_gateway.server.auth.audit import Audited
 from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
 from tests.support.credentials import ANN, BOB, EVE
 from tests.support.scripted_fleet import ScriptedFleet
@@ -72,6 +75,63 @@ async def test_what_is_changed_before_a_trigger_is_paused_stays(
     found = (await http.get(f"{PATH}/t1")).json()
     await http.delete(f"{PATH}/t1")
     assert (found["text"], found["paused"]) == ("Order {body.id}", True)
+
+
+async def test_a_trigger_that_is_made_again_stays_paused_unless_it_states_otherwise(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    unstored = {"agent": "ask", "subject": "default.orders.*"}
+
+    async def is_paused(**changed: object) -> bool:
+        body = unstored if "stream" in changed else SPEC | changed
+        answer = await http.put(f"{PATH}/t1", json=body)
+        assert answer.is_success, answer.text
+        return bool(answer.json().get("paused", False))
+
+    states = [
+        await is_paused(),
+        await is_paused(paused=True),
+        await is_paused(text="Order {body.id}"),
+        await is_paused(paused=False),
+        await is_paused(),
+    ]
+    assert states == [False, True, True, False, False]
+    await http.post(f"{PATH}/t1:pause")
+    assert not await is_paused(stream=None)  # its events can't wait
+    await http.delete(f"{PATH}/t1")
+
+
+async def test_each_change_of_a_trigger_or_schedule_is_audited(
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert fleet.working
+    caplog.set_level(logging.INFO, "headrace.audit")
+    subjects = {"trigger_subjects": ["{tenant}.>"], "audit": Audited.CHANGES}
+    bodies = {
+        PATH: SPEC | {"subject": "acme.orders.*"},
+        "/v1/schedules": {"agent": "ask", "message": "count", "every": "720h"},
+    }
+    async with open_role_gateway(BOB, ONCALL, **subjects) as gateway:
+        for path, body in bodies.items():
+            for who in (ANN, BOB):
+                one = f"{path}/{who.owner[:3]}"
+                answers = [await gateway.http.put(one, json=body, headers=who.bearer)]
+                answers += [
+                    await gateway.http.post(f"{one}:{verb}", headers=who.bearer)
+                    for verb in ("pause", "resume")
+                ]
+                answers.append(await gateway.http.delete(one, headers=who.bearer))
+                assert [answer.is_success for answer in answers] == [True] * 4
+    audited = [one.__dict__["audit"] for one in caplog.records if one.name == "headrace.audit"]
+    expected = [
+        (encode_token(who.owner), "owner", f"{verb}{kind}", "ask")
+        for kind in ("Trigger", "Schedule")
+        for who in (ANN, BOB)
+        for verb in ("Put", "Pause", "Resume", "Delete")
+    ]
+    fields = ("owner", "role", "operation", "agent")
+    assert [tuple(one[field] for field in fields) for one in audited] == expected
 
 
 async def test_events_that_no_stream_keeps_can_not_wait(
