@@ -40,7 +40,7 @@ def trace() -> dict[str, Entered]:
 
 
 async def _both(stack: Stack, switch: Path) -> dict[str, Entered]:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         echo = PlainAgent(http, stack.url, "echo")
         counter = PlainAgent(http, stack.url, "counter")
 
@@ -98,7 +98,7 @@ def _switch_off(switch: Path, roles: dict[int, str]) -> Entered:
 
 
 def _is_working(url: str) -> bool:
-    state: str = httpx.get(url).json()["status"]["state"]
+    state: str = httpx.get(url, timeout=60).json()["status"]["state"]
     return state == "TASK_STATE_WORKING"
 
 

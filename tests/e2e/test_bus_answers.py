@@ -29,7 +29,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 async def js(stack: Stack) -> AsyncIterator[JetStreamContext]:
     """A user's JetStream, with a stream of orders."""
     connection = await nats.connect(stack.dev()["nats_url"])
-    js = connection.jetstream()
+    js = connection.jetstream(timeout=60)
     await js.add_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
     yield js
     await connection.close()

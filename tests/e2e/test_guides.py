@@ -65,7 +65,7 @@ async def order_processing(
             await client.delete_trigger("new-orders")
         connection = await nats.connect(fleet.nats_url)
         stack.push_async_callback(connection.close)
-        await connection.jetstream().delete_stream("SHOP")
+        await connection.jetstream(timeout=60).delete_stream("SHOP")
 
 
 async def carried_out(folder: Path, *arguments: str) -> None:

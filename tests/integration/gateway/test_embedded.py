@@ -141,9 +141,9 @@ async def test_every_protocol_over_http_is_served_under_the_mount(
     url = f"{shop}{RPC}/stream".replace("http", "ws", 1)
     async with connect(url, proxy=None) as socket:
         await socket.send(json.dumps(call("SendStreamingMessage", "socket")))
-        frames = [await asyncio.wait_for(socket.recv(), 30)]
+        frames = [await asyncio.wait_for(socket.recv(), 60)]
         while "COMPLETED" not in str(frames[-1]):
-            frames.append(await asyncio.wait_for(socket.recv(), 30))
+            frames.append(await asyncio.wait_for(socket.recv(), 60))
     assert rpc["result"]["task"]["artifacts"][0]["parts"][0]["text"] == "rpc"
     assert rest["task"]["artifacts"][0]["parts"][0]["text"] == "rest"
     assert streamed.headers["content-type"].startswith("text/event-stream")
@@ -166,7 +166,7 @@ async def test_a_faststream_application_sends_orders_to_an_agent(
     await app.start()
     try:
         await broker.publish("nails", "orders")
-        assert await asyncio.wait_for(answers.get(), 20) == "nails"
+        assert await asyncio.wait_for(answers.get(), 60) == "nails"
     finally:
         await app.stop()
 

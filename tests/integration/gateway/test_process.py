@@ -59,7 +59,7 @@ class Gateway:
     def status(self, path: str) -> int:
         """Return the status of a page; 0: nobody listens."""
         try:
-            return httpx.get(self.url + path, verify=NO_TLS).status_code
+            return httpx.get(self.url + path, timeout=60, verify=NO_TLS).status_code
         except httpx.TransportError:
             return 0
 
@@ -177,7 +177,9 @@ def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
     with started(tmp_path, nats_url=NOWHERE, startup_timeout=8) as gateway:
         until(lambda: gateway.status("/healthz") == 200, "it says that it lives")
         assert gateway.status("/readyz") == 503
-        refused = httpx.post(f"{gateway.url}/message:send", json=message(), verify=NO_TLS)
+        refused = httpx.post(
+            f"{gateway.url}/message:send", json=message(), timeout=60, verify=NO_TLS
+        )
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         *_, retry_info = refused.json()["error"]["details"]
         assert retry_info == {"@type": RETRY_INFO_TYPE, "retryDelay": "1s"}
