@@ -13,7 +13,7 @@ from headrace_cli.progress import progress
 from tests.chaos.fleet import fleet_in
 from tests.chaos.run import Outcome, Size, run
 
-_SHOWN = 50
+_SHOWN = 200
 
 
 def main() -> None:
