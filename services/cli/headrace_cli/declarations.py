@@ -73,7 +73,7 @@ def some_declared_in(source: str, kind: Kind) -> "list[Json]":
         if not (declared := declared_by_code(source, kind)):
             raise CannotStart(f"the agents of {source} declare no {kind}")
     elif not (declared := declared_in(Path(source), kind)):
-        raise CannotStart(f"{source}: {kind}: must be a list of {kind}")
+        raise CannotStart(f"{source} declares no {kind}")
     return declared
 
 

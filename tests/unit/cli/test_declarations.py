@@ -146,14 +146,23 @@ def test_a_time_in_a_file_is_sent_as_it_is_meant(tmp_path: Path) -> None:
     assert (asked.body or {})["at"] == "2030-01-31T09:00:00+01:00"
 
 
-@pytest.mark.parametrize("text", ["agents: {}", "schedules: {}", "schedules: [1]", "- 1"])
-def test_a_file_without_schedules_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("agents: {}", "headrace.yaml declares no schedules\n"),
+        ("schedules: []", "headrace.yaml declares no schedules\n"),
+        ("schedules: {}", "schedules: must be a list of schedules\n"),
+        ("schedules: [1]", "schedules: must be a list of schedules\n"),
+        ("- 1", "schedules: must be a list of schedules\n"),
+    ],
+)
+def test_a_file_without_schedules_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "headrace.yaml"
     file.write_text(text)
     with answering() as gateway:
         answer = headrace(gateway, "schedules", "apply", str(file))
     assert (answer.exit_code, gateway.asked) == (1, [])
-    assert answer.output.endswith("schedules: must be a list of schedules\n")
+    assert answer.output.endswith(message)
 
 
 def test_what_the_gateway_refuses_does_not_end_the_stack(documented: Path) -> None:

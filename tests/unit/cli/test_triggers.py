@@ -46,7 +46,7 @@ def test_a_file_without_triggers_is_refused(tmp_path: Path) -> None:
     with answering() as gateway:
         answer = headrace(gateway, "triggers", "apply", str(file))
     assert answer.exit_code == 1
-    assert answer.output.endswith("triggers: must be a list of triggers\n")
+    assert answer.output.endswith("headrace.yaml declares no triggers\n")
     assert gateway.asked == []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
 from headrace.sdk.agent import Agent, Agents, Skill
+from headrace.sdk.source import imported_at
 from headrace_worker import adapters
 from headrace_worker.config.errors import FieldUnusable, Lines, Unusable
 from headrace_worker.config.model import (
@@ -92,7 +93,8 @@ def _made(
         raise FieldUnusable(place, str(error)) from error
     except (Exception, SystemExit) as error:
         # Raised by code that the file names: after any error, the file can't be used.
-        raise FieldUnusable(place, f"{type(error).__name__}: {error}") from error
+        where = imported_at(error.__traceback__)
+        raise FieldUnusable(place, f"{type(error).__name__}: {error}{where}") from error
     return _secured(made, section.security)
 
 

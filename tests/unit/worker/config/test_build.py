@@ -100,7 +100,10 @@ def test_who_may_ask_stands_in_the_card() -> None:
             "agents.a: module made_up_module has no attribute nobody",
         ),
         (python("no_such_module:x"), "agents.a: no module named no_such_module"),
-        (python("tests.support.exits_at_import:x"), "agents.a: SystemExit: not to be imported"),
+        (
+            python("tests.support.exits_at_import:x"),
+            "agents.a: SystemExit: not to be imported (exits_at_import.py:5)",
+        ),
         (python("made_up_module:number"), "agents.a: made_up_module:number is not an agent"),
         (
             python("made_up_module:both"),
