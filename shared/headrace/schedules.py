@@ -8,7 +8,8 @@ copy of the definition; the triggers service begins a task from it.
 
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
 from headrace.jetstream.api import (
@@ -23,6 +24,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import MESSAGE_ID, ROLLUP
 from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, store_schedule
+from headrace.jetstream.next_firing import next_of_cron, next_of_every
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import BusMessage
@@ -59,6 +61,7 @@ class StoredSchedule:
     key: ScheduleKey
     schedule: Schedule
     sequence: int
+    stored: datetime = field(compare=False)
 
 
 class Schedules:
@@ -181,6 +184,31 @@ class Schedules:
         """Return what the schedule's last firings have done."""
         return (await self._firings(key))[0]
 
+    async def next(
+        self, stored: StoredSchedule, firings: ScheduleFirings | None = None
+    ) -> datetime | None:
+        """Return when the schedule fires next by the clock, without its jitter. None: never.
+
+        None too for a time zone that this machine does not know.
+
+        Args:
+            stored: The schedule.
+            firings: What its last firings have done. None: they are read if it takes them.
+        """
+        one, now = stored.schedule, datetime.now(UTC)
+        if not one.is_active:
+            return None
+        if one.at is not None:
+            due: datetime | None = datetime.fromisoformat(one.at)
+        elif one.every is not None:
+            known = (firings or await self.firings(stored.key)).next
+            following = None if known is None else datetime.fromisoformat(known)
+            due = next_of_every(one.every, stored.stored, following, now)
+        else:
+            due = next_of_cron(one.expression, one.time_zone, now)
+        is_over = due is not None and one.end is not None and due >= datetime.fromisoformat(one.end)
+        return None if is_over else due
+
     async def record(
         self, key: ScheduleKey, change: Callable[[ScheduleFirings], ScheduleFirings]
     ) -> ScheduleFirings:
@@ -228,30 +256,25 @@ class Schedules:
             rule = FiringRule(schedule.expression, target, schedule.time_zone)
         subject, data = subjects.schedule(*key.tokens), schedule.encode()
         sequence = await store_schedule(self._bus, self._stream, subject, data, after, rule)
-        return StoredSchedule(key, schedule, sequence)
+        return StoredSchedule(key, schedule, sequence, datetime.now(UTC))
 
     async def _firings(self, key: ScheduleKey) -> tuple[ScheduleFirings, int]:
-        subject = self._bus.subjects.fired(*key.tokens)
-        found = await self._stored(ScheduleFirings, {"last_by_subj": subject})
-        return (ScheduleFirings(), 0) if found is None else (found[1], found[2])
+        message = await self._message({"last_by_subj": self._bus.subjects.fired(*key.tokens)})
+        if message is None:
+            return ScheduleFirings(), 0
+        return _decode(ScheduleFirings, message), message["seq"]
 
     async def _ask(self, query: Json) -> StoredSchedule | None:
-        found = await self._stored(Schedule, query)
-        if found is None:
-            return None
-        subject, schedule, sequence = found
-        key = ScheduleKey(*self._bus.subjects.key_of_schedule(subject))
-        return StoredSchedule(key, schedule, sequence)
-
-    async def _stored[Body: BusMessage](
-        self, kind: type[Body], query: Json
-    ) -> tuple[str, Body, int] | None:
-        ask = partial(get_message, self._bus, self._stream, query)
-        message = await until_answered(self._bus, ask)
+        message = await self._message(query)
         if message is None:
             return None
-        subject, data = message["subject"], b64decode(message.get("data") or "")
-        return subject, kind.decode(subject, data), int(message["seq"])
+        key = ScheduleKey(*self._bus.subjects.key_of_schedule(message["subject"]))
+        stored = datetime.fromisoformat(message["time"])
+        return StoredSchedule(key, _decode(Schedule, message), message["seq"], stored)
+
+    async def _message(self, query: Json) -> Json | None:
+        ask = partial(get_message, self._bus, self._stream, query)
+        return await until_answered(self._bus, ask)
 
     async def _check_room(self, key: ScheduleKey) -> None:
         query = {"subjects_filter": self._bus.subjects.schedule(key.tenant, key.owner, "*")}
@@ -259,6 +282,10 @@ class Schedules:
         info = await until_answered(self._bus, ask)
         if len(info["state"].get("subjects") or {}) >= self._most_per_owner:
             raise TooManySchedules(f"an owner may have {self._most_per_owner} schedules")
+
+
+def _decode[Body: BusMessage](kind: type[Body], message: Json) -> Body:
+    return kind.decode(message["subject"], b64decode(message.get("data") or ""))
 
 
 def _unknown(key: ScheduleKey) -> ScheduleUnknown:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     type _Change = Callable[..., Awaitable[Json | None]]
     type _Option = Callable[[Callable[..., None]], Callable[..., None]]
 
-_HEADS = ("NAME", "AGENT", "WHEN", "STATE", "MESSAGE")
+_HEADS = ("NAME", "AGENT", "WHEN", "NEXT", "STATE", "MESSAGE")
 _FIRING_HEADS = ("AT", "OUTCOME", "TASK", "REASON")
 
 _with_owner = click.option("--owner", help="Owner of the schedule; for operators.")
@@ -178,7 +178,9 @@ def _row(one: "Json") -> tuple[str, ...]:
         when = f"{one['cron']} ({one['timeZone'] or 'UTC'})"
     state = f"ended: {one['ended']}" if one["ended"] else one["state"]
     text = " ".join(str(part.get("text", "(data)")) for part in one["message"])
-    return one["name"], one["agent"], when, state, text
+    # Lists of gateways of earlier versions lack it.
+    following = one.get("next") or "-"
+    return one["name"], one["agent"], when, following, state, text
 
 
 def _firing_row(one: "Json") -> tuple[str, ...]:

@@ -1,8 +1,10 @@
 """Schedules on JetStream's own message schedules, on one node and on three."""
 
 import asyncio
+import random
 import secrets
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from nats.aio.msg import Msg
@@ -11,10 +13,13 @@ from nats.js.errors import NotFoundError
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import SCHEDULE_NEXT
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
+from headrace.jetstream.next_firing import next_of_cron
 from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
 from headrace.schedules import ScheduleOver, Schedules, ScheduleUnknown, TooManySchedules
+from tests.support.resuming_sizes import SEED
 
 _TIMEOUT = 60.0
+_FIELDS = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 
 
 def schedule(text: str = "hi", **terms: object) -> Schedule:
@@ -97,6 +102,50 @@ async def test_cron_fires_in_its_time_zone(
     offset = datetime.fromisoformat((msg.headers or {})[SCHEDULE_NEXT]).utcoffset()
     assert offset == (timedelta(hours=9) if time_zone else timedelta())
     await schedules.delete(key)
+
+
+async def test_the_next_times_are_those_of_jetstream(bus: Bus, schedules: Schedules) -> None:
+    draws, stated, found = random.Random(SEED), dict[str, datetime](), dict[str, datetime | None]()
+    while len(found) < 30:  # On a slow machine some are stored after they were due.
+        due = datetime.now(UTC) + timedelta(seconds=15)
+        owner, in_time = f"owner{secrets.token_hex(4)}", dict[str, Schedule]()
+        for number in range(30):
+            time_zone = draws.choice([None, "Europe/Paris", "Asia/Kathmandu", "America/New_York"])
+            cron = drawn_cron(draws, due.astimezone(ZoneInfo(time_zone or "UTC")))
+            key = ScheduleKey("default", owner, str(number))
+            one = schedule(cron=cron, time_zone=time_zone)
+            await schedules.put(key, one)
+            if datetime.now(UTC) > due - timedelta(seconds=2):
+                await schedules.delete(key)
+                break
+            in_time[bus.subjects.firing(*key.tokens)] = one
+        for msg in await fired(bus, ScheduleKey("default", owner, "*"), len(in_time)):
+            if msg.subject not in in_time:  # It was stored too late.
+                continue
+            one, at = in_time[msg.subject], msg.metadata.timestamp
+            what = f"{one.expression} in {one.time_zone} after {at}"
+            stated[what] = datetime.fromisoformat((msg.headers or {})[SCHEDULE_NEXT])
+            found[what] = next_of_cron(one.expression, one.time_zone, at)
+        for one_stored in await schedules.list("default", owner):
+            await schedules.delete(one_stored.key)
+    assert found == stated
+
+
+def drawn_cron(draws: random.Random, due: datetime) -> str:
+    """Return a cron expression of six fields that is due at `due`, and seldom else."""
+    values = (due.second, due.minute, due.hour, due.day, due.month, due.isoweekday() % 7)
+    return " ".join(
+        drawn_field(draws, value, *bounds) for value, bounds in zip(values, _FIELDS, strict=True)
+    )
+
+
+def drawn_field(draws: random.Random, value: int, low: int, high: int) -> str:
+    """Return a field of cron whose numbers include `value`."""
+    step = draws.randint(1, high - low)
+    start = draws.choice(range(low + (value - low) % step, value + 1, step))
+    end = draws.randint(value, high)
+    forms = ["*", f"{value}", f"{value},{draws.randint(low, high)}", f"{start}-{end}/{step}"]
+    return draws.choice([*forms, f"{start}/{step}", f"{start}-{end}", f"{end},{start}-{value}"])
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,9 @@ class SchedulePages:
         owner = _owner(request)
         pattern = "*" if owner is None else owner
         found = await self._schedules.list(caller.tenant, pattern, after, limit)
+        reached = [one for one in found if _reaches(caller, one, "GetSchedule")]
         content = {
-            "schedules": [_shown(one) for one in found if _reaches(caller, one, "GetSchedule")],
+            "schedules": [_shown(one, await self._schedules.next(one)) for one in reached],
             "next": found[-1].sequence if len(found) == limit else None,
         }
         return json_response(content, headers=NO_STORE)
@@ -177,7 +178,8 @@ class SchedulePages:
 
     async def _answer(self, stored: StoredSchedule) -> ASGIApp:
         firings = await self._schedules.firings(stored.key)
-        return json_response(_shown(stored, firings), headers=NO_STORE)
+        following = await self._schedules.next(stored, firings)
+        return json_response(_shown(stored, following, firings), headers=NO_STORE)
 
 
 def _reaches(caller: Caller, found: StoredSchedule, operation: str) -> bool:
@@ -219,8 +221,10 @@ def _name(request: Request) -> str:
         raise InputInvalid(f"name: {error.rule}") from None
 
 
-def _shown(stored: StoredSchedule, firings: ScheduleFirings | None = None) -> Json:
-    """Return a schedule, with its `firings` if they were read."""
+def _shown(
+    stored: StoredSchedule, following: datetime | None, firings: ScheduleFirings | None = None
+) -> Json:
+    """Return a schedule that fires next at `following`, with its `firings` if they were read."""
     one = stored.schedule
     shown: Json = {
         "name": decode_token(stored.key.name),
@@ -242,6 +246,7 @@ def _shown(stored: StoredSchedule, firings: ScheduleFirings | None = None) -> Js
         "state": _state(one),
         "ended": one.ended or None,
         "created": timestamp(datetime.fromtimestamp(one.created, UTC)),
+        "next": following and timestamp(following, "seconds"),
     }
     if firings is None:
         return shown
@@ -249,7 +254,6 @@ def _shown(stored: StoredSchedule, firings: ScheduleFirings | None = None) -> Js
         "began": firings.began,
         "skipped": firings.skipped,
         "waiting": len(firings.waiting),
-        "next": firings.next if one.is_active else None,
         "firings": [firing.model_dump() for firing in reversed(firings.last)],
     }
 

@@ -1,7 +1,9 @@
 """Owners schedule messages over HTTP, with the client and on the command line."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -34,7 +36,9 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
     schedules: httpx.AsyncClient, bus: Bus
 ) -> None:
     stored = (await schedules.put(f"{PATH}/the%20report", json=HOURLY)).raise_for_status().json()
-    assert stored.pop("created").endswith("Z")
+    created = datetime.fromisoformat(stored.pop("created"))
+    following = datetime.fromisoformat(stored.pop("next"))
+    assert timedelta(minutes=59) < following - created < timedelta(minutes=61)
     assert stored == {
         "name": "the report",
         "owner": "anonymous",
@@ -57,17 +61,18 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         "began": 0,
         "skipped": 0,
         "waiting": 0,
-        "next": None,
         "firings": [],
     }
     key = ScheduleKey("default", "anonymous", "the_20report")
     firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="began", task="0-1")
     await Schedules(bus).record(key, lambda firings: firings.having(firing))
     paused = (await schedules.post(f"{PATH}/the%20report:pause")).raise_for_status().json()
-    assert (paused["state"], paused["began"]) == ("paused", 1)
+    assert (paused["state"], paused["began"], paused["next"]) == ("paused", 1, None)
     assert [one["task"] for one in paused["firings"]] == ["0-1"]
     resumed = (await schedules.post(f"{PATH}/the%20report:resume")).raise_for_status().json()
     assert resumed["state"] == "active"
+    # It fires an hour after it was resumed, and no more at the time before.
+    assert datetime.fromisoformat(resumed["next"]) >= following
     (await schedules.delete(f"{PATH}/the%20report")).raise_for_status()
     gone = await schedules.get(f"{PATH}/the%20report")
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "schedule_unknown")
@@ -122,6 +127,25 @@ async def test_schedules_are_listed_page_by_page(schedules: httpx.AsyncClient) -
     rest = (await schedules.get(PATH, params={"limit": 2, "after": first["next"]})).json()
     assert [one["name"] for one in first["schedules"] + rest["schedules"]] == ["a", "b", "c"]
     assert rest["next"] is None
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_lists_have_the_next_time_of_each_schedule(schedules: httpx.AsyncClient) -> None:
+    kinds = {
+        "once": {"at": "2030-01-31T10:00:00+01:00"},
+        "hourly": {"every": "1h"},
+        "yearly": {"cron": "0 9 31 1 *", "timeZone": "Europe/Paris"},
+        "over": {"cron": "0 9 31 1 *", "endAt": "2026-01-01T00:00:00Z"},
+    }
+    for name, terms in kinds.items():
+        body = {"agent": "ask", "message": "report", **terms}
+        (await schedules.put(f"{PATH}/{name}", json=body)).raise_for_status()
+    listed = {one["name"]: one["next"] for one in (await schedules.get(PATH)).json()["schedules"]}
+    shown = {name: (await schedules.get(f"{PATH}/{name}")).json()["next"] for name in kinds}
+    assert listed == shown
+    assert listed["once"] == "2030-01-31T09:00:00Z"
+    assert listed["yearly"][4:] == "-01-31T08:00:00Z"
+    assert listed["over"] is None
 
 
 @pytest.mark.usefixtures("fleet")
@@ -191,6 +215,7 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
     terms = ("--cron", "0 0 * * *", "--answers", "stock.counted")
     created = await command("create", "nightly", "ask", "good night", *terms)
     assert "0 0 * * * (UTC)" in created
+    assert re.search(r"NEXT .*T00:00:00Z", created, re.DOTALL)
     async with Client(gateway) as client:
         stored = await client.schedules.get("nightly")
         assert stored["answers"] == {"subject": "stock.counted"}

@@ -1,0 +1,135 @@
+"""When JetStream's message schedules fire next, by the rules of its server.
+
+The server itself says it in each firing, so not before the first one.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+_YEARS = 5
+"""JetStream refuses cron expressions that are not due within them."""
+
+_UNITS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|ns)")
+_ALIASES = {
+    "@yearly": "0 0 0 1 1 *",
+    "@annually": "0 0 0 1 1 *",
+    "@monthly": "0 0 0 1 * *",
+    "@weekly": "0 0 0 * * 0",
+    "@daily": "0 0 0 * * *",
+    "@midnight": "0 0 0 * * *",
+    "@hourly": "0 0 * * * *",
+}
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_NAMES = {name: number for number, name in enumerate(_MONTHS, 1)} | {
+    name: number for number, name in enumerate(_DAYS)
+}
+_BOUNDS = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+
+
+def next_of_every(every: str, stored: datetime, known: datetime | None, now: datetime) -> datetime:
+    """Return when a schedule fires that fires every so often.
+
+    Args:
+        every: A Go duration that JetStream has accepted.
+        stored: When the schedule was stored.
+        known: What its last firing said. None: it has not fired.
+        now: It fires later than this.
+    """
+    parts = _PART.findall(every)
+    between = timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    first = _rounded(stored) + between
+    if first > now:
+        return first
+    if known is not None and known > now:
+        return known
+    return first + ((now - first) // between + 1) * between
+
+
+def next_of_cron(expression: str, time_zone: str | None, after: datetime) -> datetime | None:
+    """Return when a cron expression of six fields, or an alias, is due, in UTC. None: unknown.
+
+    Args:
+        expression: One that JetStream has accepted.
+        time_zone: An IANA name. None: UTC.
+        after: It is due later than this.
+    """
+    try:
+        zone = UTC if time_zone is None else ZoneInfo(time_zone)
+        cron = _Cron.of(_ALIASES.get(expression, expression))
+    except (ValueError, ZoneInfoNotFoundError):
+        return None
+    return cron.next(after.astimezone(UTC), zone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cron:
+    """The numbers of each field, and whether both kinds of days are restricted."""
+
+    seconds: set[int]
+    minutes: set[int]
+    hours: set[int]
+    days: set[int]
+    months: set[int]
+    weekdays: set[int]
+    takes_either_day: bool
+
+    @classmethod
+    def of(cls, expression: str) -> "_Cron":
+        fields = expression.split()
+        seconds, minutes, hours, days, months, weekdays = (
+            {number for part in field.split(",") if part for number in _range(part, *bounds)}
+            for field, bounds in zip(fields, _BOUNDS, strict=True)
+        )
+        either = not (_has_star(fields[3]) or _has_star(fields[5]))
+        return cls(seconds, minutes, hours, days, months, weekdays, either)
+
+    def next(self, after: datetime, zone: tzinfo) -> datetime | None:
+        found, last = after.replace(microsecond=0) + _SECOND, after.year + _YEARS
+        while (local := found.astimezone(zone)).year <= last:
+            if local.month not in self.months or not self._has_day(local):
+                found = datetime.combine(local.date() + _DAY, time(), zone).astimezone(UTC)
+            elif local.hour not in self.hours:
+                found += timedelta(minutes=60 - local.minute, seconds=-local.second)
+            elif local.minute not in self.minutes:
+                found += timedelta(seconds=60 - local.second)
+            elif local.second not in self.seconds:
+                found += _SECOND
+            else:
+                return found
+        return None
+
+    def _has_day(self, local: datetime) -> bool:
+        found = (local.day in self.days, local.isoweekday() % 7 in self.weekdays)
+        return any(found) if self.takes_either_day else all(found)
+
+
+def _range(part: str, low: int, high: int) -> range:
+    """Return the numbers of ``*``, ``N``, ``N-M`` and of those with ``/step``."""
+    stated, slash, step = part.partition("/")
+    first, dash, last = stated.partition("-")
+    if first in {"*", "?"}:
+        return range(low, high + 1, int(step or 1))
+    start = _number(first)
+    end = _number(last) if dash else high if slash else start
+    return range(start, end + 1, int(step or 1))
+
+
+def _number(text: str) -> int:
+    return int(_NAMES.get(text.lower(), text))
+
+
+def _has_star(field: str) -> bool:
+    """Return whether a field is unrestricted, by the server's rule: a star with a step is not."""
+    parts = (part.partition("/") for part in field.split(","))
+    return any(stated[:1] in {"*", "?"} and int(step or 1) == 1 for stated, _, step in parts)
+
+
+def _rounded(moment: datetime) -> datetime:
+    """Return the nearest second; of a half, the later one."""
+    return (moment + _SECOND / 2).replace(microsecond=0)

@@ -1,0 +1,68 @@
+"""When schedules fire next; integration tests of schedules compare it with what JetStream says."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.jetstream.next_firing import next_of_cron, next_of_every
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "time_zone", "after", "due"),
+    [
+        ("0 0 2 * * *", None, "2026-11-24T01:00:00Z", "2026-11-24T02:00:00Z"),
+        ("0 0 2 * * *", None, "2026-11-24T02:00:00Z", "2026-11-25T02:00:00Z"),
+        ("0 0 2 * * *", "Europe/Paris", "2026-11-24T02:00:00Z", "2026-11-25T01:00:00Z"),
+        ("0 */20 9-17 ? * MON-fri", None, "2026-11-20T17:40:00Z", "2026-11-23T09:00:00Z"),
+        ("30 0 0 29 2 *", None, "2026-11-24T00:00:00Z", "2028-02-29T00:00:30Z"),
+        ("@monthly", None, "2026-12-24T00:00:00Z", "2027-01-01T00:00:00Z"),
+        # Both kinds of days are restricted: either will do. 2026-12-01 is a Tuesday.
+        ("0 0 0 1 * sun", None, "2026-11-24T00:00:00Z", "2026-11-29T00:00:00Z"),
+        ("0 0 0 1 * sun", None, "2026-11-29T00:00:00Z", "2026-12-01T00:00:00Z"),
+        # A star restricts nothing, one with a step does.
+        ("0 0 0 1 * *", None, "2026-11-24T00:00:00Z", "2026-12-01T00:00:00Z"),
+        ("0 0 0 */10 * sun", None, "2026-11-24T00:00:00Z", "2026-11-29T00:00:00Z"),
+        # Half past two does not exist on the day that summer time begins, and comes twice on the
+        # day that it ends.
+        ("0 30 2 * * *", "Europe/Paris", "2027-03-27T12:00:00Z", "2027-03-29T00:30:00Z"),
+        ("0 30 2 * * *", "Europe/Paris", "2027-10-30T12:00:00Z", "2027-10-31T00:30:00Z"),
+        ("0 30 2 * * *", "Europe/Paris", "2027-10-31T00:30:00Z", "2027-10-31T01:30:00Z"),
+    ],
+)
+def test_cron_is_due_next(expression: str, time_zone: str | None, after: str, due: str) -> None:
+    assert next_of_cron(expression, time_zone, at(after)) == at(due)
+
+
+@pytest.mark.parametrize(
+    ("expression", "time_zone"),
+    [("0 0 0 31 2 *", None), ("0 0 9 * * *", "Mars/Base"), ("0 0 9 * * someday", None)],
+)
+def test_a_time_that_is_not_known_is_none(expression: str, time_zone: str | None) -> None:
+    assert next_of_cron(expression, time_zone, datetime.now(UTC)) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "known", "due"),
+    [
+        # It has not fired since it was stored, whatever was known before.
+        ("00:00:59", None, "01:30:00"),
+        ("00:00:59", "00:45:00", "01:30:00"),
+        # It has fired: when NATS has said.
+        ("01:45:00", "03:01:00", "03:01:00"),
+        # It has fired, and nobody has recorded it.
+        ("03:00:00", None, "04:30:00"),
+        ("03:45:00", "03:01:00", "04:30:00"),
+    ],
+)
+def test_every_so_often_is_due_next(now: str, known: str | None, due: str) -> None:
+    def on_that_day(time: str) -> datetime:
+        return at(f"2026-11-24T{time}Z")
+
+    stored = on_that_day("00:00:00") + timedelta(milliseconds=400)
+    following = None if known is None else on_that_day(known)
+    found = next_of_every("1h29.5m30s", stored, following, on_that_day(now))
+    assert found == on_that_day(due)
