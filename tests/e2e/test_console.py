@@ -185,6 +185,35 @@ async def test_what_is_said_while_a_thread_is_restored_comes_after_it(
     await page.until(f"{_LAST}?.trim() === '1 2 3'", "the second one is answered")
 
 
+async def test_a_chat_that_is_left_while_it_is_restored_follows_no_run(
+    fleet: Fleet, page: Page
+) -> None:
+    await chat(page, fleet.gateways[0], "counter")
+    await say(page, f"{_COUNT} 500")
+    await page.until(f"{_LAST}?.includes('2 ')", "the answer streams")
+    place = await page.evaluate("location.hash")
+    await page.evaluate("location.hash = '#/'")
+    await page.until("document.body.innerText.includes('available')", "the fleet is there")
+    await page.evaluate(
+        "{const real = fetch; globalThis.asked = []; globalThis.fetch = async (url, init) => {"
+        "asked.push(String(url)); const answer = real(url, init);"
+        "if (!String(url).includes('/threads/')) return answer;"
+        "await new Promise((go) => { globalThis.go = go; }); return answer;}; 0}"
+    )
+    await page.evaluate(f"location.hash = {json.dumps(place)}")
+    await page.until("globalThis.go", "the thread is being restored")
+    await page.evaluate("location.hash = '#/'")
+    await page.until("document.querySelector('h1').innerText === 'Fleet'", "the chat is left")
+    await page.evaluate("go(); globalThis.go = null; 0")
+    await page.evaluate(f"location.hash = {json.dumps(place)}")
+    await page.until("globalThis.go", "the thread is being restored again")
+    await page.evaluate("go(); 0")
+    await page.until(f"{_LAST}?.includes('2 ')", "the answer streams again")
+    assert await page.evaluate("asked.filter((url) => url.includes('/attach')).length") == 1
+    await page.evaluate("document.querySelector('.chat-head button').click()")
+    await page.until("!document.querySelector('[data-state=running]')", "it is stopped")
+
+
 async def test_the_console_works_below_a_path_and_tells_of_a_new_build(
     fleet: Fleet, page: Page
 ) -> None:
@@ -586,6 +615,12 @@ async def test_a_schedule_is_declared_run_paused_and_deleted(fleet: Fleet, page:
     await until_figure(page, "state", "paused")
     await confirmed(page, "Resume")
     await until_figure(page, "state", "active")
+    await page.evaluate("location.hash = '#/schedules'")
+    one = f"fetch('../v1/schedules/{name}').then((answer) => answer.json())"
+    following = await page.evaluate(f"{one}.then(({{ next }}) => new Date(next).toLocaleString())")
+    row = f"document.querySelector(`a[href^='#/schedules/{name}']`)?.closest('tr').innerText"
+    await page.until(f"{row}?.includes({json.dumps(following)})", "the list has its next time")
+    await page.evaluate("history.back()")
     await page.click(".buttons a")
     await fill(page, message="count all of it", overlap="queue", maxQueued="3")
     await page.resize(390, 760, dark=True)
@@ -629,7 +664,9 @@ async def test_a_trigger_is_declared_and_shows_what_its_events_began(
         await until_figure(page, "events waiting", "0")
         await bus.js.publish(f"{name}.created", b'{"id": 7, "total": 250}', timeout=60)
         began = "document.querySelector(\".part tbody a[href^='#/tasks/echo/']\")"
-        await page.until(began, "the event's task is linked")
+        await page.until(
+            f"{began}?.closest('tr').innerText.includes('began')", "its task is linked"
+        )
         assert await violations(page) == []
         await confirmed(page, "Pause")
         await until_figure(page, "state", "paused")

@@ -12,14 +12,15 @@ export interface Answer {
   payload?: unknown;
 }
 
-/** One thread with an agent: restored from the gateway, and followed live. */
+/** One thread with an agent: restored from the gateway as it is, with the runs that are going on. */
 export class Conversation extends Store {
   transcript = new Transcript();
   isLoading = true;
   error = "";
   private readonly active = new Map<Run, AbortController>();
   private readonly path: string;
-  private opened?: Promise<void>;
+  private readonly restored: Promise<void>;
+  private readonly closing = new AbortController();
 
   constructor(
     readonly agent: string,
@@ -27,17 +28,12 @@ export class Conversation extends Store {
   ) {
     super();
     this.path = `v1/agents/${encodeURIComponent(agent)}/ag-ui`;
+    this.restored = this.restore();
   }
 
   /** Whether a run is going on. */
   get isRunning(): boolean {
     return this.transcript.runs.some((run) => run.state === "running");
-  }
-
-  /** Restores the thread as it is, and follows the runs that are going on. */
-  open(): Promise<void> {
-    this.opened ??= this.restore();
-    return this.opened;
   }
 
   /**
@@ -46,7 +42,7 @@ export class Conversation extends Store {
    * state.
    */
   async send(content: string | Json[]): Promise<void> {
-    await this.open();
+    await this.restored;
     const message = { id: crypto.randomUUID(), content };
     const run = this.transcript.begin(crypto.randomUUID(), [message]);
     await this.stream(run, "", [message], {});
@@ -77,6 +73,7 @@ export class Conversation extends Store {
 
   /** Stops following; the runs go on. */
   close(): void {
+    this.closing.abort();
     for (const aborting of this.active.values()) aborting.abort();
     this.active.clear();
   }
@@ -84,11 +81,12 @@ export class Conversation extends Store {
   private async restore(): Promise<void> {
     const path = `${this.path}/threads/${encodeURIComponent(this.thread)}`;
     try {
-      const thread = await fetchJson(path);
+      const thread = await fetchJson(path, { signal: this.closing.signal });
       this.transcript.restore(thread);
       const open: Json[] = thread["runs"].filter((one: Json) => !one["over"]);
       for (const { runId } of open) this.attach(this.transcript.begin(runId));
     } catch (error) {
+      if (this.closing.signal.aborted) return;
       // A thread begins with its first message.
       const isNew = error instanceof Refused && error.status === 404;
       this.error = isNew ? "" : (error as Error).message;

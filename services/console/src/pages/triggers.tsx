@@ -1,18 +1,11 @@
-import { ConfirmedAction } from "../declarations/confirmed_action";
 import type { Field } from "../declarations/fields";
-import { Firings } from "../declarations/firings";
-import { DeclarationForm } from "../declarations/form";
+import { EditedDeclaration, NewDeclaration, OneDeclaration, type Kind } from "../declarations/pages";
 import { useRefreshed } from "../declarations/refreshed";
 import { DeclaredState } from "../declarations/state";
-import { Figures } from "../figures";
-import { fetchJson, postJson, putJson, type Json } from "../gateway";
-import { JsonTree } from "../json_tree";
-import { useLoaded } from "../loaded";
+import { fetchJson, type Json } from "../gateway";
 import { useAccess } from "../operator";
-import { linkTo, route } from "../route";
+import { linkTo } from "../route";
 import { Table } from "../table";
-
-const PATH = "v1/triggers";
 
 const FIELDS: readonly Field[] = [
   { name: "agent", label: "Agent", kind: "text", isRequired: true },
@@ -27,8 +20,23 @@ const FIELDS: readonly Field[] = [
   { name: "limit", label: "Events in progress at a time", kind: "number", hint: "64 by default" },
 ];
 
-/** Members of the answer that are not of the declaration. */
-const ADDED = new Set(["name", "owner", "since", "waiting", "firings"]);
+const TRIGGER: Kind = {
+  word: "trigger",
+  plural: "triggers",
+  fields: FIELDS,
+  actions: [
+    { name: "pause", verb: "Pause", says: "Events wait in their stream until it is resumed.", isOffered: ({ stream, paused }) => stream && !paused },
+    { name: "resume", verb: "Resume", says: "Each event that waits begins its task.", isOffered: ({ paused }) => paused },
+  ],
+  afterDeletion: "Tasks that it has begun go on; events that wait begin none.",
+  figuresOf: (one) => ({
+    state: <DeclaredState state={stateOf(one)} />,
+    subject: one["subject"],
+    "events waiting": one["waiting"] ?? "–",
+    "takes events since": new Date(one["since"]).toLocaleString(),
+  }),
+  keptOf: ({ paused }) => ({ paused }),
+};
 
 /** Triggers: all of them, or one with its firings; the address says which. */
 export function TriggersPage({ name, query }: { name: string; query: URLSearchParams }) {
@@ -36,17 +44,13 @@ export function TriggersPage({ name, query }: { name: string; query: URLSearchPa
 }
 
 function viewOf(name: string, query: URLSearchParams) {
-  if (query.has("new")) return <NewTrigger />;
+  if (query.has("new")) return <NewDeclaration kind={TRIGGER} />;
   if (!name) return <TriggerList />;
-  return query.has("edit") ? <EditedTrigger name={name} /> : <OneTrigger name={name} />;
-}
-
-function pathOf(name: string): string {
-  return `${PATH}/${encodeURIComponent(name)}`;
+  return query.has("edit") ? <EditedDeclaration kind={TRIGGER} name={name} /> : <OneTrigger name={name} />;
 }
 
 function TriggerList() {
-  const { value, error } = useRefreshed("triggers", (signal) => fetchJson(PATH, { signal }));
+  const { value, error } = useRefreshed("triggers", (signal) => fetchJson("v1/triggers", { signal }));
   return (
     <>
       <h1>Triggers</h1>
@@ -72,88 +76,10 @@ function TriggerList() {
 }
 
 function OneTrigger({ name }: { name: string }) {
-  const path = pathOf(name);
-  const { value, error, reload } = useRefreshed(path, (signal) => fetchJson(path, { signal }));
   const { isOperator } = useAccess();
-  const act = async (action: string) => {
-    await postJson(`${path}:${action}`, {});
-    reload();
-  };
-  const remove = async () => {
-    await fetchJson(path, { method: "DELETE" });
-    route.go(linkTo(["triggers"]));
-  };
-  return (
-    <>
-      <h1>Trigger {name}</h1>
-      {error && <p class="error" role="alert">{error}</p>}
-      {value && (
-        <>
-          <Figures
-            of={{
-              state: <DeclaredState state={stateOf(value)} />,
-              subject: value["subject"],
-              "events waiting": value["waiting"] ?? "–",
-              "takes events since": new Date(value["since"]).toLocaleString(),
-            }}
-          />
-          <div class="buttons">
-            {value["stream"] && !value["paused"] && (
-              <ConfirmedAction verb="Pause" name={name} onConfirm={() => act("pause")}>Events wait in their stream until it is resumed.</ConfirmedAction>
-            )}
-            {value["paused"] && (
-              <ConfirmedAction verb="Resume" name={name} onConfirm={() => act("resume")}>Each event that waits begins its task.</ConfirmedAction>
-            )}
-            <a class="button plain" href={linkTo(["triggers", name], { edit: "1" })}>Edit</a>
-            <ConfirmedAction verb="Delete" name={name} onConfirm={remove}>Tasks that it has begun go on; events that wait begin none.</ConfirmedAction>
-            {isOperator && (
-              <a class="button plain" href={linkTo(["operate"], { kind: "event", agent: value["agent"] })}>Dead letters</a>
-            )}
-          </div>
-          <Firings firings={value["firings"]} agent={value["agent"]} />
-          <section class="part">
-            <h2>Definition</h2>
-            <JsonTree value={declaredOf(value)} isOpen />
-          </section>
-        </>
-      )}
-    </>
-  );
-}
-
-function EditedTrigger({ name }: { name: string }) {
-  const path = pathOf(name);
-  const { value, error } = useLoaded(path, (signal) => fetchJson(path, { signal }));
-  const back = linkTo(["triggers", name]);
-  const save = async (_: string, declaration: Json) => {
-    await putJson(path, { ...declaration, paused: value?.["paused"] ?? false });
-    route.go(back);
-  };
-  return (
-    <>
-      <h1>Trigger {name}</h1>
-      {error && <p class="error" role="alert">{error}</p>}
-      {value && <DeclarationForm title={`Edit ${name}`} fields={FIELDS} old={value} back={back} onSave={save} />}
-    </>
-  );
-}
-
-function NewTrigger() {
-  const save = async (name: string, declaration: Json) => {
-    await putJson(pathOf(name), declaration);
-    route.go(linkTo(["triggers", name]));
-  };
-  return (
-    <>
-      <h1>New trigger</h1>
-      <DeclarationForm title="New trigger" fields={FIELDS} old={null} back={linkTo(["triggers"])} onSave={save} />
-    </>
-  );
-}
-
-/** Returns what the owner has declared, as PUT takes it. */
-function declaredOf(one: Json): Json {
-  return Object.fromEntries(Object.entries(one).filter(([name]) => !ADDED.has(name)));
+  const links = ({ agent }: Json) =>
+    isOperator && <a class="button plain" href={linkTo(["operate"], { kind: "event", agent })}>Dead letters</a>;
+  return <OneDeclaration kind={TRIGGER} name={name} links={links} />;
 }
 
 function stateOf(one: Json): string {

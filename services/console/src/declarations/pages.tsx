@@ -1,0 +1,138 @@
+import type { ComponentChildren } from "preact";
+
+import { Figures } from "../figures";
+import { fetchJson, postJson, putJson, type Json } from "../gateway";
+import { JsonTree } from "../json_tree";
+import { useLoaded } from "../loaded";
+import { linkTo, route } from "../route";
+import { ConfirmedAction } from "./confirmed_action";
+import type { Field } from "./fields";
+import { Firings } from "./firings";
+import { DeclarationForm } from "./form";
+import { useRefreshed } from "./refreshed";
+
+/** What triggers and schedules differ in. */
+export interface Kind {
+  /** Its name in words. */
+  word: string;
+  /** Its name in the API and in addresses. */
+  plural: string;
+  fields: readonly Field[];
+  actions: readonly Action[];
+  /** What its deletion leaves. */
+  afterDeletion: string;
+  /** What a change does besides. */
+  afterChange?: string;
+  figuresOf: (one: Json) => Record<string, ComponentChildren>;
+  /** Members that a change keeps and the form does not have. */
+  keptOf?: (one: Json) => Json;
+}
+
+/** What is done to one by `POST …:{name}`. */
+export interface Action {
+  name: string;
+  verb: string;
+  says: string;
+  isOffered: (one: Json) => boolean;
+}
+
+/** Which one it is. */
+interface Named {
+  kind: Kind;
+  name: string;
+  /** Empty: the caller, or names are not an owner's own. */
+  owner?: string;
+}
+
+/** One of them, live: its figures, its last firings and its definition. `links` come after its buttons. */
+export function OneDeclaration({ links, ...named }: Named & { links?: (one: Json) => ComponentChildren }) {
+  const { kind, name, owner = "" } = named;
+  const path = pathOf(named);
+  const { value, error, reload } = useRefreshed(path, (signal) => fetchJson(path, { signal }));
+  const act = async (action: string, key: string) => {
+    await postJson(pathOf(named, `:${action}`), {}, { "Idempotency-Key": key });
+    reload();
+  };
+  const remove = async () => {
+    await fetchJson(path, { method: "DELETE" });
+    route.go(linkTo([kind.plural]));
+  };
+  return (
+    <>
+      <Heading kind={kind} name={name} error={error} />
+      {value && (
+        <>
+          <Figures of={kind.figuresOf(value)} />
+          <div class="buttons">
+            {kind.actions.filter((one) => one.isOffered(value)).map(({ name: action, verb, says }) => (
+              <ConfirmedAction key={action} verb={verb} name={name} onConfirm={(key) => act(action, key)}>{says}</ConfirmedAction>
+            ))}
+            <a class="button plain" href={linkTo([kind.plural, name], { owner, edit: "1" })}>Edit</a>
+            <ConfirmedAction verb="Delete" name={name} onConfirm={remove}>{kind.afterDeletion}</ConfirmedAction>
+            {links?.(value)}
+          </div>
+          <Firings firings={value["firings"]} agent={value["agent"]} />
+          <section class="part">
+            <h2>Definition</h2>
+            <JsonTree value={definitionOf(kind, value)} isOpen />
+          </section>
+        </>
+      )}
+    </>
+  );
+}
+
+/** The form for one of them that exists. */
+export function EditedDeclaration(named: Named) {
+  const { kind, name, owner = "" } = named;
+  const path = pathOf(named);
+  const { value, error } = useLoaded(path, (signal) => fetchJson(path, { signal }));
+  const back = linkTo([kind.plural, name], { owner });
+  const save = async (_: string, declaration: Json) => {
+    await putJson(path, { ...declaration, ...kind.keptOf?.(value!) });
+    route.go(back);
+  };
+  return (
+    <>
+      <Heading kind={kind} name={name} error={error} />
+      {kind.afterChange && <p class="hint">{kind.afterChange}</p>}
+      {value && <DeclarationForm title={`Edit ${name}`} fields={kind.fields} old={value} back={back} onSave={save} />}
+    </>
+  );
+}
+
+/** The form for a new one. */
+export function NewDeclaration({ kind }: { kind: Kind }) {
+  const title = `New ${kind.word}`;
+  const save = async (name: string, declaration: Json) => {
+    await putJson(pathOf({ kind, name }), declaration);
+    route.go(linkTo([kind.plural, name]));
+  };
+  return (
+    <>
+      <h1>{title}</h1>
+      <DeclarationForm title={title} fields={kind.fields} old={null} back={linkTo([kind.plural])} onSave={save} />
+    </>
+  );
+}
+
+function Heading({ kind, name, error }: { kind: Kind; name: string; error: string }) {
+  return (
+    <>
+      <h1>{kind.word[0]!.toUpperCase() + kind.word.slice(1)} {name}</h1>
+      {error && <p class="error" role="alert">{error}</p>}
+    </>
+  );
+}
+
+/** Returns its path in the API, or that of an action on it. */
+function pathOf({ kind, name, owner = "" }: Named, action = ""): string {
+  const query = owner && `?${new URLSearchParams({ owner })}`;
+  return `v1/${kind.plural}/${encodeURIComponent(name)}${action}${query}`;
+}
+
+/** Returns what its owner has stated. */
+function definitionOf({ fields }: Kind, one: Json): Json {
+  const stated = fields.map(({ name }) => [name, one[name]]).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(stated);
+}
