@@ -287,6 +287,59 @@ async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
     assert await violations(page) == []
 
 
+async def test_a_chat_shows_what_agents_emit_also_after_a_reload(fleet: Fleet, page: Page) -> None:
+    async def begin(agent: str, text: str) -> None:
+        await chat(page, fleet.gateways[0], agent)
+        await say(page, text)
+
+    async def until_shown(condition: str, says: str) -> None:
+        await page.until(condition, says)
+        await page.reload()
+        await page.until(condition, f"{says}, after a reload")
+
+    await begin("subagents", "Rome")
+    children = "[...document.querySelectorAll('.subagent > summary')].map((one) => one.innerText)"
+    ended = f"{children}.filter((one) => one.includes('success')).length === 2"
+    tool = "document.querySelector('.subagent .tool')?.innerText"
+    thoughts = "document.querySelectorAll('.subagent .reasoning:not([open])').length"
+    nested = f"{tool}.includes('get_weather') && {tool}.includes('conditions') && {thoughts} > 1"
+    await until_shown(f"{ended} && {nested}", "the children are nested, with all that they emit")
+    await begin("background_activity", "a report")
+    file = "document.querySelector('.file')?.innerText"
+    await until_shown(f"{file}?.includes('report.csv')", "the agent hands over a file")
+    await page.evaluate(
+        "URL.createObjectURL = (blob) => { globalThis.saved = blob.text(); return '#'; };"
+        "HTMLAnchorElement.prototype.click = () => {}; 0"
+    )
+    await page.click(".file button")
+    await page.until("globalThis.saved", "it is saved")
+    assert (await page.evaluate("saved")).startswith("part,ok")
+    await begin("counter", f"{_COUNT} 500")
+    await page.until(f"{_LAST}?.includes('2 ')", "the answer streams")
+    await page.evaluate("document.querySelector('.chat-head button').click()")
+    stopped = "document.querySelector('[data-state=cancelled]')?.innerText.includes('Stopped.')"
+    await until_shown(stopped, "it is stopped")
+    await begin("interrupt", "a trip")
+    await until_shown("document.querySelector('.interrupt')", "the agent asks")
+
+
+async def test_a_task_shows_what_it_used_and_why_it_failed(fleet: Fleet, page: Page) -> None:
+    await chat(page, fleet.gateways[0], "backend_tool_rendering")
+    await say(page, "the weather in Rome")
+    await page.until(f"{_LAST}?.includes('in Rome')", "it is answered")
+    await page.reload()
+    await page.click(".task-link")
+    head = "document.querySelector('.task-head')?.innerText"
+    await page.until(rf"/\d+ tokens/.test({head})", "the tokens are there")
+    await chat(page, fleet.gateways[0], "error_flow")
+    await say(page, "a mistake")
+    await page.until("document.querySelector('[data-state=failed]')", "it fails")
+    await page.reload()
+    await page.click(".task-link")
+    failure = "document.querySelector('.task > .error')?.innerText"
+    await page.until(rf"/[0-9a-f]{{8}}/.test({failure})", "the error's id is there")
+
+
 async def test_the_token_that_a_gateway_asks_for_is_sent_in_a_header_only(
     fleet: Fleet, page: Page, tmp_path: Path
 ) -> None:

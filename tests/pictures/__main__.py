@@ -21,6 +21,7 @@ def main() -> None:
             Path(folder),
             gateways=2,
             workers=2,
+            triggers=1,
             agents="tests.pictures.agents:agents",
             environment=environment,
         ) as stack,
@@ -34,7 +35,8 @@ def main() -> None:
         sent = asyncio.run(request.record(stack, request.Caller.send))
         resumed = asyncio.run(request.record(stack, request.Caller.resume))
         recording = asyncio.run(failover.record(stack))
-        shown = asyncio.run(console.pictures(stack.gateways[1], Path(folder)))
+        nats_url = stack.dev()["nats_url"]
+        shown = asyncio.run(console.pictures(stack.gateways[1], nats_url, Path(folder)))
     for name, picture in shown.items():
         (PICTURES / f"{name}.png").write_bytes(picture)
     for name, steps in {"request": sent, "resume": resumed}.items():

@@ -2,14 +2,29 @@
 
 from pathlib import Path
 
+from nats.js.api import StreamConfig
+
+from headrace.client import Client
+from headrace.jetstream.connection import Bus
+from headrace.settings import BusSettings
 from tests.support.driven_browser import Page, driven_page
 
 _WIDTH, _HEIGHT = 1200, 640
 _ENTER = 13
+_TRIGGER = {
+    "name": "orders",
+    "agent": "repeat",
+    "subject": "orders.created",
+    "stream": "ORDERS",
+    "text": "Check order {body.id}",
+}
 
 
-async def pictures(gateway: str, folder: Path) -> dict[str, bytes]:
-    """Return PNGs by name; the gateway has a task of the agent `writer` that was taken over."""
+async def pictures(gateway: str, nats_url: str, folder: Path) -> dict[str, bytes]:
+    """Return PNGs by name.
+
+    The gateway has a task of the agent `writer` that was taken over; its NATS is at `nats_url`.
+    """
     async with driven_page(folder / "browser") as page:
         await page.resize(_WIDTH, _HEIGHT)
         await page.open(f"{gateway}/console/#/tasks?agent=writer")
@@ -28,6 +43,8 @@ async def pictures(gateway: str, folder: Path) -> dict[str, bytes]:
             "console-task": task,
             "console-chat": await page.picture(),
             "console-delegation": await _delegation(page, gateway),
+            "console-trigger": await _trigger(page, gateway, nats_url),
+            "console-schedules": await _schedules(page, gateway),
             "console-inspect": await _inspect(page, gateway),
             "console-operate": await _operate(page, gateway),
             "console-break": await _break(page, gateway),
@@ -47,6 +64,38 @@ async def _delegation(page: Page, gateway: str) -> bytes:
     tree = "document.querySelector('.tree')?.innerText"
     shown = f"{tree}?.includes('working') && {tree}.includes('completed')"
     await page.until(shown, "a child is at work, and another has ended")
+    return await page.picture()
+
+
+async def _trigger(page: Page, gateway: str, nats_url: str) -> bytes:
+    """Return a trigger whose events have begun tasks."""
+    bus = Bus(BusSettings(nats_url=nats_url))
+    await bus.connect("pictures")
+    try:
+        await bus.js.add_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
+        async with Client(gateway) as client:
+            await client.put_trigger(_TRIGGER)
+        for number in (17, 18, 19):
+            await bus.js.publish("orders.created", b'{"id": %d}' % number)
+    finally:
+        await bus.close()
+    await page.open(f"{gateway}/console/#/triggers/orders")
+    began = "[...document.querySelectorAll('tbody td:nth-child(2)')].map((td) => td.innerText)"
+    await page.until(f"{began}.join() === 'began,began,began'", "its events have begun tasks")
+    return await page.picture()
+
+
+async def _schedules(page: Page, gateway: str) -> bytes:
+    """Return the list of schedules of each kind."""
+    async with Client(gateway) as client:
+        put = client.schedules.put
+        await put("often", "repeat", "check the orders", every="15m")
+        await put("nightly", "repeat", "count it", cron="0 2 * * *", time_zone="Europe/Paris")
+        await put("launch", "repeat", "open the shop", at="2030-01-31T09:00:00Z")
+        await put("weekly", "repeat", "sum it up", cron="0 9 * * MON")
+        await client.schedules.pause("weekly")
+    await page.open(f"{gateway}/console/#/schedules")
+    await page.until("document.querySelectorAll('tbody tr').length === 4", "all are listed")
     return await page.picture()
 
 

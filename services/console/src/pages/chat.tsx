@@ -17,9 +17,10 @@ export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
   const { value, error } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
   const agents: Json[] = value?.["agents"] ?? [];
   useEffect(() => {
-    // The address may have a thread already that is not rendered yet.
-    if (route.place.parts[0] !== "chat" || route.place.parts[2]) return;
-    const chosen = agent || (agents.find((one) => one["default"]) ?? agents[0])?.["id"];
+    // The address may have an agent and a thread already that are not rendered yet.
+    const [page, wanted, begun] = route.place.parts;
+    if (page !== "chat" || begun) return;
+    const chosen = wanted || (agents.find((one) => one["default"]) ?? agents[0])?.["id"];
     if (chosen) route.go(newThread(chosen), true);
   }, [agent, thread, value]);
   if (!(agent && thread)) return <section class="page">{error && <p class="error" role="alert">{error}</p>}</section>;

@@ -13,8 +13,12 @@ import { TaskLog } from "../task/log";
 import { elapsed, LogTable } from "../task/log_table";
 import { StateDot } from "../task/state_dot";
 import { TimeTravel } from "../task/time_travel";
-import { asOf, forkOf, stateName } from "../task/timeline";
+import { asOf, forkOf, stateName, summaryOf } from "../task/timeline";
 import { Timeline } from "../task/timeline_view";
+import { Usage } from "../task/usage";
+
+/** States whose message says what went wrong, with the error's id. */
+const FAILURES = new Set(["failed", "rejected"]);
 
 interface Shown {
   agent: string;
@@ -37,6 +41,7 @@ export function TaskPage({ agent, task, query }: Shown) {
   const fork = forkOf(all);
   const parent = parentOf(all);
   const children = useFold(() => new Children(), rows).all;
+  const { tokens, cost } = useFold(() => new Usage(), rows);
   const beside = query.get("beside") ?? "";
   const [place, wanted] = [query.get("at") ?? "", at ? String(at) : ""];
   useEffect(() => {
@@ -62,6 +67,8 @@ export function TaskPage({ agent, task, query }: Shown) {
         )}
         <span class="soft">{agent}</span>
         {last && <span class="soft">{rows.length} events in {elapsed(Date.parse(last.time) - Date.parse(first!.time))}</span>}
+        {tokens > 0 && <span class="soft">{tokens.toLocaleString()} tokens</span>}
+        {cost > 0 && <span class="soft">cost {cost.toLocaleString(undefined, { maximumSignificantDigits: 4 })}</span>}
         <span class="grow" />
         <label class="check">
           <input type="checkbox" checked={follows} onChange={({ currentTarget }) => setFollows(currentTarget.checked)} />
@@ -75,6 +82,7 @@ export function TaskPage({ agent, task, query }: Shown) {
         )}
       </header>
       {error && <p class="error pad" role="alert">{error}</p>}
+      {last && FAILURES.has(stateName(last.state)) && <p class="error pad">{summaryOf(last)}</p>}
       {parent && (
         <p class="hint pad">
           Delegated by {parent.agent} <a class="mono" href={linkTo(["tasks", parent.agent, parent.task])}>{parent.task}</a>
