@@ -323,6 +323,31 @@ async def test_a_chat_shows_what_agents_emit_also_after_a_reload(fleet: Fleet, p
     await until_shown("document.querySelector('.interrupt')", "the agent asks")
 
 
+@pytest.mark.usefixtures("extra_workers")
+async def test_several_questions_are_answered_together(fleet: Fleet, page: Page) -> None:
+    await chat(page, fleet.gateways[0], "chooser")
+    await say(page, "some tea")
+    await page.until("document.querySelectorAll('.interrupt fieldset').length === 2", "both are")
+    for number, answer in enumerate(("large", "green")):
+        await page.type(
+            f".interrupt fieldset:nth-of-type({number + 1}) [name^='{number}.']", answer
+        )
+    await page.click(".interrupt [type=submit]")
+    await page.until(f"{_LAST}?.includes('large and green')", "the agent has both answers")
+    assert await page.evaluate("document.querySelectorAll('.run').length") == 2
+
+
+async def test_a_message_to_an_agent_at_work_is_answered_next(fleet: Fleet, page: Page) -> None:
+    await chat(page, fleet.gateways[0], "counter")
+    await say(page, "20 200")
+    await page.until(f"{_LAST}?.includes('2 ')", "the answer streams")
+    await say(page, "3 1")
+    await page.until("document.querySelectorAll('[data-state=finished]').length === 2", "both end")
+    said = "[...document.querySelectorAll('.answer .markdown')].map((one) => one.innerText.trim())"
+    first = " ".join(str(number) for number in range(1, 21))
+    assert await page.evaluate(said) == [first, "1 2 3"]
+
+
 async def test_a_task_shows_what_it_used_and_why_it_failed(fleet: Fleet, page: Page) -> None:
     await chat(page, fleet.gateways[0], "backend_tool_rendering")
     await say(page, "the weather in Rome")

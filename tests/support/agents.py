@@ -32,6 +32,16 @@ async def asker(run: RunContext) -> AsyncIterator[str | InputRequired]:
 
 
 @agent()
+async def chooser(run: RunContext) -> AsyncIterator[str | InputRequired]:
+    """Asks two questions at once, and repeats the answers."""
+    if run.run > 1:
+        yield " and ".join(str(part.get("data", part.get("text"))) for part in run.parts)
+        return
+    asked = [{"id": one, "reason": "input", "message": f"Which {one}?"} for one in ("size", "tea")]
+    yield InputRequired("Please choose.", None, asked)
+
+
+@agent()
 async def typist(_: RunContext) -> AsyncIterator[str]:
     """Says ten numbers."""
     for number in range(1, 11):
@@ -72,7 +82,9 @@ async def delegator(run: RunContext) -> str:
     return " ".join([result.text for result in await asyncio.gather(*asked)])
 
 
-agents = Agents([sleeper, asker, filer, moody, gated, delegator, everything, patcher, caller])
+agents = Agents(
+    [sleeper, asker, chooser, filer, moody, gated, delegator, everything, patcher, caller]
+)
 """What the extra workers of the shared stack serve."""
 
 typists = Agents([typist])
