@@ -56,11 +56,19 @@ def schedules() -> None:
 @click.option("--end-at", metavar="TIME", help="Fire no more from this time on.")
 @click.option("--max-firings", type=click.IntRange(1), help="End after so many tasks.")
 @click.option("--context", help="Conversation of the tasks; default: each has its own.")
+@click.option("--answers", metavar="SUBJECT", help="Publish what the tasks answer on SUBJECT.")
 @click.option(
-    "--answers",
-    metavar="SUBJECT",
-    callback=lambda _context, _option, subject: subject and {"subject": subject},
-    help="Publish what the tasks answer on SUBJECT.",
+    "--answers-stream", metavar="STREAM", help="JetStream stream that stores the answers."
+)
+@click.option(
+    "--answers-what",
+    type=click.Choice(("end", "artifacts", "events")),
+    help="What is published of the tasks; default: their end.",
+)
+@click.option(
+    "--answers-mode",
+    type=click.Choice(("structured", "binary")),
+    help="The form of the CloudEvents; default: structured.",
 )
 @with_json
 def create(
@@ -77,6 +85,13 @@ def create(
 
     A schedule of that name is replaced. Exactly one of --at, --every and --cron is required.
     """
+    stated = {name: terms.pop(f"answers_{name}") for name in ("stream", "what", "mode")}
+    stated["subject"] = terms.pop("answers")
+    rule = {name: value for name, value in stated.items() if value is not None}
+    if rule and "subject" not in rule:
+        raise click.UsageError("--answers is required with its other options")
+    if rule:
+        terms["answers"] = rule
     _show_one(
         at_gateway(url, token, lambda client: client.schedules.put(name, agent, text, **terms)),
         printer,
