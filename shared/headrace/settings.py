@@ -97,6 +97,10 @@ class BusSettings(SecretSettings):
     """Start TLS before the server sends its INFO message (``handshake_first`` in the configuration
     of nats-server)."""
 
+    nats_jetstream_domain: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
+    """JetStream domain of the servers that hold the streams. Set it where the server in `nats_url`
+    is a leaf node with a JetStream domain of its own. If empty, the server's JetStream is used."""
+
     prefix: str = Field(default="headrace", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
     """Prefix of all NATS subjects."""
 

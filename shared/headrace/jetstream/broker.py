@@ -45,7 +45,9 @@ class FleetBroker(NatsBroker):
 
     @override
     async def _connect(self) -> Client:
-        client = _ConcurrentClient(NatsCredentials(self._settings))
+        client = _ConcurrentClient(
+            NatsCredentials(self._settings), domain=self._settings.nats_jetstream_domain
+        )
         await client.connect(**connect_options(self._settings, self._name), error_cb=_note)
         self.config.connect(client)
         return client

@@ -237,6 +237,24 @@ class Listening(Subscription):
             self._conn.stop_listening(self._id)
 
 
+_API = "$JS.API."
+_KV = "$KV."
+
+
+def in_domain(domain: str, subject: str) -> str:
+    """Return the subject that leads to the JetStream of `domain` from any server.
+
+    Between servers with different domains NATS passes neither JetStream's own subjects nor those of
+    key-value buckets. Others, also those of files, are returned unchanged, as are all if `domain`
+    is empty.
+    """
+    if not domain or not subject.startswith("$"):
+        return subject
+    if subject.startswith(_API):
+        return f"$JS.{domain}.API.{subject.removeprefix(_API)}"
+    return f"$JS.{domain}.API.{subject}" if subject.startswith(_KV) else subject
+
+
 class NatsClient(Client):
     """nats-py's client with changes to reconnects, dispatch, flushing and credentials.
 
@@ -260,10 +278,17 @@ class NatsClient(Client):
     """
 
     def __init__(
-        self, credentials: NatsCredentials | None = None, transport: Transport | None = None
+        self,
+        credentials: NatsCredentials | None = None,
+        transport: Transport | None = None,
+        domain: str = "",
     ) -> None:
-        """Create a client with `credentials`; `connect` connects it, over TCP or `transport`."""
+        """Create a client with `credentials`; `connect` connects it, over TCP or `transport`.
+
+        It uses the JetStream of `domain`; empty: that of its server.
+        """
         super().__init__()
+        self._domain = domain
         self._transport = transport
         self._credentials = credentials
         self._ps = FastParser(self)
@@ -383,6 +408,8 @@ class NatsClient(Client):
 
         nats-py still checks each header name once, and every value with more than one line.
         """
+        if self._domain:
+            subject = in_domain(self._domain, subject)
         command = self._command(subject, reply, payload, headers) if headers is not None else None
         if command is None:
             await super()._send_publish(subject, reply, payload, payload_size, headers)
@@ -448,6 +475,8 @@ class NatsClient(Client):
         inbox = self._answers_inbox
         if not inbox or self.is_draining_pubs:
             return None
+        if self._domain:
+            subject = in_domain(self._domain, subject)
         serial = self._serial()
         command = self._command(subject, f"{inbox}.{serial}", payload, headers)
         if command is None or len(payload) > self._max_payload:

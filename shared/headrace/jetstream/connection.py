@@ -170,7 +170,7 @@ class Bus:
 
     async def _connect(self, name: str) -> None:
         transport = None if self._new_transport is None else self._new_transport()
-        client = NatsClient(self._credentials, transport)
+        client = NatsClient(self._credentials, transport, self.settings.nats_jetstream_domain)
         try:
             async with asyncio.timeout(self.timing.connect_attempt):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())

@@ -10,8 +10,9 @@ stream. A reply to another account reaches only the requester.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from headrace.jetstream.client import in_domain
 from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
@@ -125,7 +126,10 @@ class Permissions:
             TRIGGERS: self._triggers,
             OPERATOR: self._operator,
         }
-        return every[role]()
+        found, domain = every[role](), self._settings.nats_jetstream_domain
+        # A user of a domain asks under the domain's subjects, whichever server it connects to.
+        asked = [in_domain(domain, subject) for subject in found.publish]
+        return replace(found, publish=asked)
 
     def imported(self, group: WorkerGroup) -> list[AccountExport]:
         """Return what a group's account imports from the account that owns the streams."""

@@ -1,6 +1,9 @@
 """What a group of workers may use of the queues of versions."""
 
-from headrace.jetstream.permissions import EventAccess, Permissions, WorkerGroup
+import pytest
+
+from headrace.jetstream.client import in_domain
+from headrace.jetstream.permissions import ROLES, EventAccess, Permissions, WorkerGroup
 from headrace.settings import BusSettings
 
 GROUP = WorkerGroup("shop", ("shop",), (("shop", "1.2"),))
@@ -43,3 +46,13 @@ def test_triggers_take_the_events_that_they_may() -> None:
     assert "$JS.ACK.ORDERS.>" in rights.publish
     assert "bills.*" in rights.subscribe
     assert "orders.*" not in rights.subscribe
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_users_of_a_domain_may_ask_under_its_subjects_only(role: str) -> None:
+    plain = Permissions(BusSettings(), []).rights(role)
+    within = Permissions(BusSettings(nats_jetstream_domain="hub"), []).rights(role)
+    assert (within.subscribe, within.never) == (plain.subscribe, plain.never)
+    assert within.publish == [in_domain("hub", subject) for subject in plain.publish]
+    assert not any(subject.startswith(("$JS.API.", "$KV.")) for subject in within.publish)
+    assert any(subject.startswith("$JS.hub.API.") for subject in within.publish)
