@@ -1,5 +1,6 @@
 """The wheel of the source distribution, in a clean environment, serves from another folder."""
 
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from headrace_gateway.console.pages import site
+from tests.support import tutorial
 from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
 
 _INSTALLING = 400
 pytestmark = pytest.mark.timeout(1000)
+
+_, _TOOLS, _, _DELEGATION, _ = tutorial.STEPS
 
 PACKAGES = {
     "headrace",
@@ -90,6 +94,15 @@ def repeaters(environment: Path, tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
+@pytest.fixture
+def shops(environment: Path, tmp_path: Path) -> Iterator[Stack]:
+    """A stack of the clean environment's own in the folder of the tutorial's fourth step."""
+    tutorial.write_files(tmp_path, _DELEGATION)
+    program = [environment / "bin" / "headrace"]
+    with Stack(tmp_path, agents="shop:shop,desk:desk", program=program) as stack:
+        yield stack
+
+
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         tops = {name.partition("/")[0] for name in content.namelist()}
@@ -142,6 +155,22 @@ def test_it_serves_an_agent_of_another_folder(repeaters: Stack, environment: Pat
         timeout=120,
     )
     assert (sent.returncode, sent.stdout) == (0, "hello hello\n"), sent.stderr
+
+
+def test_the_tutorial_is_answered_as_it_says(shops: Stack, environment: Path) -> None:
+    for step in (_TOOLS, _DELEGATION):
+        [command] = [one for one in tutorial.outputs(step) if one.startswith("headrace send")]
+        program, *arguments = shlex.split(command)
+        sent = subprocess.run(
+            [environment / "bin" / program, *arguments, "--url", shops.url],
+            cwd=shops.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        said = (sent.returncode, sent.stdout)
+        assert said == (0, tutorial.outputs(step)[command]), sent.stderr
 
 
 def test_the_tests_of_a_new_project_pass(environment: Path, project: Path) -> None:
