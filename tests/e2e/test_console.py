@@ -435,6 +435,28 @@ async def test_tasks_come_into_a_list_and_change_there_by_its_stream(
     await page.until("document.body.innerText.includes('answered 403')", "others' are not shown")
 
 
+async def test_tasks_are_paged_and_filtered_by_time(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    context = f"paged-{secrets.token_hex(8)}"
+    echo = f"{fleet.gateways[0]}/v1/agents/echo/message:send"
+    for number in range(60):
+        body = {"message": message(str(number), contextId=context)}
+        (await http.post(echo, json=body)).raise_for_status()
+    place = f"#/tasks?agent=echo&contextId={context}"
+    await page.open(f"{fleet.gateways[1]}/console/{place}")
+    shown = "[...document.querySelectorAll('td.id a[href*=tasks]')].map((one) => one.innerText)"
+    await page.until("document.body.innerText.includes('60 tasks')", "all are counted")
+    first = await page.evaluate(shown)
+    await page.evaluate("[...document.querySelectorAll('.actions a')].at(-1).click()")
+    await page.until(f"{shown}.length === {60 - len(first)}", "the other page is shown")
+    assert len({*first, *await page.evaluate(shown)}) == 60
+    await page.evaluate(f"location.hash = '{place}&after=2999-01-01T00:00'")
+    await page.until("document.body.innerText.includes('No task matches')", "none is so late")
+    await page.evaluate(f"location.hash = '{place}&after=2020-01-01T00:00&status=COMPLETED'")
+    await page.until(f"{shown}.length === {len(first)}", "all are later")
+
+
 async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
     fleet: Fleet, page: Page, slow_counters: list[ServiceProcess], http: httpx.AsyncClient
 ) -> None:
