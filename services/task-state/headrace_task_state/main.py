@@ -185,7 +185,13 @@ class TaskState:
         settings, timing = self._settings, self._timing
         completion = Completion(self._bus, writer, settings.sweep_after, self._clock, timing)
         retention = Retention(
-            self._bus, writer, self._times, notifier.forget, completion.complete, self._clock
+            self._bus,
+            writer,
+            self._times,
+            notifier.has_unsent,
+            notifier.forget,
+            completion.complete,
+            self._clock,
         )
         follower = RangeFollower(
             self._bus,

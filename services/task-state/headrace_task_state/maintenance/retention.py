@@ -39,6 +39,9 @@ _AGAIN = 60_000
 type Forget = Callable[[TaskKey], Awaitable[None]]
 """Deletes a task's data elsewhere; raises BusUnavailable if the outcome is unknown."""
 
+type HasUnsent = Callable[[TaskKey], Awaitable[bool]]
+"""Returns whether webhooks of an ended task wait for its events."""
+
 type Complete = Callable[[TaskKey, Fields], Awaitable[object]]
 """Reads the rest of a task that has only a summary."""
 
@@ -58,20 +61,23 @@ class Times:
 class Retention:
     """Deletes the tasks of one range, under its lease."""
 
-    def __init__(  # noqa: PLR0917 - what becomes of a task is said by several
+    def __init__(  # noqa: PLR0913, PLR0917 - what becomes of a task is said by several
         self,
         bus: Bus,
         writer: Writer,
         times: Times,
+        has_unsent: HasUnsent,
         forget: Forget,
         complete: Complete,
         clock: Clock,
     ) -> None:
         """Keep tasks for their `times` by `clock`, then delete their data with `forget`.
 
+        One that `has_unsent` events is kept until they are delivered or given up.
+
         For a summary, `complete` finds out whose child the task is.
         """
-        self._complete = complete
+        self._complete, self._has_unsent = complete, has_unsent
         self._bus, self._times, self._forget = bus, times, forget
         self._awake, self._clock = asyncio.Event(), clock
         self._waiting = DueTasks(bus, writer, DueList.WAITING, self._expire)
@@ -129,8 +135,10 @@ class Retention:
         if SUMMARY in task:
             await self._complete(key, task)
             return _ms(self._clock.now() - self._times.ended)
-        if "parent" in task and not await is_unused(self._bus, key.tenant, task):
-            # A later attempt of the parent requests it again.
+        is_child = "parent" in task
+        is_asked_again = is_child and not await is_unused(self._bus, key.tenant, task)
+        # A later attempt of the parent requests it again, or a receiver waits for its end.
+        if is_asked_again or await self._has_unsent(key):
             return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
         try:

@@ -8,6 +8,7 @@ from nats.aio.msg import Msg
 
 from headrace import log_context
 from headrace.jetstream.kv import KeyChanged
+from headrace.log import last_entry
 from headrace.log_context import LogContext
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.subjects import stream_of_shard
@@ -73,6 +74,26 @@ class RangeNotifier:
         ]
         if wakes:
             await asyncio.gather(*wakes)
+
+    async def has_unsent(self, key: TaskKey) -> bool:
+        """Return whether a webhook has not been sent all events of the task; queue it then.
+
+        What is given up counts as sent.
+
+        Raises:
+            BusUnavailable: it is not certain.
+        """
+        await self._loaded.wait()
+        webhooks, found = self._resources.webhooks, False
+        for token in list(self._watched.get(key, ())):
+            kept = await webhooks.get(key, token)
+            last = await last_entry(self._resources.bus, key)
+            if kept is None or last is None:
+                continue
+            if kept.webhook.progress.generation < last.last_generation:
+                await webhooks.wake(key, token)
+                found = True
+        return found
 
     async def forget(self, key: TaskKey) -> None:
         """Delete the webhooks of a task that is gone.

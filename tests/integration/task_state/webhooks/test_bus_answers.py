@@ -7,13 +7,14 @@ import pytest
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
+from headrace.log.read import last_stored
 from headrace.model.answers import DEPTH, TaskAnswers
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.task import COMPLETED, TaskKey
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
 from headrace.webhooks import answers_webhook
 from headrace_task_state.webhooks.bus_answers import BusAnswers, attributes_of, encoded
-from tests.integration.task_state.webhooks.conftest import Hooked
+from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.support.spans import RecordedSpans, parent, traceparent
 from tests.support.task_states import TaskStates
 from tests.support.waiting import eventually
@@ -159,6 +160,25 @@ async def test_an_answer_waits_for_its_stream(
     await eventually(is_refused, "the first attempt has failed")
     await orders.make()
     assert len(await orders.got(1)) == 1
+
+
+async def test_a_task_past_retention_is_kept_until_it_has_answered(open_fleet: Opening) -> None:
+    fleet = await open_fleet(retention=0.5, push_attempts=100, push_backoff_max=2.0)
+    hooked, other, orders = Hooked(fleet), Hooked(fleet), Orders(fleet)
+    await finish(hooked, orders.answers())
+    other.log.submit("hello")
+    await answer(other)
+    await fleet.start()
+
+    async def is_erased(one: Hooked) -> bool:
+        last = await last_stored(fleet.bus, one.log.key)
+        return last is None or last.is_tombstone
+
+    await eventually(lambda: is_erased(other), "a task that ended later is erased")
+    assert not await is_erased(hooked)
+    await orders.make()
+    assert len(await orders.got(1)) == 1
+    await eventually(lambda: is_erased(hooked), "it is erased, too")
 
 
 async def test_a_stream_that_is_not_the_declared_one_gets_nothing(
