@@ -58,7 +58,7 @@ async def test_a_run_that_was_delivered_before_is_not_believed(
         pass  # the consumer is there
     await task.publish(1, await carrying(task, "carried"))
     pulling = await submitter.bus.js.pull_subscribe_bind("echo", submitter.bus.streams.runs)
-    [msg] = await pulling.fetch(1)
+    [msg] = await pulling.fetch(1, timeout=60)
     await msg.nak()
     async with working(echo):
         assert said(await task.ended()) == "stored"
