@@ -1,7 +1,7 @@
 """A schedule as its owner states it, over HTTP and in headrace.yaml."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from headrace.model.answers import AnswerRule
-from headrace.model.schedule import QUEUED, Schedule
+from headrace.model.schedule import QUEUED, Overlap, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.model.timestamp import timestamp
 
@@ -58,7 +58,7 @@ class ScheduleSpec(BaseModel):
     every: str | None = Field(None, pattern=r"^[0-9a-zµ.]{1,40}$")
     cron: str | None = Field(None, pattern=r"^[A-Za-z0-9@*/,?-][A-Za-z0-9@*/,? -]{0,200}$")
     time_zone: str | None = Field(None, alias="timeZone", pattern=r"^[A-Za-z0-9_+/-]{1,64}$")
-    overlap: Literal["skip", "queue", "replace"] = "skip"
+    overlap: Overlap = "skip"
     max_queued: int | None = Field(None, alias="maxQueued", ge=1, le=_MOST_QUEUED)
     jitter: float = Field(0.0, ge=0.0, le=_LONGEST_JITTER)
     end_at: _Time | None = Field(None, alias="endAt")
@@ -115,6 +115,24 @@ class ScheduleSpec(BaseModel):
             max_firings=self.max_firings,
             answers=self.answers,
         )
+
+
+class BackFill(BaseModel):
+    """A range of time that is over, for whose times a schedule fires."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    start: _Time = Field(alias="from")
+    end: _Time = Field(alias="to")
+    overlap: Overlap = "queue"
+
+    @model_validator(mode="after")
+    def _is_over(self) -> Self:
+        if self.end < self.start:
+            raise ValueError("to must not be before from")
+        if self.end > datetime.now(UTC):
+            raise ValueError("to must not be later than now")
+        return self
 
 
 class NamedSchedule(ScheduleSpec):

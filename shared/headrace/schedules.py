@@ -6,6 +6,7 @@ Gateways do this for owners. What fires is a message on another subject of the s
 copy of the definition; the triggers service begins a task from it.
 """
 
+import time
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,13 +23,20 @@ from headrace.jetstream.api import (
 )
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.headers import MESSAGE_ID, ROLLUP
+from headrace.jetstream.headers import DUE, MESSAGE_ID, ROLLUP
 from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, store_schedule
-from headrace.jetstream.next_firing import next_of_cron, next_of_every
+from headrace.jetstream.next_firing import firings_of_cron, next_of_cron, next_of_every
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import BusMessage
-from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
+from headrace.model.schedule import (
+    BACK_FILLED,
+    Overlap,
+    Schedule,
+    ScheduleFirings,
+    ScheduleKey,
+)
+from headrace.model.timestamp import timestamp
 
 MOST_PER_OWNER = 500
 """Maximum number of schedules per owner."""
@@ -46,6 +54,12 @@ class ScheduleOver(HeadraceError):
     """The schedule has ended and can't be paused or resumed; store it again to start it anew."""
 
     code = "schedule_over"
+
+
+class BackFillRefused(HeadraceError):
+    """The schedule's times in a range are not known, or too many."""
+
+    code = "invalid_input"
 
 
 class TooManySchedules(HeadraceError):
@@ -89,8 +103,8 @@ class Schedules:
                 await purge(self._bus, self._stream, self._bus.subjects.fired(*key.tokens))
             elif not found.schedule.ended and found.schedule.is_defined_as(schedule):
                 return found
-            streams = {"event_streams": self._bus.settings.event_streams}
-            stored = schedule.model_copy(update=streams)
+            now = {"event_streams": self._bus.settings.event_streams, "defined": time.time()}
+            stored = schedule.model_copy(update=now)
             if found is not None and not found.schedule.ended:
                 kept = {"paused": found.schedule.paused, "created": found.schedule.created}
                 stored = stored.model_copy(update=kept)
@@ -173,6 +187,36 @@ class Schedules:
         subject = self._bus.subjects.firing(*key.tokens)
         headers = {MESSAGE_ID: f"{'.'.join(key.tokens)}.{request}"}
         await store_with_retries(self._bus, subject, found.schedule.encode(), headers)
+
+    async def back_fill(
+        self, key: ScheduleKey, start: datetime, end: datetime, overlap: Overlap
+    ) -> int:
+        """Fire the schedule for each of its times from `start` to `end`, but for its own end.
+
+        Return their number. Times at which it has fired by the clock as it is defined now, or for
+        which it was back-filled before, begin no second task.
+
+        Raises:
+            ScheduleUnknown: It does not exist.
+            BackFillRefused: It does not fire by cron, or there are more than `BACK_FILLED`.
+        """
+        found = await self.get(key)
+        if found is None:
+            raise _unknown(key)
+        one = found.schedule
+        if one.cron is None:
+            raise BackFillRefused("cron: only schedules by cron can be back-filled")
+        times = firings_of_cron(one.expression, one.time_zone, start, end, BACK_FILLED + 1)
+        if one.end is not None:
+            over = datetime.fromisoformat(one.end)
+            times = [due for due in times if due < over]
+        if len(times) > BACK_FILLED:
+            raise BackFillRefused(f"to: at most {BACK_FILLED} times can be back-filled at once")
+        fired = one.model_copy(update={"overlap": overlap, "max_queued": BACK_FILLED})
+        subject, data = self._bus.subjects.firing(*key.tokens), fired.encode()
+        for due in times:
+            await store_with_retries(self._bus, subject, data, {DUE: timestamp(due, "seconds")})
+        return len(times)
 
     async def delete(self, key: ScheduleKey) -> None:
         """Delete the schedule, its waiting firings and its history, if it exists."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from headrace.directory import TIMING, Serving
 from headrace.jetstream.headers import (
+    DUE,
     MESSAGE_ID,
     SCHEDULE,
     SCHEDULE_NEXT,
@@ -122,6 +123,7 @@ MESSAGE_SCHEDULE: Json = {
     "properties": {SCHEDULE: _TEXT, SCHEDULE_TARGET: _TEXT, SCHEDULE_TIME_ZONE: _TEXT},
 }
 FIRED: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT}}
+FIRING: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT, DUE: _TEXT}}
 TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 USER_EVENT: Json = {
     "title": "UserEvent",
@@ -323,7 +325,7 @@ CHANNELS: tuple[Channel, ...] = (
         SUBJECTS.firing("{tenant}", "{owner}", "{schedule}"),
         f"stream {STREAMS.schedules}, of which these messages are a work queue",
         "A firing of a schedule: JetStream's copy of its definition.",
-        (ChannelMessage("Schedule", Schedule, FIRED),),
+        (ChannelMessage("Schedule", Schedule, FIRING),),
     ),
     Channel(
         "fired",

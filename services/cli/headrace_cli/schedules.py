@@ -174,6 +174,39 @@ _add_change(
     _with_owner,
 )
 _add_change("run", "Fire the schedule NAME once, now.", lambda of, name: of.run_now(name))
+
+
+@schedules.command("backfill")
+@with_gateway
+@click.argument("name")
+@click.option("--from", "start", metavar="TIME", required=True, help="The first time.")
+@click.option(
+    "--to", "end", metavar="TIME", required=True, help="The last time, at the latest now."
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(("skip", "queue", "replace")),
+    default="queue",
+    show_default=True,
+    help="What a firing does while the task before has not ended.",
+)
+@with_json
+def backfill(
+    *,
+    url: str,
+    token: str | None,
+    name: str,
+    printer: Printer,
+    **terms: Any,  # noqa: ANN401 - as click hands them over
+) -> None:
+    """Fire the schedule NAME for each of its times in a range that is over.
+
+    A time whose task has begun already begins no second one.
+    """
+    number = at_gateway(url, token, lambda client: client.schedules.back_fill(name, **terms))
+    printer.record({"name": name, "firings": number}, f"{name} fires for {number} times")
+
+
 _add_change(
     "delete",
     "Delete the schedule NAME; tasks that it has begun stay.",

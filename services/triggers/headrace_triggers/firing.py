@@ -24,8 +24,8 @@ from headrace.tasks.run_limits import RunLimits
 from headrace.webhooks import Webhooks, answers_webhook
 
 TRIGGER = "headrace.trigger"
-"""Metadata key of generation 1: the ``source`` and ``key`` of the firing that began the task.
-Clients can't set metadata with our prefix."""
+"""Metadata key of generation 1: the ``source`` and ``key`` of the firing that began the task, and
+``at``, the time that it is for, if a schedule fired. Clients can't set metadata with our prefix."""
 
 _APPEND_TIMEOUT = 3.0
 
@@ -67,6 +67,8 @@ class Firing:
     """W3C trace context of the event."""
     answers: TaskAnswers | None = None
     """Where the task's answers are published. None: nowhere."""
+    at: str | None = None
+    """The time that it is for, of a schedule: RFC 3339."""
     metadata: Json = field(default_factory=dict)
     """More metadata of the task's input."""
 
@@ -143,9 +145,10 @@ class Firings:
         return Fired(key, is_new=True)
 
     def _metadata(self, firing: Firing, context: str) -> Json:
+        at = {} if firing.at is None else {"at": firing.at}
         metadata: Json = {
             **firing.metadata,
-            TRIGGER: {"source": firing.source, "key": firing.key},
+            TRIGGER: {"source": firing.source, "key": firing.key} | at,
             # No client waits for a bare Message.
             SHOWN: True,
         }

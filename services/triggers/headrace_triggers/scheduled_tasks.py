@@ -16,12 +16,13 @@ from faststream.nats import NatsBroker, NatsMessage
 from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import FIRING_ACK_WAIT, of_firings
-from headrace.jetstream.headers import SCHEDULE_NEXT
+from headrace.jetstream.headers import DUE, SCHEDULE_NEXT
+from headrace.jetstream.next_firing import next_of_cron
 from headrace.log import last_entry
 from headrace.model.errors import UndecodableMessage
 from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
 from headrace.model.task import TaskKey
-from headrace.model.timestamp import timestamp
+from headrace.model.timestamp import read_time, timestamp
 from headrace.schedules import Schedules
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
@@ -63,6 +64,8 @@ class Tick:
     """When the schedule fires next."""
     is_asked: bool
     """Whether its owner asked for it, instead of the clock."""
+    due: datetime | None = None
+    """The time that it is back-filled for."""
 
     @classmethod
     def of(cls, bus: Bus, message: NatsMessage) -> "Tick":
@@ -74,16 +77,18 @@ class Tick:
         raw = message.raw_message
         key = ScheduleKey(*bus.subjects.key_of_schedule(raw.subject))
         schedule = Schedule.decode(raw.subject, raw.data)
-        following = (raw.headers or {}).get(SCHEDULE_NEXT)
+        headers = raw.headers or {}
+        following, due = headers.get(SCHEDULE_NEXT), read_time(headers.get(DUE))
         # A deposed leader and its successor may both store a firing, with the same next time.
         what = following or f"run/{raw.metadata.sequence.stream}"
         return cls(
             key,
             schedule,
-            f"{schedule.created}/{what}",
+            f"{schedule.created}/{what if due is None else _name_of(schedule, due)}",
             raw.metadata.timestamp,
             None if following == _ONCE else following,
             following is None,
+            due,
         )
 
     @property
@@ -108,7 +113,13 @@ class Tick:
             priority=schedule.priority,
             # No answer came before: the clock fired.
             answers=None if schedule.answers is None else schedule.answers.answers("", 1),
+            at=self.stated_at,
         )
+
+    @property
+    def stated_at(self) -> str:
+        """The time that it is for, as its record and its task state it."""
+        return timestamp((self.due or self.at).astimezone(UTC))
 
     @property
     def jitter(self) -> float:
@@ -133,7 +144,7 @@ class Tick:
         return ScheduleFiring.model_validate(
             {
                 "key": self.name,
-                "at": timestamp(self.at.astimezone(UTC)),
+                "at": self.stated_at,
                 "outcome": outcome,
                 "task": None if reason else self.firing.task_key.task,
                 "agent": self.schedule.agent,
@@ -189,6 +200,9 @@ class ScheduledTasks:
             known = firings.find(tick.name)
             if known is not None and known.outcome != "beginning":
                 return
+            if known is None and await self._has_fired(tick):
+                await self._leave_queue(tick)
+                return
             most = tick.schedule.max_firings
             if known is None and most is not None and firings.began >= most and not tick.is_asked:
                 await self._schedules.end(tick.key, tick.schedule, f"it has begun {most} tasks")
@@ -220,6 +234,12 @@ class ScheduledTasks:
             await self._note(tick, "skipped", "the schedule is paused")
             return False
         return True
+
+    async def _has_fired(self, tick: Tick) -> bool:
+        """Return whether what is back-filled has begun its task, however long ago."""
+        return (
+            tick.due is not None and await last_entry(self._bus, tick.firing.task_key) is not None
+        )
 
     async def _may_begin(self, tick: Tick, firings: ScheduleFirings) -> bool:
         """Return whether the overlap rule lets it begin; end or wait for the task before.
@@ -297,6 +317,18 @@ def _beginning(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> S
     if (before and before.key) != (expected and expected.key):
         raise FiringOvertaken
     return firings.having(tick.recorded("beginning"), tick.following)
+
+
+def _name_of(schedule: Schedule, due: datetime) -> str:
+    """Return the name of a time that is back-filled.
+
+    It is that of the firing by the clock, so that there is one task, if there may be one: of a
+    schedule that has changed, other times have had these names.
+    """
+    following = next_of_cron(schedule.expression, schedule.time_zone, due)
+    if following is None or due.timestamp() < schedule.defined:
+        return f"back-fill/{timestamp(due, 'seconds')}"
+    return timestamp(following, "seconds")
 
 
 def _task_of(tenant: str, firing: ScheduleFiring) -> TaskKey:

@@ -119,6 +119,27 @@ class ClientSchedules:
         """Fire a schedule once, now, besides its own times. Return it."""
         return await self._ask("POST", name, ":run", {"Idempotency-Key": str(uuid.uuid4())})
 
+    async def back_fill(
+        self,
+        name: str,
+        start: datetime | str,
+        end: datetime | str,
+        overlap: Literal["skip", "queue", "replace"] = "queue",
+    ) -> int:
+        """Fire a schedule by cron for each of its times from `start` to `end`; return their number.
+
+        A time whose task has begun already begins no second one.
+
+        Args:
+            name: The schedule's name.
+            start: The first time: with an offset from UTC.
+            end: The last time, at the latest now.
+            overlap: What a firing does if the task before has not ended.
+        """
+        body = {"from": start, "to": end, "overlap": overlap}
+        answer = await self._ask("POST", name, ":backfill", body=body)
+        return int(answer["firings"])
+
     async def delete(self, name: str, owner: str | None = None) -> None:
         """Delete a schedule; tasks that it has begun stay."""
         await self._ask("DELETE", name, owner=owner)

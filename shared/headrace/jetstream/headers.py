@@ -35,6 +35,8 @@ SCHEDULE_TIME_ZONE = "Nats-Schedule-Time-Zone"
 """The IANA time zone of a cron expression."""
 SCHEDULE_NEXT = "Nats-Schedule-Next"
 """Of a firing: when the schedule fires next, RFC 3339; ``purge``: never again."""
+DUE = "Headrace-Due"
+"""Of a firing that is back-filled: the time that it is for, RFC 3339."""
 
 STATUS = "Status"
 DESCRIPTION = "Description"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 _YEARS = 5
@@ -65,6 +66,24 @@ def next_of_cron(expression: str, time_zone: str | None, after: datetime) -> dat
     except (ValueError, ZoneInfoNotFoundError):
         return None
     return cron.next(after.astimezone(UTC), zone)
+
+
+def firings_of_cron(
+    expression: str, time_zone: str | None, start: datetime, end: datetime, most: int
+) -> list[datetime]:
+    """Return the first `most` times of a cron expression, from `start`, or 1970, to `end`, in UTC.
+
+    Expression and zone as of `next_of_cron`. Empty if they are unknown.
+    """
+    found = list[datetime]()
+    # It is due later than this.
+    after: datetime | None = max(start, _EPOCH) - timedelta(microseconds=1)
+    while after is not None and len(found) < most:
+        after = next_of_cron(expression, time_zone, after)
+        if after is None or after > end:
+            break
+        found.append(after)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,12 @@ KEPT_FIRINGS = 20
 QUEUED = 10
 """Maximum number of firings that wait for the task before, unless the schedule states another."""
 
+BACK_FILLED = 100
+"""Maximum number of firings that one request back-fills; all of them may wait."""
+
+Overlap = Literal["skip", "queue", "replace"]
+"""See `Schedule.overlap`."""
+
 _CRON_FIELDS = 5
 """Fields of a cron expression without seconds."""
 
@@ -51,7 +57,7 @@ class Schedule(BusMessage):
     """A cron expression of five fields, or of six with seconds first."""
     time_zone: str | None = None
     """IANA name of cron's time zone. None: UTC."""
-    overlap: Literal["skip", "queue", "replace"] = "skip"
+    overlap: Overlap = "skip"
     """What a firing does while the task of the one before has not ended: ``skip``: begin nothing;
     ``queue``: wait for it; ``replace``: cancel it."""
     max_queued: int = QUEUED
@@ -71,6 +77,8 @@ class Schedule(BusMessage):
     """Why it fires no more; empty: it has not ended."""
     created: float = Field(default_factory=time.time)
     """Seconds since 1970."""
+    defined: float = 0.0
+    """When it was defined as it is: seconds since 1970."""
 
     @property
     def expression(self) -> str:
@@ -89,7 +97,7 @@ class Schedule(BusMessage):
 
     def is_defined_as(self, other: "Schedule") -> bool:
         """Return whether a caller has stated the same for both."""
-        progress = {"paused": False, "ended": "", "created": 0.0, "event_streams": 1}
+        progress = dict[str, Any](paused=False, ended="", created=0.0, defined=0.0, event_streams=1)
         return self.model_copy(update=progress) == other.model_copy(update=progress)
 
 

@@ -155,7 +155,7 @@ async def test_events_wait_for_a_paused_trigger_and_for_their_agent(
     assert len(replicas) == 2
     await orders.trigger(agent="later", paused=True)
     await orders.publish({"n": 1})
-    await orders.trigger(agent="later")
+    await orders.trigger(agent="later", paused=False)
     await asyncio.sleep(0.2)
     assert await begun(bus) == []
     await Announcer(bus, "worker-1").announce(AgentCard(name="later"))

@@ -12,9 +12,15 @@ import pytest
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
-from headrace.log import last_entry
+from headrace.log import last_entry, replay
 from headrace.model.answers import TaskAnswers
-from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
+from headrace.model.schedule import (
+    BACK_FILLED,
+    Schedule,
+    ScheduleFiring,
+    ScheduleFirings,
+    ScheduleKey,
+)
 from headrace.model.task import CANCELED, COMPLETED, TaskKey
 from headrace.schedules import Schedules
 from headrace.tasks.end import end_task
@@ -146,6 +152,76 @@ async def test_a_schedule_that_is_run_now_begins_a_task_even_if_it_is_paused(
     await schedules.run_now(KEY, "1")
     await fired(schedules, "began")
     await eventually(lambda: all_taken(bus), "the firing is acknowledged")
+
+
+@pytest.mark.usefixtures("taking")
+async def test_each_time_that_is_back_filled_begins_one_task_however_often(
+    schedules: Schedules, bus: Bus
+) -> None:
+    await schedules.put(KEY, schedule(every=None, cron="0 2 * * *", overlap="skip"))
+    await schedules.pause(KEY)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for days in (2, 3, 3):
+        assert await schedules.back_fill(KEY, start, start + timedelta(days), "replace") == days
+        await eventually(lambda: all_taken(bus), "the firings are acknowledged")
+    found = await schedules.firings(KEY)
+    times = {one.at: one for one in found.last}
+    assert sorted(times) == [f"2026-01-0{day}T02:00:00.000Z" for day in (1, 2, 3)]
+    assert {one.outcome for one in found.last} == {"began"}
+    assert (found.began, found.next) == (3, None)
+    for at, one in times.items():
+        entry = await last_entry(bus, task_of(one))
+        assert entry is not None
+        async for batch in replay(bus, task_of(one), 0, entry.sequence):
+            started = batch[0].events[0]["task"]["metadata"]["headrace.trigger"]
+            assert started["at"] == at
+            break
+
+
+async def test_what_waits_of_a_back_fill_begins_one_after_another(
+    schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(every=None, cron="0 2 * * *"))).schedule
+    filled = stored.model_copy(update={"overlap": "queue", "max_queued": BACK_FILLED})
+    ticks = [
+        replace(tick(filled, str(day), is_asked=True), due=datetime(2026, 1, day, tzinfo=UTC))
+        for day in (1, 2)
+    ]
+    await replicas[0].fire(ticks[0])
+    [first] = await fired(schedules, "began")
+    for _ in range(2):
+        with pytest.raises(TaskBeforeOpen):
+            await replicas[1].fire(ticks[1])
+    await complete(bus, first)
+    await replicas[1].fire(ticks[1])
+    await fired(schedules, "began", "began")
+    # Of what was begun long ago, no record is left.
+    await schedules.record(KEY, lambda _: ScheduleFirings())
+    await replicas[0].fire(ticks[0])
+    assert (await schedules.firings(KEY)).last == []
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_time_that_the_clock_has_fired_for_is_not_back_filled(
+    schedules: Schedules, bus: Bus
+) -> None:
+    await schedules.put(KEY, schedule(every=None, cron="* * * * * *", overlap="replace"))
+
+    async def began() -> list[ScheduleFiring] | None:
+        found = [one for one in (await schedules.firings(KEY)).last if one.outcome == "began"]
+        return found if len(found) > 1 else None
+
+    by_clock = await eventually(began, "the clock fires")
+    await schedules.pause(KEY)
+    first, last = (datetime.fromisoformat(by_clock[at].at) for at in (0, -1))
+    second = first.replace(microsecond=0)
+    number = await schedules.back_fill(KEY, second, last, "replace")
+    await eventually(lambda: all_taken(bus), "the firings are acknowledged")
+    filled = (await schedules.firings(KEY)).last
+    assert number > 1
+    assert {one.task for one in by_clock} <= {one.task for one in filled}
+    seconds = [one.at[:19] for one in filled if one.outcome == "began"]
+    assert len(seconds) == len(set(seconds))
 
 
 @pytest.mark.parametrize(("waited", "pause"), [(0, 1), (400, 20), (86400, 60)])

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.jetstream.next_firing import next_of_cron, next_of_every
+from headrace.jetstream.next_firing import firings_of_cron, next_of_cron, next_of_every
 
 
 def at(text: str) -> datetime:
@@ -35,6 +35,27 @@ def at(text: str) -> datetime:
 )
 def test_cron_is_due_next(expression: str, time_zone: str | None, after: str, due: str) -> None:
     assert next_of_cron(expression, time_zone, at(after)) == at(due)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "most", "days"),
+    [
+        ("2026-11-24T02:00:00Z", "2026-11-26T02:00:00Z", 9, [24, 25, 26]),
+        ("2026-11-24T02:00:00.5Z", "2026-11-26T01:59:59Z", 9, [25]),
+        ("2026-11-24T03:00:00+01:00", "2026-11-30T00:00:00Z", 2, [24, 25]),
+        ("2026-11-24T03:00:00Z", "2026-11-24T04:00:00Z", 9, []),
+    ],
+)
+def test_cron_is_due_within_a_range(start: str, end: str, most: int, days: list[int]) -> None:
+    found = firings_of_cron("0 0 2 * * *", None, at(start), at(end), most)
+    assert found == [at(f"2026-11-{day}T02:00:00Z") for day in days]
+
+
+def test_cron_is_due_from_1970_on() -> None:
+    first, _ = firings_of_cron(
+        "@daily", None, datetime.min.replace(tzinfo=UTC), datetime.now(UTC), 2
+    )
+    assert first == at("1970-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(

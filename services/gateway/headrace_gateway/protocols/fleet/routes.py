@@ -50,6 +50,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{one_schedule}:pause", scheduling.pause),
         ("POST", f"{one_schedule}:resume", scheduling.resume),
         ("POST", f"{one_schedule}:run", scheduling.run),
+        ("POST", f"{one_schedule}:backfill", scheduling.back_fill),
         ("POST", workers.PATH, workers.DrainingWorkers(services).drain),
         ("GET", triggers.PATH, triggering.list),
         ("GET", one_trigger, triggering.show),

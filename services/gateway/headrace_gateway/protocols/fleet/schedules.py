@@ -7,7 +7,7 @@ all owners of their tenant.
 import secrets
 from datetime import UTC, datetime
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -18,8 +18,8 @@ from headrace.model.field_rule import first_problem
 from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
 from headrace.model.subjects import decode_token, encode_token
 from headrace.model.timestamp import timestamp
-from headrace.schedule_spec import EXPRESSION_RULES, KINDS, ScheduleSpec
-from headrace.schedules import ScheduleUnknown, StoredSchedule
+from headrace.schedule_spec import EXPRESSION_RULES, KINDS, BackFill, ScheduleSpec
+from headrace.schedules import BackFillRefused, ScheduleUnknown, StoredSchedule
 from headrace_gateway.call import IDEMPOTENCY_KEY, caller_of
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.fleet.declaration import (
@@ -91,7 +91,7 @@ class SchedulePages:
             HeadraceError: as `declared`, `declaring`, `priority_of` and `check_parts`.
         """
         services = self._services
-        stated = _read(await declared(services, request))
+        stated = _valid(ScheduleSpec, await declared(services, request))
         call = declaring(services, request, "PutSchedule", stated.agent)
         schedule = stated.schedule(priority_of(call, stated.priority))
         check_parts({"parts": schedule.parts}, call.card)
@@ -146,6 +146,25 @@ class SchedulePages:
             raise InputInvalid(f"{IDEMPOTENCY_KEY}: {error.rule}") from None
         await self._services.background.run(self._schedules.run_now(found.key, token))
         return await self._answer(found)
+
+    async def back_fill(self, request: Request) -> ASGIApp:
+        """Fire a schedule for each of its times in a range that is over.
+
+        Raises:
+            InputInvalid: the body breaks a rule, the query names another owner, or the schedule's
+                times are not known or too many.
+            ScheduleUnknown: as `Schedules.back_fill`.
+            HeadraceError: as `declared` and `Access.check_anyone`.
+        """
+        asked = _valid(BackFill, await declared(self._services, request))
+        _check_owner(request, caller_of(self._services, request), "back-fill a schedule")
+        found = await self._found(request, "RunSchedule")
+        filling = self._schedules.back_fill(found.key, asked.start, asked.end, asked.overlap)
+        try:
+            number = await self._services.background.run(filling)
+        except BackFillRefused as refused:
+            raise InputInvalid(str(refused)) from None
+        return json_response({"firings": number}, headers=NO_STORE)
 
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a schedule; tasks that it has begun stay.
@@ -202,14 +221,14 @@ def _check_owner(request: Request, caller: Caller, what: str) -> None:
         raise InputInvalid(f"owner: only the owner can {what}")
 
 
-def _read(body: Json) -> ScheduleSpec:
-    """Return the schedule in a body.
+def _valid[Spec: BaseModel](spec: type[Spec], body: Json) -> Spec:
+    """Return what a body states.
 
     Raises:
         InputInvalid: it breaks a rule; the message names the field and the rule.
     """
     try:
-        return ScheduleSpec.model_validate(body)
+        return spec.model_validate(body)
     except ValidationError as error:
         raise InputInvalid(first_problem(error, "the body")) from None
 

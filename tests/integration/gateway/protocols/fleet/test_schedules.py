@@ -204,6 +204,39 @@ async def test_nobody_sees_another_owners_schedule_but_operators(
     assert deleted.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"to": "2026-01-01T00:00:00Z"}, "from: Field required"),
+        ({"from": "2026-01-01", "to": "2026-01-02"}, "from: Input should"),
+        (
+            {"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"},
+            "the body: to must not be before from",
+        ),
+        (
+            {"from": "2026-01-02T00:00:00Z", "to": "9000-01-01T00:00:00Z"},
+            "the body: to must not be later than now",
+        ),
+        (
+            {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z", "overlap": "all"},
+            "overlap: Input should be",
+        ),
+        (
+            {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"},
+            "cron: only schedules by cron can be back-filled",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("fleet")
+async def test_a_back_fill_that_breaks_a_rule_is_refused(
+    schedules: httpx.AsyncClient, body: dict[str, Any], message: str
+) -> None:
+    (await schedules.put(f"{PATH}/hourly", json=HOURLY)).raise_for_status()
+    refused = await schedules.post(f"{PATH}/hourly:backfill", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_input")
+    assert refused.json()["error"]["message"].startswith(message)
+
+
 @pytest.mark.usefixtures("fleet", "schedules")
 async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bus) -> None:
     async def command(*words: str) -> str:
@@ -227,6 +260,8 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
         assert (await client.schedules.pause("nightly"))["state"] == "paused"
         assert (await client.schedules.resume("nightly"))["state"] == "active"
         await client.schedules.run_now("nightly")
+        january = "2026-01-01T00:00:00Z", "2026-01-03T00:00:00+00:00"
+        assert await client.schedules.back_fill("nightly", *january) == 3
     key = ScheduleKey("default", "anonymous", "nightly")
     firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="began", task="0-1")
     await Schedules(bus).record(key, lambda firings: firings.having(firing))
@@ -236,11 +271,14 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
     shown["list"] = await command("list")
     shown["resume"] = await command("resume", "nightly")
     await command("run", "nightly")
+    one = "2026-01-01T00:00:00Z"
+    filled = await command("backfill", "nightly", "--from", one, "--to", one, "--overlap", "skip")
+    assert filled == "nightly fires for 1 times\n"
     assert "0-1" in shown["get"]
     assert "paused" in shown["pause"]
     assert "good night" in shown["list"]
     assert "active" in shown["resume"]
     subject = bus.subjects.firing(*key.tokens)
     info = await bus.js.stream_info(bus.streams.schedules, subjects_filter=subject)
-    assert (info.state.subjects or {})[subject] == 2
+    assert (info.state.subjects or {})[subject] == 2 + 3 + 1
     assert await command("delete", "nightly") == "deleted nightly\n"
