@@ -23,6 +23,7 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import CANCELED
+from headrace.testing import TaskResult, TestFleet
 from headrace_gateway.tasks.terms import check_parts
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
@@ -223,6 +224,48 @@ class Behaviour:
             done = await folded(task)
             await model.until_left()
         assert state(done) == "CANCELED"
+
+    async def test_a_fork_after_a_turn_knows_that_turn_and_none_after_it(
+        self, office: Office
+    ) -> None:
+        script = [BOB, *map(says, ("Mailed.", "Second.", "Third.", "Fourth."))]
+        async with (
+            self.model(script) as model,
+            TestFleet([self.build(model.url, office)], timeout=60) as fleet,
+        ):
+            first = await fleet.send("agent", "Mail bob.")
+            # The fork of a task that is over is a task of two turns.
+            source = await first.handle.fork(None, "And then?")
+            before = await source.result()
+            await (await source.fork(generation(first), "Or else?")).result()
+            assert (await source.now()).task == before.task
+            await (await source.fork(None, "Go on.")).result()
+        turn = ["user: Mail bob.", "assistant: mail(bob)", "tool: sent to bob"]
+        turn += ["assistant: Mailed."]
+        assert lines(model.heard[2]) == [*turn, "user: And then?"]
+        assert lines(model.heard[3]) == [*turn, "user: Or else?"]
+        assert lines(model.heard[4]) == [
+            *(*turn, "user: And then?"),
+            *("assistant: Second.", "user: Go on."),
+        ]
+        assert office.done("sent") == ["bob"]
+
+    async def test_a_fork_knows_the_tasks_before_its_source_and_none_after_it(
+        self, office: Office
+    ) -> None:
+        script = [says(text) for text in ("1.", "2.", "3.", "4.", "5.")]
+        async with (
+            self.model(script) as model,
+            TestFleet([self.build(model.url, office)], timeout=60) as fleet,
+        ):
+            await fleet.send("agent", "One.", context="talk")
+            source = (await fleet.send("agent", "Two.", context="talk")).handle
+            await fleet.send("agent", "Three.", context="talk")
+            await (await source.fork(None, "Fork.")).result()
+            await fleet.send("agent", "Four.", context="talk")
+        two = ["user: One.", "assistant: 1.", "user: Two.", "assistant: 2."]
+        assert lines(model.heard[3]) == [*two, "user: Fork."]
+        assert lines(model.heard[4]) == [*two, "user: Three.", "assistant: 3.", "user: Four."]
 
 
 class StreamsArguments(Behaviour):
@@ -468,6 +511,28 @@ class Approvals(Behaviour):
         assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
         assert office.done("refunded") == ["A1:5"]
 
+    async def test_a_fork_at_an_approval_is_answered_apart_from_its_source(
+        self, office: Office
+    ) -> None:
+        script = [REFUND, says("Refunded."), says("Kept.")]
+        async with (
+            self.model(script) as model,
+            TestFleet([self.build(model.url, office)], timeout=60) as fleet,
+        ):
+            asked = await fleet.send("agent", "Refund A1.")
+            [interrupt] = asked.interrupts
+            source = asked.handle
+            done = await source.answer([approval(interrupt["id"], {"approved": True})])
+            fork = await source.fork(generation(asked))
+            assert (await fork.result()).interrupts == [interrupt]
+            refused = {"approved": False, "reason": "too much"}
+            forked = await fork.answer([approval(interrupt["id"], refused)])
+            assert (await source.now()).task == done.task
+        assert (done.state, forked.state) == ("completed", "completed")
+        assert office.done("refunded") == ["A1:5"]
+        assert lines(model.heard[2])[:2] == ["user: Refund A1.", "assistant: refund(A1,5)"]
+        assert "too much" in model.heard[2][-1].text
+
     async def test_several_approvals_are_asked_for_at_once(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
@@ -554,6 +619,11 @@ class SharedState(Behaviour):
 def lines(told: list[Told]) -> list[str]:
     """Return a conversation in lines."""
     return [each.line for each in told]
+
+
+def generation(result: TaskResult) -> int:
+    """Return the last generation that a task's result includes."""
+    return int(result.task["metadata"]["headrace.generation"])
 
 
 def approval(name: str, payload: Json | None, status: str = "resolved") -> Json:

@@ -1,8 +1,13 @@
 """Adapters that remember go on, in a fork, from what they knew at its generation."""
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, override
 
+from a2a.helpers import get_message_text
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part, Role
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -15,7 +20,7 @@ from headrace import Agent
 from headrace.model.events import Json
 from headrace.model.fork import FORK_OF, ForkOf
 from headrace.testing import TestFleet
-from headrace_worker.adapters import langgraph_agent, pydantic_ai_agent
+from headrace_worker.adapters import executor_agent, langgraph_agent, pydantic_ai_agent
 from headrace_worker.adapters.remote_events import remote_of
 
 
@@ -86,6 +91,38 @@ async def test_earlier_tasks_of_the_sources_conversation_belong_to_the_fork() ->
     assert beyond.text.endswith(
         "two | [before | [before] | one | [before | [before] | one] | two] | three]"
     )
+
+
+class Historian(AgentExecutor):
+    """Answers with what its users have said in the task."""
+
+    @override
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.task_id
+        assert context.context_id
+        told = context.current_task.history if context.current_task is not None else []
+        said = [get_message_text(one) for one in told if one.role == Role.ROLE_USER]
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await updater.add_artifact([Part(text=f"[{' | '.join(said)}]")])
+        await updater.complete()
+
+    @override
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        raise AssertionError(context.task_id)
+
+
+async def test_an_executor_sees_the_task_as_of_the_forks_generation() -> None:
+    async with TestFleet([executor_agent(Historian(), name="historian")]) as fleet:
+        first = await fleet.send("historian", "one")
+        # The fork of a task that is over is a task of two turns.
+        source = await first.handle.fork(None, "two")
+        before = await source.result()
+        generation = first.task["metadata"]["headrace.generation"]
+        forked = await (await source.fork(generation, "three")).result()
+        after = await source.now()
+    assert before.text.endswith("[one | two]")
+    assert forked.text.endswith("[one | three]")
+    assert after.task == before.task
 
 
 async def test_a_graph_goes_on_from_the_checkpoint_of_the_generation() -> None:
