@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -86,6 +87,18 @@ async def violations(page: Page) -> list[str]:
     await page.evaluate((_SOURCE / "node_modules/axe-core/axe.min.js").read_text() + ";0")
     found = await page.evaluate("axe.run().then((result) => result.violations)")
     return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found]
+
+
+async def problems_on_a_phone(page: Page) -> list[str]:
+    """Return what breaks a rule of axe or scrolls sideways, in light and in dark colours."""
+    parts = "[document.documentElement, document.querySelector('main')]"
+    wide = f"{parts}.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.tagName)"
+    found = list[str]()
+    for dark in (False, True):
+        await page.resize(390, 760, dark=dark)
+        found += [*await violations(page), *await page.evaluate(wide)]
+    await page.resize(1200, 800)
+    return found
 
 
 async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
@@ -321,6 +334,72 @@ async def test_a_chat_shows_what_agents_emit_also_after_a_reload(fleet: Fleet, p
     await until_shown(stopped, "it is stopped")
     await begin("interrupt", "a trip")
     await until_shown("document.querySelector('.interrupt')", "the agent asks")
+
+
+async def test_tasks_that_wait_or_are_rejected_are_there_again_after_a_reload(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    gateway = fleet.gateways[0]
+    later = {"headrace.startAt": (datetime.now(UTC) + timedelta(days=30)).isoformat()}
+    shown = {
+        "rejected": "document.querySelector('[data-state=failed]')?.innerText.includes('must be')",
+        "submitted": "document.querySelector('[data-state=running]')",
+        "auth required": "document.querySelector('.interrupt')",
+    }
+    asked = {
+        "rejected": ("counter", "nonsense", {}),
+        "submitted": ("counter", "3 1", later),
+        "auth required": ("guarded", "the safe", {}),
+    }
+    target = "tests.support.slow_agents:guarded"
+    with WorkerProcess(tmp_path / "worker", target, fleet.nats_url, {}):
+        is_served = partial(extra_services.is_served, fleet.gateways, "guarded")
+        await asyncio.to_thread(until, is_served, "the agent is there")
+        for state, (agent, text, metadata) in asked.items():
+            url = f"{gateway}/v1/agents/{agent}"
+            configuration = {"returnImmediately": True}
+            body = {"message": message(text), "configuration": configuration, "metadata": metadata}
+            task = (await http.post(f"{url}/message:send", json=body)).json()["task"]
+            head = f"document.querySelector('.task-head')?.innerText.includes('{state}')"
+            for place, condition in (
+                (f"#/tasks/{agent}/{task['id']}", head),
+                (f"#/chat/{agent}/{task['contextId']}", shown[state]),
+            ):
+                await page.open(f"{gateway}/console/{place}")
+                await page.until(condition, f"{state} at {place}")
+                await page.evaluate("globalThis.isOld = true")
+                await page.reload()
+                again = f"!globalThis.isOld && ({condition})"
+                await page.until(again, f"{state} at {place}, after a reload")
+            if state != "rejected":
+                (await http.post(f"{url}/tasks/{task['id']}:cancel")).raise_for_status()
+
+
+async def test_every_page_is_accessible_and_fits_a_phone_in_light_and_dark(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    javascript.install(_SOURCE)
+    counter = PlainAgent(http, fleet.gateways[0], "counter")
+    sent = (await counter.send("3 1")).json()["task"]["id"]
+    rows = "document.querySelectorAll('tbody tr').length"
+    pages = {
+        "#/": f"{rows} > 3",
+        "#/chat/counter": "document.querySelector('.composer')",
+        "#/tasks?agent=counter": f"{rows} > 0",
+        f"#/tasks/counter/{sent}": "document.querySelector('.log tbody button')",
+        "#/triggers": "document.querySelector('h1').innerText === 'Triggers'",
+        "#/triggers?new=1": "document.querySelector('.declaration')",
+        "#/schedules": "document.querySelector('h1').innerText === 'Schedules'",
+        "#/schedules?new=1": "document.querySelector('.declaration')",
+        "#/inspect?agent=echo": "document.body.innerText.includes('has all that A2A 1.0')",
+        "#/operate": "document.querySelector('.versions')",
+        "#/break": "document.querySelector('.breaking [name=worker]')",
+    }
+    await page.open(f"{fleet.gateways[0]}/console/")
+    for place, shown in pages.items():
+        await page.evaluate(f"location.hash = {json.dumps(place)}")
+        await page.until(shown, f"{place} is shown")
+        assert await problems_on_a_phone(page) == [], place
 
 
 @pytest.mark.usefixtures("extra_workers")
@@ -609,7 +688,7 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     await page.evaluate("globalThis.hacked = () => console.error('hacked')")
     await page.click("a[href='#/operate']")
     await page.until("document.querySelectorAll('.letters tbody tr').length >= 2", "both are there")
-    assert await violations(page) == []
+    assert await problems_on_a_phone(page) == []
     await page.evaluate(f"location.hash = '#/operate?agent=moody&task={failed[0]}'")
     await page.until("document.querySelectorAll('.letters tbody tr').length === 1", "one is left")
     await page.click(".letters tbody button")
@@ -645,7 +724,7 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     await eventually(has_failed, "the first delivery fails")
     await page.reload()
     await page.until(f"document.querySelector('.part a[href$=\"{sent}\"]')", "it is listed")
-    assert await violations(page) == []
+    assert await problems_on_a_phone(page) == []
     await page.evaluate(f"location.hash = '#/tasks/counter/{sent}'")
     await page.until("document.querySelectorAll('.task-head button').length === 2", "it goes on")
     await page.click(".task-head button:last-of-type")
@@ -837,6 +916,8 @@ async def test_an_operator_routes_new_tasks_between_versions_of_an_agent(
         await choose(page, ".versions select", "booth")
         await page.until(f"{rows}.join().includes('90 % of contexts')", "all may look at it")
         await page.evaluate("location.hash = '#/operate'")
+        # The page that is left has such a list, too.
+        await page.until("document.querySelector('h1').innerText === 'Operate'", "the operators'")
         await choose(page, ".versions select", "booth")
         await page.click("[aria-label='Roll back 2']")
         await page.until("document.querySelector('dialog[open]')", "it is confirmed")
