@@ -43,7 +43,7 @@ def compared(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
 def test_its_commands_are_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = [name for command in steps("run") for name in _TARGET.findall(command)]
-    assert sorted(named) == ["dist", "docs", "release-check", "test", "upgrade"]
+    assert sorted(named) == ["dist", "docs", "release-check", "test", "test", "upgrade"]
     assert set(named) <= set(targets)
 
 
@@ -64,6 +64,13 @@ def test_nothing_is_published_before_it_was_installed_and_rolled_out() -> None:
     found = jobs()
     assert {"build", "install", "upgrade"} <= set(found["publish"]["needs"])
     assert found["publish"]["permissions"] == {"id-token": "write"}
+
+
+def test_the_pictures_of_browser_tests_are_an_artifact_also_when_one_fails() -> None:
+    test, upload = jobs()["console"]["steps"][-2:]
+    assert upload["with"]["path"] == test["env"]["HEADRACE_TEST_PICTURES"]
+    assert upload["uses"].startswith("actions/upload-artifact@")
+    assert upload["if"] == "always()"
 
 
 def test_the_packages_have_one_version() -> None:

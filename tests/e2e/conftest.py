@@ -1,5 +1,6 @@
 """The stack that the end-to-end tests share, found whole at the start of each."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,7 +9,7 @@ import httpx
 import pytest
 
 from tests.support import client_package, containers, extra_services
-from tests.support.driven_browser import Page, driven_page
+from tests.support.driven_browser import Page, driven_page, keep_picture
 from tests.support.fleet import Fleet
 from tests.support.plain_http import KEEP_ALL, NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -72,11 +73,16 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    """A tab that has loaded nothing yet, and in which nothing is executed that should not be."""
+async def page(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Page]:
+    """A tab that has loaded nothing yet, and in which nothing is executed that should not be.
+
+    What it shows at the end is kept in the folder `HEADRACE_TEST_PICTURES`, if that is set.
+    """
     async with driven_page(tmp_path / "browser") as page:
         await page.resize(1200, 800)
         yield page
+        if folder := os.environ.get("HEADRACE_TEST_PICTURES"):
+            keep_picture(await page.picture(), Path(folder) / f"{request.node.name}.png")
         assert page.complaints == []
 
 

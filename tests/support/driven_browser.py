@@ -209,6 +209,12 @@ async def driven_page(folder: Path) -> AsyncIterator[Page]:
         await asyncio.to_thread(process.wait, _END_TIMEOUT)
 
 
+def keep_picture(picture: bytes, file: Path) -> None:
+    """Write a picture to a file whose folder may be missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(picture)
+
+
 async def _address(profile: Path) -> str:
     """Return the DevTools address of the browser's first tab."""
     file = profile / "DevToolsActivePort"
