@@ -15,8 +15,8 @@ import grpc
 import grpc.aio
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 
+from tests.support.clients.websocket import connect
 from tests.support.isolation import grpc_talk
 from tests.support.plain_http import NO_TLS
 from tests.support.stack import Stack

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 
+from tests.support.clients.websocket import connect
 from tests.support.driven_browser import Page
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.fleet import Fleet

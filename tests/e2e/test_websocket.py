@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 
+from tests.support.clients.websocket import connect
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import message
 

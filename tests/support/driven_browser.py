@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 
+from tests.support.clients.websocket import connect
 from tests.support.plain_http import NO_TLS
 from tests.support.resuming_browser import FLAGS, find_browser
 from tests.support.starting import start_process

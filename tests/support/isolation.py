@@ -14,7 +14,6 @@ from typing import Any
 
 import grpc.aio
 import httpx
-from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
@@ -22,6 +21,7 @@ from headrace.model.errors import StateUnavailable
 from headrace.model.task import mint_task_id
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
+from tests.support.clients.websocket import connect
 from tests.support.plain_a2a import message
 
 type Json = dict[str, Any]

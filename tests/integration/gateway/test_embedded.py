@@ -12,7 +12,6 @@ import uvicorn
 from fastapi import FastAPI
 from faststream.nats import NatsBroker
 from starlette.types import ASGIApp
-from websockets.asyncio.client import connect
 
 from headrace.client import Client
 from headrace_gateway.embedded import EmbeddedGateway
@@ -20,6 +19,7 @@ from headrace_gateway.server.listeners import Unprotected
 from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
 from tests.integration.gateway.conftest import module_fixture
+from tests.support.clients.websocket import connect
 from tests.support.document import blocks
 from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet

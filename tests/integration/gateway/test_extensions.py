@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-import websockets
 from a2a.utils.constants import TransportProtocol
 
 from headrace.model.task import mint_task_id
@@ -13,6 +12,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import OPTIONAL, REQUIRED
 from tests.support.clients.a2a_v03 import TRANSPORTS, old
 from tests.support.clients.bindings import Talk, message
+from tests.support.clients.websocket import connect
 from tests.support.scripted_fleet import ScriptedFleet
 
 HEADER = "A2A-Extensions"
@@ -96,7 +96,7 @@ async def test_who_names_extensions_in_both_headers_is_answered_in_both(
 async def test_a_websocket_is_opened_with_the_header_of_0_3(gateway: str) -> None:
     where = f"{gateway.replace('http', 'ws', 1)}/v1/agents/demanding/stream"
     uri = str(REQUIRED["uri"])
-    async with websockets.connect(where, additional_headers={OLD_HEADER: uri}) as socket:
+    async with connect(where, additional_headers={OLD_HEADER: uri}) as socket:
         assert socket.response is not None
         assert socket.response.headers[OLD_HEADER] == uri
 

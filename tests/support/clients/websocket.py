@@ -5,14 +5,19 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio import client
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from tests.support.waiting import TIMEOUT
 
 type Json = dict[str, Any]
+
+connect = partial(client.connect, open_timeout=TIMEOUT)
+"""The library's `connect`, which waits for the handshake as long as for anything else in tests."""
 
 
 class Socket:
@@ -68,7 +73,6 @@ class Socket:
 async def socket_to(url: str, path: str = "/stream", **options: Any) -> AsyncIterator[Socket]:  # noqa: ANN401 - handed on
     """Open a WebSocket for the length of a block."""
     target = url.replace("http://", "ws://") + path
-    options.setdefault("open_timeout", TIMEOUT)
     async with connect(target, max_size=None, **options) as connection:
         socket = Socket(connection)
         try:

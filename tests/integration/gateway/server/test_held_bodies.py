@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 import grpc.aio
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
-from tests.support.clients.websocket import socket_to
+from tests.support.clients.websocket import connect, socket_to
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet

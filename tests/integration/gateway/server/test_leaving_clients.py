@@ -5,13 +5,13 @@ import json
 
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, TaskKey
 from tests.support.clients.bindings import Rest, message
+from tests.support.clients.websocket import connect
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.waiting import eventually
 

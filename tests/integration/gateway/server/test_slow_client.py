@@ -20,7 +20,7 @@ import grpc.aio
 import httpx
 import pytest
 from a2a.types import a2a_pb2
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from headrace.jetstream.connection import Bus
@@ -31,6 +31,7 @@ from headrace_gateway.streaming.renderer import Cause
 from tests.integration.gateway.protocols.a2a.grpc.test_service import read_out, stub_of
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.agui.runs import path, run_input
+from tests.support.clients.websocket import connect
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import Run, ScriptedFleet

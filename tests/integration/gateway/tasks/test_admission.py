@@ -9,7 +9,6 @@ import httpx
 import orjson
 import pytest
 import pytest_asyncio
-from websockets.asyncio.client import connect
 
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import RunRequest
@@ -21,6 +20,7 @@ from headrace.tasks.runs import ensure_queue
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.timing import GatewayTiming
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
+from tests.support.clients.websocket import connect
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 
 from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Refusal, Rest, Rpc, Talk, message
+from tests.support.clients.websocket import connect
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet

@@ -16,10 +16,10 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
-from websockets.asyncio.client import connect
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Json, Rest, Talk, message
+from tests.support.clients.websocket import connect
 from tests.support.scripted_fleet import ScriptedFleet
 
 URL = "https://hooks.example/a"

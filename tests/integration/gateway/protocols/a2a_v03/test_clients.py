@@ -5,7 +5,6 @@ import json
 import grpc.aio
 import httpx
 import pytest
-import websockets
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_pb2
 from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc as old_grpc
 from a2a.compat.v0_3.types import AgentCard as OldCard
@@ -17,12 +16,14 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from websockets.exceptions import ConnectionClosed
 
 from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.support.agui.runs import run_of
 from tests.support.clients.a2a_v03 import TRANSPORTS, old
 from tests.support.clients.bindings import Json
+from tests.support.clients.websocket import connect
 from tests.support.scripted_fleet import ScriptedFleet
 
 
@@ -172,8 +173,8 @@ async def test_an_empty_version_is_0_3(
     assert empty_query.status_code == old_query.status_code == 404
     assert empty_query.json() == old_query.json()
     where = f"{gateway.replace('http', 'ws', 1)}/stream?A2A-Version="
-    async with websockets.connect(where) as socket:
-        with pytest.raises(websockets.ConnectionClosed, match=r"A2A 0\.3 is not supported here"):
+    async with connect(where) as socket:
+        with pytest.raises(ConnectionClosed, match=r"A2A 0\.3 is not supported here"):
             await socket.recv()
     await _check_grpc(settings)
 

@@ -8,12 +8,12 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
 from tests.support.agui.runs import path, run, run_input
+from tests.support.clients.websocket import connect
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.unit.gateway.protocols.agui.test_run_input import WRONG
 

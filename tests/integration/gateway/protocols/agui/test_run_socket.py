@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 import pytest_asyncio
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import CURSOR, path, run_input, run_of
+from tests.support.clients.websocket import connect
 from tests.support.event_stream import all_frames
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running

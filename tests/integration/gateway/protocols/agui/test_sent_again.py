@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import orjson
 import pytest
-import websockets
 
 from headrace.jetstream.connection import Bus
 from headrace.log.tombstone import put_tombstone
@@ -25,6 +24,7 @@ from headrace_gateway.tasks.idempotency import (
 )
 from tests.support.agui.client_rules import Client
 from tests.support.agui.runs import path, run, run_input, run_of, running
+from tests.support.clients.websocket import connect
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -172,7 +172,7 @@ async def test_over_other_transports_it_is_the_same_run(
     assert binary[0].headers["content-type"] == accept["accept"]
     assert binary[0].content == binary[1].content
     where = str(elsewhere.base_url).replace("http", "ws", 1) + path("assistant") + "/ws"
-    async with websockets.connect(where) as socket:
+    async with connect(where) as socket:
         for _ in range(2):
             await socket.send(orjson.dumps(body).decode())
             assert [orjson.loads(await socket.recv()) for _ in told] == told
@@ -252,7 +252,7 @@ async def test_over_a_websocket_a_reused_id_is_refused_and_the_socket_goes_on(
     body = run_input()
     told = await run(http, "assistant", body)
     where = str(http.base_url).replace("http", "ws", 1) + path("assistant") + "/ws"
-    async with websockets.connect(where) as socket:
+    async with connect(where) as socket:
         await socket.send(orjson.dumps({**body, "state": {"n": 2}}).decode())
         refused = orjson.loads(await socket.recv())
         assert (refused["type"], refused["code"]) == ("RUN_ERROR", "run_id_reused")

@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import pytest_asyncio
-from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Rest, Rpc, Talk, message
-from tests.support.clients.websocket import socket_to
+from tests.support.clients.websocket import connect, socket_to
 from tests.support.credentials import ANN, BOB, EVE, write
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running

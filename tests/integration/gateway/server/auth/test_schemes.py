@@ -10,7 +10,6 @@ from pathlib import Path
 import grpc.aio
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
@@ -23,6 +22,7 @@ from tests.integration.gateway.scripts import EXTENDED
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
+from tests.support.clients.websocket import connect
 from tests.support.credentials import ANN, AUDIENCE, ISSUER, Issuer, Person, write
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running

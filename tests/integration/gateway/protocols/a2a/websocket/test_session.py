@@ -10,14 +10,13 @@ from contextlib import suppress
 import httpx
 import pytest
 import pytest_asyncio
-from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import Rest, message
-from tests.support.clients.websocket import Json, Socket, socket_to
+from tests.support.clients.websocket import Json, Socket, connect, socket_to
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
