@@ -146,7 +146,8 @@ release-check: ## Check that VERSION is that of the packages and of the changelo
 	@grep -qxF 'version = "$(VERSION)"' pyproject.toml || { echo "pyproject.toml has another version" >&2; exit 1; }
 	@grep -qF '"version": "$(VERSION)"' clients/javascript/package.json || \
 		{ echo "clients/javascript/package.json has another version" >&2; exit 1; }
-	@grep -qF '## [$(VERSION)]' CHANGELOG.md || { echo "CHANGELOG.md has no section [$(VERSION)]" >&2; exit 1; }
+	@grep -qE '^## \[$(subst .,\.,$(VERSION))\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$$' CHANGELOG.md || \
+		{ echo "CHANGELOG.md has no section [$(VERSION)] with a date" >&2; exit 1; }
 
 .PHONY: clean
 clean: ## Delete .venv, data, caches and build output

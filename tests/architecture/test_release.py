@@ -28,14 +28,21 @@ def steps(key: str) -> list[str]:
     return [step[key] for job in jobs().values() for step in job["steps"] if key in step]
 
 
-def compared(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
-    """Run `make release-check` in a copy whose changelog describes the packages' version."""
+def changelog(date: str) -> str:
+    """Return the changelog with this date at the section of the packages' version."""
+    heading = re.escape(f"## [{project()['version']}] - ")
+    text = (ROOT / "CHANGELOG.md").read_text()
+    return re.sub(rf"^({heading}).*$", rf"\g<1>{date}", text, flags=re.MULTILINE)
+
+
+def compared(
+    folder: Path, version: str, date: str = "2026-12-01"
+) -> subprocess.CompletedProcess[str]:
+    """Run `make release-check` in a copy whose changelog has a date."""
     for name in ("Makefile", "pyproject.toml", "clients/javascript/package.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text((ROOT / name).read_text())
-    (folder / "CHANGELOG.md").write_text(
-        f"# Changelog\n\n## [{project()['version']}] - 2026-12-01\n"
-    )
+    (folder / "CHANGELOG.md").write_text(changelog(date))
     command = ["make", "release-check", f"VERSION={version}"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -75,12 +82,20 @@ def test_the_pictures_of_browser_tests_are_an_artifact_also_when_one_fails() -> 
 
 def test_the_packages_have_one_version() -> None:
     package = json.loads((ROOT / "clients/javascript/package.json").read_text())
-    assert package["version"] == project()["version"]
+    chart = yaml.safe_load((ROOT / "deploy/helm/headrace/Chart.yaml").read_text())
+    assert {package["version"], chart["appVersion"]} == {project()["version"]}
 
 
 def test_the_packages_version_with_its_section_in_the_changelog_is_accepted(tmp_path: Path) -> None:
     done = compared(tmp_path, project()["version"])
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_section_without_a_date_is_refused(tmp_path: Path) -> None:
+    version = project()["version"]
+    done = compared(tmp_path, version, "soon")
+    assert done.returncode != 0
+    assert done.stderr.startswith(f"CHANGELOG.md has no section [{version}] with a date\n")
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
