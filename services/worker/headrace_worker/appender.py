@@ -341,7 +341,10 @@ class Appender:
             MalformedOutput: the event is too large.
         """
         if (size := draft.size + 1) > self._capacity:
-            raise MalformedOutput(f"an event of {size} bytes exceeds the limit of {self._capacity}")
+            raise MalformedOutput(
+                f"an event of {size} bytes exceeds the limit of {self._capacity}; "
+                "yield large content as a File"
+            )
 
     async def room(self) -> None:
         """Wait until the log has caught up with the agent."""

@@ -13,7 +13,7 @@ from headrace.model.entry import ANSWERED
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
-from headrace.sdk.errors import DelegationFailed, MalformedOutput, Retryable
+from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay, QueuedMessage
@@ -189,7 +189,7 @@ def _malformed(error: BaseException | None) -> MalformedOutput | None:
 
 def _public_reason(error: BaseException) -> str:
     """Return the failure reason that clients may see: for example that a delegated task failed."""
-    if isinstance(error, DelegationFailed):
+    if isinstance(error, DelegationFailed | Misused):
         return str(error)
     if isinstance(error, BaseExceptionGroup) and (found := error.subgroup(DelegationFailed)):
         first: BaseException = found

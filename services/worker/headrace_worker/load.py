@@ -2,8 +2,10 @@
 
 import inspect
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
-from pathlib import PurePath
+from importlib.util import find_spec
+from pathlib import Path, PurePath
 from typing import Any
 
 from headrace.sdk.agent import Agent, Agents
@@ -41,8 +43,7 @@ def resolve(target: str) -> Any:  # noqa: ANN401  # any attribute
     except ModuleNotFoundError as missing:
         raise Misdeclared(_what_is_missing(module_name, missing)) from None
     except SyntaxError as error:
-        file = PurePath(error.filename or module_name).name
-        raise Misdeclared(f"{file}:{error.lineno}: {error.msg}") from None
+        raise Misdeclared(_what_is_not_python(module_name, error)) from None
     except Exception as error:
         # A supervisor that has room for one line only shows the last one.
         error.add_note(f"{type(error).__name__}: {error}{imported_at(error.__traceback__)}")
@@ -61,6 +62,28 @@ def _what_is_missing(module: str, error: ModuleNotFoundError) -> str:
         return f"no module named {module}"
     place = imported_at(error.__traceback__)
     return f"{module} imports {missing}, which is not installed{place}"
+
+
+def _what_is_not_python(module: str, error: SyntaxError) -> str:
+    if error.filename and error.lineno:
+        return f"{PurePath(error.filename).name}:{error.lineno}: {error.msg}"
+    place = imported_at(error.__traceback__)
+    if "null bytes" not in error.msg:
+        return f"{module}: {error.msg}{place}"
+    # Python does not name the file.
+    file = _file_of(module)
+    before, null, _ = (file.read_bytes() if file else b"").partition(b"\0")
+    if file and null:
+        return f"{file.name}:{before.count(b'\n') + 1}: a null byte; save the file as UTF-8 text"
+    return f"{module} imports a file that has null bytes; save it as UTF-8 text{place}"
+
+
+def _file_of(module: str) -> Path | None:
+    with suppress(ImportError, SyntaxError):  # of a package around it
+        spec = find_spec(module)
+        if spec and spec.origin and spec.has_location:
+            return Path(spec.origin)
+    return None
 
 
 def _agents(target: str, found: object) -> Agents:

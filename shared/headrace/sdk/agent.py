@@ -1,6 +1,7 @@
 """Agents: an async function together with its card, its policy and its clean-up."""
 
 import inspect
+import re
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -15,9 +16,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast, overload
 
+from pydantic import ValidationError
+
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
+from headrace.model.field_rule import first_problem
 from headrace.model.subjects import MAX_VERSION, check_agent_name, encode_token
 from headrace.model.task import TaskKey
 from headrace.sdk.context import RunContext
@@ -88,8 +92,11 @@ class Policy:
         """Check the values.
 
         Raises:
-            Misdeclared: A value is out of range.
+            Misdeclared: A value is out of range or of another type.
         """
+        _check_number("max_attempts", self.max_attempts, agent, "a whole number", int)
+        _check_number("backoff", self.backoff, agent, "a number of seconds", int | float)
+        _check_number("timeout", self.timeout, agent, "a number of seconds", int | float | None)
         if self.max_attempts < 1:
             raise Misdeclared(f"the max_attempts of agent {agent!r} must be at least 1")
         if self.backoff < 0:
@@ -332,32 +339,34 @@ def agent(  # noqa: PLR0913  # what a card says
     """
 
     def declare(function: AgentFunction) -> Agent:
-        card = AgentCard(
-            name=name or function.__name__.replace("_", "-"),
-            display_name=display_name,
-            description=description or _first_line(function),
-            version=version,
-            pinned=pinned,
-            icon_url=icon_url,
-            documentation_url=documentation_url,
-            provider=provider,
-            skills=[s.to_json() if isinstance(s, Skill) else s for s in skills],
-            input_modes=list(input_modes),
-            output_modes=list(output_modes),
-            capabilities=dict(capabilities or {}),
-            bare_message=bare_message,
-            streaming=streaming,
-            push_notifications=push_notifications,
-            extensions=list(extensions),
-            extended=extended_card,
-            follow_ups=follow_ups,
-            start_within=start_within,
-            cleans_up=clean_up is not None,
-        )
-        policy = Policy(max_attempts, backoff, timeout)
-        called = function if is_async(function) else in_thread(cast("BlockingGenerator", function))
-        declared = Agent(called, card, policy, concurrency, clean_up)
+        called = name or function.__name__.replace("_", "-")
         try:
+            card = _card(
+                name=called,
+                display_name=display_name,
+                description=description or _first_line(function),
+                version=version,
+                pinned=pinned,
+                icon_url=icon_url,
+                documentation_url=documentation_url,
+                provider=provider,
+                skills=_skills(skills),
+                input_modes=input_modes,
+                output_modes=output_modes,
+                capabilities=capabilities or {},
+                bare_message=bare_message,
+                streaming=streaming,
+                push_notifications=push_notifications,
+                extensions=extensions,
+                extended=extended_card,
+                follow_ups=follow_ups,
+                start_within=start_within,
+                cleans_up=clean_up is not None,
+            )
+            policy = Policy(max_attempts, backoff, timeout)
+            if not is_async(function):
+                function = in_thread(cast("BlockingGenerator", function))
+            declared = Agent(function, card, policy, concurrency, clean_up)
             _check(declared)
         except Misdeclared as error:
             raise Misdeclared(f"{error}{declared_at(function)}") from None
@@ -367,6 +376,10 @@ def agent(  # noqa: PLR0913  # what a card says
         return declare
     if isinstance(function, Agent):
         raise Misdeclared(f"agent {function.name!r} is already declared with @agent{called_at()}")
+    if hasattr(function, "answer"):
+        raise Misdeclared(
+            f"a tool can't be an agent; write @tool or @agent, or a function for each{called_at()}"
+        )
     if not callable(function):
         raise Misdeclared(f"agent({function!r}): write @agent(name={function!r}){called_at()}")
     return declare(function)
@@ -402,6 +415,39 @@ class Agents:
         return len(self._by_name)
 
 
+def _card(**fields: object) -> AgentCard:
+    """Return the card with these fields.
+
+    Raises:
+        Misdeclared: A field has a value of another type.
+    """
+    try:
+        return AgentCard.model_validate(fields)
+    except ValidationError as invalid:
+        # The option of `agent` has a longer name.
+        problem = re.sub(r"^extended\b", "extended_card", first_problem(invalid, "card"))
+        raise Misdeclared(f"agent {fields['name']!r}: {problem}") from None
+
+
+def _skills(given: object) -> object:
+    """Return the skills as on the card; what is no list of skills is left to its check."""
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        return given
+    return [each.to_json() if isinstance(each, Skill) else each for each in given]
+
+
+def _check_number(option: str, value: object, agent: str, rule: str, kind: Any) -> None:  # noqa: ANN401  # a type
+    """Check the type of an option's value.
+
+    Raises:
+        Misdeclared: It is of another type.
+    """
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise Misdeclared(
+            f"the {option} of agent {agent!r} must be {rule}, not {type(value).__name__}"
+        )
+
+
 def _check(declared: Agent) -> None:
     unknown = declared.card.capabilities.keys() - CATEGORIES
     if unknown:
@@ -412,12 +458,15 @@ def _check(declared: Agent) -> None:
         raise Misdeclared(str(error)) from None
     _check_parameters(declared)
     _check_version(declared.card)
+    _check_number("concurrency", declared.concurrency, declared.name, "a whole number", int | None)
     if declared.concurrency is not None and declared.concurrency < 1:
         raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
     start_within = declared.card.start_within
     if start_within is not None and start_within <= 0:
         raise Misdeclared(f"the start_within of agent {declared.name!r} must be more than 0 s")
     _check_urls(declared.card)
+    if declared.clean_up is not None and not callable(declared.clean_up):
+        raise Misdeclared(f"the clean_up of agent {declared.name!r} must be an async function")
     declared.policy.check(declared.name)
 
 

@@ -1,5 +1,6 @@
 """The call of an agent's function: its output goes to the runtime of its context."""
 
+import sys
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from types import FrameType
@@ -7,8 +8,11 @@ from typing import Any, Protocol
 
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import FILES, Emission
-from headrace.sdk.errors import AgentExited, MalformedOutput
-from headrace.sdk.source import raised_at, stopped_at
+from headrace.sdk.errors import AgentExited, AgentReadTerminal, MalformedOutput
+from headrace.sdk.source import imported_at, raised_at, stopped_at
+
+_NO_INPUT = ("EOF when reading a line",)
+"""Arguments of the EOFError of `input`; those of other readers differ."""
 
 
 class RunnableAgent(Protocol):
@@ -38,7 +42,8 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
 
     Raises:
         MalformedOutput: the agent's output is invalid.
-        AgentExited: the agent called `sys.exit`.
+        AgentExited: the agent called `sys.exit`, or raised KeyboardInterrupt.
+        AgentReadTerminal: the agent called `input`.
         Exception: any other error of the agent.
     """
     try:
@@ -46,10 +51,16 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
             await _stream(agent, ctx)
         else:
             await _call(agent, ctx)
-    except SystemExit as exit_:
-        raise AgentExited(
-            f"the agent called sys.exit({exit_.code!r}); only its run ends"
-        ) from exit_
+    except (SystemExit, KeyboardInterrupt) as exit_:
+        # Either would end the event loop, and with it the worker and all its runs.
+        why = f"raised {type(exit_).__name__}; only its run ends: return, or raise an Exception"
+        raise AgentExited(_message(agent, why, exit_)) from exit_
+    except EOFError as error:
+        if error.args != _NO_INPUT:
+            raise
+        sys.stdout.write("\n")  # the prompt of `input` has none
+        why = "called input(), which nobody answers; yield InputRequired('…')"
+        raise AgentReadTerminal(_message(agent, why, error)) from error
 
 
 async def _stream(agent: RunnableAgent, ctx: RunContext) -> None:
@@ -80,6 +91,11 @@ def _frame_of(stream: AsyncGenerator[Emission]) -> FrameType | None:
     # The generator of a function that runs in a thread.
     inner = frame.f_locals.get("generator") if frame is not None else None
     return getattr(inner, "gi_frame", frame)
+
+
+def _message(agent: RunnableAgent, why: str, error: BaseException) -> str:
+    trace = error.__traceback__
+    return f"agent {agent.name!r} {why}{imported_at(trace) or raised_at(agent.function, trace)}"
 
 
 def _located(

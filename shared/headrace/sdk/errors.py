@@ -35,10 +35,25 @@ class Overtaken(HeadraceError):
         self.generation = generation
 
 
-class AgentExited(HeadraceError):
+class Misused(HeadraceError):
+    """An agent did what can't be done in a worker. The message is for its author.
+
+    It contains nothing that the agent was given.
+    """
+
+    code = "misused"
+
+
+class AgentExited(Misused):
     """An agent tried to exit the process. Only its run ends."""
 
     code = "agent_exited"
+
+
+class AgentReadTerminal(Misused):
+    """An agent called `input`, and nobody is at the worker's terminal."""
+
+    code = "agent_read_terminal"
 
 
 class Retryable(HeadraceError):

@@ -178,6 +178,10 @@ def tool(
     """
 
     def declare(declared: Callable[..., Any]) -> FunctionTool:
+        if _is_agent(declared):
+            named = getattr(declared, "name", "")
+            why = f"agent {named!r} can't be a tool; delegate to it, in a function"
+            raise Misdeclared(f"{why}{called_at()}")
         signature = signature_of(declared)
         called = name or getattr(declared, "__name__", "")
         return FunctionTool(

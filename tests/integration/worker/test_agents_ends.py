@@ -127,12 +127,17 @@ async def _exits(_: RunContext) -> AsyncIterator[Emission]:
     sys.exit(3)
 
 
+async def _interrupts(_: RunContext) -> AsyncIterator[Emission]:
+    yield "x"
+    raise KeyboardInterrupt
+
+
 async def _cancels_itself(_: RunContext) -> AsyncIterator[Emission]:
     yield "x"
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize("function", [_raises_in_clean_up, _exits, _cancels_itself])
+@pytest.mark.parametrize("function", [_raises_in_clean_up, _exits, _interrupts, _cancels_itself])
 async def test_whatever_an_agent_raises_ends_its_own_task_only(
     function: AgentFunction, submitter: TaskSubmitter, working: Working
 ) -> None:

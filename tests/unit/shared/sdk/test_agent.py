@@ -1,15 +1,19 @@
 """Agents are declared by a decorator, registered once, found by name."""
 
+import asyncio
+import io
 import sys
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import Agent, Agents, Emission, Provider, RunContext, Skill, agent
 from headrace.model.agent_card import AgentCard
 from headrace.sdk.agent import AgentFunction
-from headrace.sdk.errors import Misdeclared
+from headrace.sdk.errors import AgentReadTerminal, Misdeclared
 from headrace_worker.demo import agents as demo_agents
 from headrace_worker.demo import echo
 from headrace_worker.load import load
@@ -138,6 +142,81 @@ def test_a_module_that_imports_what_is_missing_is_not_called_missing(
     with pytest.raises(Misdeclared, match="half_there imports not_there_at_all"):
         load("half_there:agents")
     assert "half_there" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "package", [{"spoilt.py": "x = '\0'"}, {"spoilt/__init__.py": "'\0'", "spoilt/shop.py": ""}]
+)
+def test_an_imported_file_with_null_bytes_is_found_by_its_import(
+    package: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {**package, "importer.py": "\nimport spoilt\n"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Misdeclared, match=r"^importer imports a file .* \(importer\.py:2\)$"):
+        load("importer:agents")
+    with pytest.raises(
+        Misdeclared, match=r"^spoilt\.shop imports a file that has null bytes; save"
+    ):
+        load("spoilt.shop:agents")
+    assert {"importer", "spoilt"}.isdisjoint(sys.modules)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"timeout": timedelta(seconds=5)}, "timeout .* must be a number of seconds, not timedelta"),
+    ({"backoff": None}, "backoff .* must be a number of seconds, not NoneType"),
+    ({"max_attempts": "3"}, "max_attempts .* must be a whole number, not str"),
+    ({"max_attempts": 2.5}, "max_attempts .* must be a whole number, not float"),
+    ({"concurrency": True}, "concurrency .* must be a whole number, not bool"),
+    ({"start_within": "soon"}, "start_within: "),
+    ({"clean_up": "tidy"}, "clean_up .* must be an async function"),
+    ({"description": 5}, "description: "),
+    ({"skills": Skill("shopping")}, "skills: "),
+    ({"skills": ["shopping"]}, r"skills\.0: "),
+    ({"output_modes": 5}, "output_modes: "),
+    ({"capabilities": ["tools"]}, "capabilities: "),
+    ({"extended_card": "more"}, "extended_card: "),
+    ({"follow_ups": "queue"}, "follow_ups: "),
+]
+
+
+@pytest.mark.parametrize(("options", "problem"), WRONG, ids=lambda value: str(value)[:30])
+def test_an_option_of_another_type_is_refused_with_agent_and_line(
+    options: dict[str, Any], problem: str
+) -> None:
+    line = rf"^[^\n]*{problem}[^\n]* \(test_agent\.py:\d+\)$"
+    with pytest.raises(Misdeclared, match=line) as said:
+        agent(name="shop", **options)(my_function)
+    assert "agent 'shop'" in str(said.value)
+
+
+def _reader(_: RunContext) -> str:
+    return input("How many? ")
+
+
+async def _async_reader(_: RunContext) -> str:
+    return input("How many? ")  # noqa: ASYNC250 - the mistake
+
+
+@pytest.mark.parametrize("function", [_reader, _async_reader])
+async def test_an_agent_that_reads_the_terminal_is_told_what_to_write_instead(
+    function: AgentFunction, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    place = r"InputRequired\('…'\) \(test_agent\.py:\d+\)$"
+    with pytest.raises(AgentReadTerminal, match=place):
+        await agent(name="shop")(function)("nails")
+    assert capsys.readouterr().out == "How many? \n"
+
+
+async def test_what_else_ends_early_stays_as_it_is() -> None:
+    @agent
+    async def shop(_: RunContext) -> str:
+        raise asyncio.IncompleteReadError(b"", 7)
+
+    with pytest.raises(asyncio.IncompleteReadError):
+        await shop("nails")
 
 
 several = [echo, agent()(my_function)]

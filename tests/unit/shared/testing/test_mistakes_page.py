@@ -1,5 +1,6 @@
 """docs/mistakes.md: each mistake is made here, and the page has the message that came of it."""
 
+import io
 import re
 import sys
 from pathlib import Path
@@ -18,13 +19,13 @@ _HEAD = """\
 # Mistakes and their messages
 
 Look up the message of a mistake in an agent. An invalid declaration raises its message when the
-module is imported. Invalid output fails the task, with the agent, the file and the line.
+module is imported. What is wrong in a run fails the task, with the agent, the file and the line.
 
 | mistake | message | remedy |
 |---|---|---|
 """
 
-_IMPORTS = "from headrace import Agents, File, InputRequired, agent, on, schedule, tool\n\n"
+_IMPORTS = "from headrace import Agents, Data, File, InputRequired, agent, on, schedule, tool\n\n"
 
 
 class Mistake(NamedTuple):
@@ -60,6 +61,18 @@ MISTAKES = [
         "a `name` is an id; `display_name` is for people",
     ),
     Mistake(
+        "an option of another type",
+        "@agent(timeout='5')\nasync def shop(ctx):\n    yield 'hello'\n",
+        "the timeout of agent 'shop' must be a number of seconds, not str (shop.py:3)",
+        "`timeout=5`",
+    ),
+    Mistake(
+        "one value where several are expected",
+        "@agent(input_modes='text/plain')\nasync def shop(ctx):\n    yield 'hello'\n",
+        "agent 'shop': input_modes: Input should be a valid list (shop.py:3)",
+        "`input_modes=['text/plain']`",
+    ),
+    Mistake(
         "two agents with one name",
         "@agent\nasync def shop(ctx):\n    yield 'hello'\n\n"
         "@agent(name='shop')\nasync def other(ctx):\n    yield 'hello'\n\n"
@@ -87,6 +100,12 @@ MISTAKES = [
         "correct the line",
     ),
     Mistake(
+        "a module with null bytes, such as one saved as UTF-16",
+        "@agent\nasync def shop(ctx):\n    yield '\0'\n",
+        "shop.py:5: a null byte; save the file as UTF-8 text",
+        "save it as UTF-8",
+    ),
+    Mistake(
         "a tool's parameter without a type",
         "@tool\nasync def stock(of):\n    return 7\n",
         "stock: parameter of needs a type annotation (shop.py:3)",
@@ -111,6 +130,18 @@ MISTAKES = [
         "@agent\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
         "agent 'shop' is already declared with @agent (shop.py:3)",
         "`@agent` once",
+    ),
+    Mistake(
+        "`@tool` above `@agent`",
+        "@tool\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
+        "agent 'shop' can't be a tool; delegate to it, in a function (shop.py:3)",
+        "`await ctx.delegate('shop', …)` in the tool's function",
+    ),
+    Mistake(
+        "`@agent` above `@tool`",
+        "@agent\n@tool\nasync def stock(of: str):\n    return 7\n",
+        "a tool can't be an agent; write @tool or @agent, or a function for each (shop.py:3)",
+        "two functions; the agent calls the tool: `await ctx.call(stock, of='nails')`",
     ),
     Mistake(
         "a trigger below `@agent`",
@@ -211,6 +242,38 @@ MISTAKES = [
         "`File('list.txt', b'…')` or `File('list.txt', url='https://…')`",
         runs=True,
     ),
+    Mistake(
+        "output that is too large for a message",
+        "@agent\nasync def shop(ctx):\n    yield Data('x' * 20_000_000)\n",
+        "agent 'shop': an event of … bytes exceeds the limit of 1032192; yield large content as a"
+        " File (shop.py:5)",
+        "`File('stock.json', b'…')`; large files are stored outside the log",
+        runs=True,
+    ),
+    Mistake(
+        "`input()`",
+        "@agent\nasync def shop(ctx):\n    number = input('How many? ')\n"
+        "    yield f'{number} nails'\n",
+        "agent 'shop' called input(), which nobody answers; yield InputRequired('…') (shop.py:5)",
+        "`yield InputRequired('How many?')`; the answer is `ctx.prompt` of the next run",
+        runs=True,
+    ),
+    Mistake(
+        "an exit of the process",
+        "@agent\nasync def shop(ctx):\n    yield 'hello'\n    raise SystemExit(1)\n",
+        "agent 'shop' raised SystemExit; only its run ends: return, or raise an Exception"
+        " (shop.py:6)",
+        "`return`; `sys.exit()` and `KeyboardInterrupt` end the run, not the process",
+        runs=True,
+    ),
+    Mistake(
+        "`KeyboardInterrupt`",
+        "@agent\nasync def shop(ctx):\n    yield 'hello'\n    raise KeyboardInterrupt\n",
+        "agent 'shop' raised KeyboardInterrupt; only its run ends: return, or raise an Exception"
+        " (shop.py:6)",
+        "as above",
+        runs=True,
+    ),
 ]
 
 
@@ -235,10 +298,12 @@ async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(Misdeclared) as refused:
             load("shop:shop")
         return str(refused.value)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
     async with TestFleet(load("shop:shop")) as fleet:
         said = (await fleet.send("shop", "nails")).status_text
-    found = re.fullmatch(r"The agent's output is malformed: (.*) \(error \w+\)", said)
-    return found[1] if found else said
+    found = re.fullmatch(r"(?:The agent's output is malformed: )?(.*) \(error \w+\)", said)
+    # The size depends on the ids in the event.
+    return re.sub(r"of \d+ bytes", "of … bytes", found[1] if found else said)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
