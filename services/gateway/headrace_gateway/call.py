@@ -131,6 +131,7 @@ def call_of(
     task: object = "",
     tenant: object = "",
     version: str = PROTOCOL_VERSION_1_0,
+    **named: str,
 ) -> Call:
     """Return the call of A2A's `operation`, after authentication and access control.
 
@@ -138,6 +139,7 @@ def call_of(
     default one. The tenant comes from an agent card: it only routes, and grants no permission.
 
     `task` is the task id for the audit log and traces; `version` is the client's A2A version.
+    `named`: further fields of the audit log that name what the operation concerns.
 
     Raises:
         CredentialsMissing, CredentialsRefused: the request does not identify a caller.
@@ -149,7 +151,7 @@ def call_of(
     name_operation(operation)
     caller = caller_of(services, request)
     call = _call(services, request, caller, operation, tenant=tenant, version=version)
-    return _checked(services, request, call, task)
+    return _checked(services, request, call, task, **named)
 
 
 class SocketCalls:
@@ -203,9 +205,11 @@ class SocketCalls:
         return _checked(services, self._socket, call, task)
 
 
-def _checked(services: Services, connection: HTTPConnection, call: Call, task: object) -> Call:
+def _checked(
+    services: Services, connection: HTTPConnection, call: Call, task: object, **names: str
+) -> Call:
     named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
-    services.access.check(call.caller, call.agent, call.operation, named)
+    services.access.check(call.caller, call.agent, call.operation, named, **names)
     log_context.begin(LogContext(named, agent=call.agent, traceparent=call.traceparent))
     if not tracing.is_enabled():
         return call

@@ -29,14 +29,18 @@ async def declared(services: Services, request: Request) -> Json:
     return json_object(await read_body(request, services.body_limits))
 
 
-def declaring(services: Services, request: Request, operation: str, agent: str) -> Call:
+def declaring(
+    services: Services, request: Request, operation: str, agent: str, **named: str
+) -> Call:
     """Return the call that declares something for the agent, if its caller may.
+
+    `named`: the field of the audit log with the name of what is declared.
 
     Raises:
         AgentUnknown: there is no such agent.
         HeadraceError: as `call_of`.
     """
-    call = call_of(services, request, operation, tenant=agent)
+    call = call_of(services, request, operation, tenant=agent, **named)
     if call.agent != agent:
         raise AgentUnknown.called(agent, at_root=False)
     return call

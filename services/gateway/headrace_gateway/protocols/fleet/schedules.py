@@ -92,12 +92,13 @@ class SchedulePages:
         """
         services = self._services
         stated = _valid(ScheduleSpec, await declared(services, request))
-        call = declaring(services, request, "PutSchedule", stated.agent)
+        name = _name(request)
+        call = declaring(services, request, "PutSchedule", stated.agent, schedule=name)
         schedule = stated.schedule(priority_of(call, stated.priority))
         check_parts({"parts": schedule.parts}, call.card)
         check_subjects(services, call.caller, schedule.answers)
         _check_owner(request, call.caller, "replace a schedule")
-        key = ScheduleKey(call.caller.tenant, call.caller.owner, _name(request))
+        key = ScheduleKey(call.caller.tenant, call.caller.owner, name)
         try:
             stored = await services.background.run(self._schedules.put(key, schedule))
         except ExpressionRefused:
@@ -186,7 +187,7 @@ class SchedulePages:
         if found is None or not _reaches(caller, found, operation):
             raise ScheduleUnknown(f"schedule {name!r} does not exist")
         operates = owner != caller.owner
-        access.record(caller, found.schedule.agent, operation, operates=operates)
+        access.record(caller, found.schedule.agent, operation, operates=operates, schedule=name)
         return found
 
     async def _again(self, key: ScheduleKey) -> ASGIApp:

@@ -81,7 +81,7 @@ class TriggerPages:
             spec = read_spec({**body, "name": request.path_params["name"]})
         except ValueError as error:
             raise InputInvalid(str(error)) from None
-        call = declaring(services, request, "PutTrigger", spec.agent)
+        call = declaring(services, request, "PutTrigger", spec.agent, trigger=spec.name)
         _check_accepted(spec, call.card)
         caller = call.caller
         check_subjects(services, caller, spec.answers, spec.subject)
@@ -142,7 +142,8 @@ class TriggerPages:
         if not reaches(caller, trigger.owner, trigger.agent, own, operated):
             raise TriggerUnknown(f"trigger {name!r} does not exist")
         operates = trigger.owner != caller.owner
-        self._services.access.record(caller, trigger.agent, operation, operates=operates)
+        access = self._services.access
+        access.record(caller, trigger.agent, operation, operates=operates, trigger=name)
         return trigger
 
     def _caller(self, request: Request, operation: str) -> Caller:

@@ -171,8 +171,12 @@ class Access:
         """Count requests against `rates`, and record them in `audit`."""
         self._rates, self._audit = rates, audit
 
-    def check(self, caller: Caller, agent: str, operation: str, task: str = "") -> None:
+    def check(
+        self, caller: Caller, agent: str, operation: str, task: str = "", **named: str
+    ) -> None:
         """Check that the caller may carry out A2A's `operation` with the agent (and `task`).
+
+        `named`: further fields of the audit log that name what the operation concerns.
 
         Raises:
             NotPermitted: the caller's roles do not include the operation.
@@ -181,11 +185,11 @@ class Access:
         if operation in _PUBLIC:
             return
         if not caller.may(agent, operation):
-            self._audit.denied(caller, agent, operation, task)
+            self._audit.denied(caller, agent, operation, task, **named)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         self._rates.take(caller)
         operates = caller.operates(agent, operation)
-        self._audit.permitted(caller, agent, operation, task, operates=operates)
+        self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
 
     def check_operator(
         self,
@@ -193,23 +197,22 @@ class Access:
         operation: str,
         agent: str = ANY_AGENT,
         task: str = "",
-        *,
-        process: str = "",
+        **named: str,
     ) -> None:
-        """Check that the caller may carry out an operation of operators, on `process` if given.
+        """Check that the caller may carry out an operation of operators; `named` as in `check`.
 
         Raises:
             NotPermitted: no operator's role of the caller includes the operation.
             RateLimited: the caller or its tenant has reached its rate limit.
         """
         if not caller.operates(agent, operation):
-            self._audit.denied(caller, agent, operation, task)
+            self._audit.denied(caller, agent, operation, task, **named)
             where = "all agents" if agent == ANY_AGENT else f"agent {agent!r}"
             raise NotPermitted(
                 f"{operation} needs a role with operator = true and this operation on {where}"
             )
         self._rates.take(caller)
-        self._audit.permitted(caller, agent, operation, task, operates=True, process=process)
+        self._audit.permitted(caller, agent, operation, task, operates=True, **named)
 
     def check_anyone(self, caller: Caller, operation: str) -> bool:
         """Check an operation that needs no permission, and that shows operators more.
@@ -233,9 +236,10 @@ class Access:
         task: str = "",
         *,
         operates: bool = True,
+        **named: str,
     ) -> None:
         """Record what a caller does with one of several things, all checked together.
 
-        `operates`: as an operator.
+        `operates`: as an operator; `named` as in `check`.
         """
-        self._audit.permitted(caller, agent, operation, task, operates=operates)
+        self._audit.permitted(caller, agent, operation, task, operates=operates, **named)

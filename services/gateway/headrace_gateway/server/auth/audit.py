@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from enum import StrEnum
 
 from headrace.log_lines import UNLIMITED, audit_fields
@@ -57,30 +58,34 @@ class AuditLog:
         task: str,
         *,
         operates: bool,
-        process: str = "",
+        **named: str,
     ) -> None:
-        """Record what the caller does, if it is audited; `operates`: as an operator."""
+        """Record what the caller does, if it is audited; `operates`: as an operator.
+
+        `named`: further fields that name what the operation concerns, such as a schedule.
+        """
         is_audited = (
             operates
             or self._audited is Audited.ALL
             or (self._audited is Audited.CHANGES and operation in _CHANGES)
         )
         if is_audited:
-            fields = _fields(caller, agent, operation, task)
+            fields = _fields(caller, agent, operation, task, named)
             fields |= {"role": "operator" if operates else "owner", "outcome": "permitted"}
-            fields |= {"process": process} if process else {}
             # All of them: a limit on the requests is a limit on these lines.
             _audit.info("%s", _text(fields), extra={**audit_fields(**fields), **UNLIMITED})
 
     @staticmethod
-    def denied(caller: Caller, agent: str, operation: str, task: str) -> None:
-        """Record what the caller's roles do not permit."""
-        fields = _fields(caller, agent, operation, task) | {"outcome": "denied"}
+    def denied(caller: Caller, agent: str, operation: str, task: str, **named: str) -> None:
+        """Record what the caller's roles do not permit; `named` as in `permitted`."""
+        fields = _fields(caller, agent, operation, task, named) | {"outcome": "denied"}
         # Nothing else limits refused requests, so these lines are limited.
         _audit.warning("%s", _text(fields), extra=audit_fields(**fields))
 
 
-def _fields(caller: Caller, agent: str, operation: str, task: str) -> dict[str, str]:
+def _fields(
+    caller: Caller, agent: str, operation: str, task: str, named: Mapping[str, str]
+) -> dict[str, str]:
     return {
         "tenant": caller.tenant,
         "owner": caller.owner,
@@ -89,6 +94,7 @@ def _fields(caller: Caller, agent: str, operation: str, task: str) -> dict[str, 
         "agent": agent,
         "task": task or "-",
         "outcome": "-",
+        **{name: value for name, value in named.items() if value},
     }
 
 

@@ -125,13 +125,18 @@ async def test_each_change_of_a_trigger_or_schedule_is_audited(
                 assert [answer.is_success for answer in answers] == [True] * 4
     audited = [one.__dict__["audit"] for one in caplog.records if one.name == "headrace.audit"]
     expected = [
-        (encode_token(who.owner), "owner", f"{verb}{kind}", "ask")
+        (encode_token(who.owner), "owner", f"{verb}{kind}", "ask", who.owner[:3])
         for kind in ("Trigger", "Schedule")
         for who in (ANN, BOB)
         for verb in ("Put", "Pause", "Resume", "Delete")
     ]
     fields = ("owner", "role", "operation", "agent")
-    assert [tuple(one[field] for field in fields) for one in audited] == expected
+    assert [
+        (*(one[field] for field in fields), one.get("trigger") or one.get("schedule"))
+        for one in audited
+    ] == expected
+    named = ["trigger" in one for one in audited], ["schedule" in one for one in audited]
+    assert named == ([True] * 8 + [False] * 8, [False] * 8 + [True] * 8)
 
 
 async def test_events_that_no_stream_keeps_can_not_wait(

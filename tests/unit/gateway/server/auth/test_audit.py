@@ -97,6 +97,19 @@ def test_a_denied_request_is_a_warning(audited: Audited, caplog: pytest.LogCaptu
     assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING"]
 
 
+def test_what_an_operation_concerns_is_a_field_also_of_a_denied_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = Caller("acme", "eve", grants=(Grant(("*",), frozenset({"GetTask"})),))
+    with pytest.raises(NotPermitted):
+        access(Audited.ALL).check(reader, "shop", "PutSchedule", schedule="nightly")
+    access(Audited.ALL).check(OWNER, "shop", "PutTrigger", trigger="orders")
+    access(Audited.ALL).check(OWNER, "shop", "GetTask", process="")
+    denied, permitted, unnamed = fields(caplog)
+    assert (denied["schedule"], permitted["trigger"]) == ("nightly", "orders")
+    assert not {"schedule", "trigger", "process"} & unnamed.keys()
+
+
 def test_what_a_client_names_is_one_field_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
     forged = 't1 outcome=permitted owner="oncall"'
     access(Audited.ALL).check(OWNER, "shop", "GetTask", forged)
