@@ -48,7 +48,8 @@ class QueueState:
     """The version that its tasks are pinned to; empty: they are not pinned."""
     waiting: int
     running: int
-    """Runs that workers have received and not acknowledged."""
+    """Runs that workers have received and not acknowledged, with those that sleep or wait for
+    an earlier run of their context."""
     oldest: float | None
     """Seconds for which the oldest waiting run has waited; None: none waits, or it is unknown."""
 

@@ -143,6 +143,15 @@ async def test_a_run_that_is_delivered_while_it_sleeps_goes_on_sleeping(
         await quick.ended()
         assert attempts(await task.entries()) == 1
 
+        async def is_alone() -> bool:
+            info = await submitter.bus.js.stream_info(submitter.bus.streams.runs)
+            return info.state.messages == 1
+
+        await eventually(is_alone, "the other run has left the queue")
+        # The fleet's figures count it among the runs that workers have (`running`).
+        [consumer] = await submitter.bus.js.consumers_info(submitter.bus.streams.runs)
+        assert (consumer.num_ack_pending, consumer.num_pending) == (1, 0)
+
 
 async def test_a_task_may_be_canceled_while_it_sleeps(
     submitter: TaskSubmitter, working: Working
