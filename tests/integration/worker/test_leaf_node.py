@@ -1,4 +1,4 @@
-"""Gateways and workers at a leaf node with JetStream use the streams of the hub."""
+"""Gateways and workers at a leaf node use the streams of the hub."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -65,6 +65,24 @@ async def ask(url: str, name: str, text: str) -> Any:  # noqa: ANN401  # any JSO
         await eventually(is_known, f"the gateway knows {name}")
         message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]}
         return (await Rest(http, name).call("SendMessage", {"message": message}))["task"]
+
+
+async def test_a_worker_behind_a_leaf_without_jetstream_serves_the_hub_with_files(
+    tmp_path: Path,
+) -> None:
+    names = fresh_names()
+    with LeafNode(tmp_path, has_jetstream=False) as places:
+        hub: dict[str, Any] = {"nats_url": places.hub.url, **names}
+        async with (
+            running(own_settings(**hub)) as url,
+            working(near, nats_url=places.leaf.url, **names),
+        ):
+            for text in ("one", "two"):
+                task = await ask(url, "near", text)
+                assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+                said, file = task["artifacts"]
+                assert said["parts"][0]["text"] == "from here"
+                assert file["parts"][0]["filename"] == "large.bin"
 
 
 @pytest.mark.parametrize("gateway_at", ["hub", "leaf"])
