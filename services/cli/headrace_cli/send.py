@@ -34,7 +34,7 @@ with_save = click.option(
 @click.option(
     "--at",
     metavar="TIME",
-    help="Have the run begin at this time, such as 2030-01-31T09:00:00Z; only the task is shown.",
+    help="Have the run begin at this time, such as 2027-01-31T09:00:00Z; only the task is shown.",
 )
 @with_files
 @with_save
