@@ -1,12 +1,15 @@
-"""Delete unused queues: each one costs every worker of its agent requests."""
+"""Delete unused queues, which cost workers requests, and what is left in that of webhooks."""
 
 import asyncio
 import logging
 import random
 from collections.abc import Container
 
+from headrace.jetstream.api import stream_info
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.consumers import consumers, delete_consumer
+from headrace.jetstream.consumers import consumer_info, consumers, delete_consumer
+from headrace.jetstream.durables import of_pushes
+from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.queues import RunQueue
@@ -16,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueUpkeep:
-    """Checks the work queue's consumers; it is harmless that every replica does so."""
+    """Checks both work queues' consumers; it is harmless that every replica does so."""
 
     def __init__(self, bus: Bus, timing: MaintenanceTiming) -> None:
         """Check the queues on `bus`."""
@@ -30,8 +33,9 @@ class QueueUpkeep:
         while True:
             try:
                 await self.look()
+                await self.remove_finished()
             except BusUnavailable as trouble:
-                _log.info("unused queues will be deleted later: %s", trouble)
+                _log.info("the queues will be checked later: %s", trouble)
             await asyncio.sleep(self._timing.queue_interval)
 
     async def look(self) -> None:
@@ -47,6 +51,25 @@ class QueueUpkeep:
             if self._disuse.seconds(name, consumer, now) >= self._timing.unused_queue:
                 _log.info("deleting unused queue %s", name)
                 await delete_consumer(self._bus, self._stream, name)
+
+    async def remove_finished(self) -> None:
+        """Remove messages that the queue of webhooks has, but no consumer delivers any more.
+
+        NATS records a message's removal by its acknowledgement, not by a newer one on its subject.
+        After ``kill -9`` the older one is there again, behind what its consumer has finished.
+
+        Raises:
+            BusUnavailable: JetStream does not answer.
+        """
+        stream, subjects = self._bus.streams.pushes, self._bus.subjects
+        for number in range(self._bus.settings.event_streams):
+            name = of_pushes(subjects, number).durable_name or ""
+            consumer = await consumer_info(self._bus, stream, name)
+            finished = int(consumer["ack_floor"]["stream_seq"])
+            state = (await stream_info(self._bus, stream))["state"]
+            # A stream that is behind its consumer has lost its sequences, and starts over.
+            if state["messages"] and state["first_seq"] <= finished <= state["last_seq"]:
+                await purge(self._bus, stream, subjects.pushes(number), finished + 1)
 
     async def _queues(self) -> dict[str, Json]:
         """Return JetStream's ConsumerInfo of every queue except those that workers keep."""
