@@ -82,6 +82,8 @@ export class Conversation extends Store {
     const path = `${this.path}/threads/${encodeURIComponent(this.thread)}`;
     try {
       const thread = await fetchJson(path, { signal: this.closing.signal });
+      // An answer that had come before it was closed is not aborted.
+      this.closing.signal.throwIfAborted();
       this.transcript.restore(thread);
       const open: Json[] = thread["runs"].filter((one: Json) => !one["over"]);
       for (const { runId } of open) this.attach(this.transcript.begin(runId));
