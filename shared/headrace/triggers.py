@@ -201,7 +201,8 @@ class TriggerStore:
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        await self._bucket.delete(_key(trigger.tenant, trigger.name))
+        # A deleted trigger must not come back. There are few, so the marker stays.
+        await self._bucket.delete(_key(trigger.tenant, trigger.name), seconds=None)
 
     async def all(self, tenant: str | None = None) -> list[Trigger]:
         """Return the triggers of a tenant, or of all, by name.

@@ -94,12 +94,13 @@ class Bucket:
         """Write the key unconditionally. It expires after `seconds`."""
         await store_with_retries(self._bus, self.prefix + key, data, {TTL: str(seconds)})
 
-    async def delete(self, key: str, *, seconds: int = FORGET_AFTER) -> None:
+    async def delete(self, key: str, *, seconds: int | None = FORGET_AFTER) -> None:
         """Delete the key. Nothing happens if it does not exist.
 
-        The deletion marker expires after `seconds`.
+        The deletion marker expires after `seconds`; None: never. If a single nats-server is killed
+        later, the value is back (2.15 keeps no record of the removal of what was replaced).
         """
-        mark = {KV_OPERATION: "DEL", TTL: str(seconds)}
+        mark = {KV_OPERATION: "DEL"} | ({} if seconds is None else {TTL: str(seconds)})
         await store_with_retries(self._bus, self.prefix + key, b"", mark)
 
     async def forget(self, pattern: str) -> None:

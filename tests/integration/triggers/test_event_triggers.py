@@ -10,7 +10,8 @@ import pytest
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import consumer_differences
-from headrace.jetstream.kv import subject_of
+from headrace.jetstream.headers import TTL
+from headrace.jetstream.kv import stream_of, subject_of
 from headrace.model.events import Json
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
 from headrace.trigger_firings import KEPT_FIRINGS, FiringHistory
@@ -221,6 +222,10 @@ async def test_a_trigger_that_is_deleted_takes_its_consumer_along(
     trigger = await orders.trigger()
     await orders.settled()
     await TriggerStore(bus).delete(trigger)
+    # With a marker that expires, nats-server brings it back when it is killed later.
+    subject = subject_of(bus.streams.triggers, f"event.{trigger.tenant}.{trigger.name}")
+    marker = await bus.js.get_last_msg(stream_of(bus.streams.triggers), subject)
+    assert TTL not in (marker.headers or {})
 
     async def is_gone() -> bool:
         return await bus.js.consumers_info(orders.stream) == []
