@@ -34,7 +34,8 @@ function newThread(agent: string): string {
 function Thread({ agent, thread, agents }: { agent: string; thread: string; agents: Json[] }) {
   const { token } = useStore(session);
   const conversation = useMemo(() => new Conversation(agent, thread), [agent, thread, token]);
-  useEffect(() => () => conversation.close(), [conversation]);
+  // At once: effects come later, and not at all if the page is left before.
+  useLayoutEffect(() => () => conversation.close(), [conversation]);
   const { transcript, error, isLoading, isRunning } = useStore(conversation);
   const names = agents.map((one) => one["id"] as string);
   const running = transcript.runs.filter((run) => run.state === "running");
