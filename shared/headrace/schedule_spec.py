@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from headrace.model.answers import AnswerRule
-from headrace.model.schedule import QUEUED, Overlap, Schedule
+from headrace.model.schedule import MOST_QUEUED, QUEUED, Overlap, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.model.timestamp import timestamp
 
@@ -29,8 +29,6 @@ EXPRESSION_RULES = {
 """What JetStream requires of each."""
 
 _LONGEST_JITTER = 24 * 3600.0
-_MOST_QUEUED = 100
-"""Each is named in the record that a firing of the schedule changes."""
 _CONTENTS = {"text", "data"}
 
 
@@ -59,7 +57,7 @@ class ScheduleSpec(BaseModel):
     cron: str | None = Field(None, pattern=r"^[A-Za-z0-9@*/,?-][A-Za-z0-9@*/,? -]{0,200}$")
     time_zone: str | None = Field(None, alias="timeZone", pattern=r"^[A-Za-z0-9_+/-]{1,64}$")
     overlap: Overlap = "skip"
-    max_queued: int | None = Field(None, alias="maxQueued", ge=1, le=_MOST_QUEUED)
+    max_queued: int | None = Field(None, alias="maxQueued", ge=1, le=MOST_QUEUED)
     jitter: float = Field(0.0, ge=0.0, le=_LONGEST_JITTER)
     end_at: _Time | None = Field(None, alias="endAt")
     max_firings: int | None = Field(None, alias="maxFirings", ge=1)

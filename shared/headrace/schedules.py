@@ -30,7 +30,7 @@ from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import BusMessage
 from headrace.model.schedule import (
-    BACK_FILLED,
+    MOST_QUEUED,
     Overlap,
     Schedule,
     ScheduleFirings,
@@ -198,7 +198,7 @@ class Schedules:
 
         Raises:
             ScheduleUnknown: It does not exist.
-            BackFillRefused: It does not fire by cron, or there are more than `BACK_FILLED`.
+            BackFillRefused: It does not fire by cron, or there are more than `MOST_QUEUED`.
         """
         found = await self.get(key)
         if found is None:
@@ -206,13 +206,13 @@ class Schedules:
         one = found.schedule
         if one.cron is None:
             raise BackFillRefused("cron: only schedules by cron can be back-filled")
-        times = firings_of_cron(one.expression, one.time_zone, start, end, BACK_FILLED + 1)
+        times = firings_of_cron(one.expression, one.time_zone, start, end, MOST_QUEUED + 1)
         if one.end is not None:
             over = datetime.fromisoformat(one.end)
             times = [due for due in times if due < over]
-        if len(times) > BACK_FILLED:
-            raise BackFillRefused(f"to: at most {BACK_FILLED} times can be back-filled at once")
-        fired = one.model_copy(update={"overlap": overlap, "max_queued": BACK_FILLED})
+        if len(times) > MOST_QUEUED:
+            raise BackFillRefused(f"to: at most {MOST_QUEUED} times can be back-filled at once")
+        fired = one.model_copy(update={"overlap": overlap, "max_queued": MOST_QUEUED})
         subject, data = self._bus.subjects.firing(*key.tokens), fired.encode()
         for due in times:
             await store_with_retries(self._bus, subject, data, {DUE: timestamp(due, "seconds")})

@@ -16,8 +16,11 @@ KEPT_FIRINGS = 20
 QUEUED = 10
 """Maximum number of firings that wait for the task before, unless the schedule states another."""
 
-BACK_FILLED = 100
-"""Maximum number of firings that one request back-fills; all of them may wait."""
+MOST_QUEUED = 100
+"""Maximum number of firings that may wait: each is named in the record that a firing changes.
+
+Nor does one request back-fill more, since all of them may wait.
+"""
 
 Overlap = Literal["skip", "queue", "replace"]
 """See `Schedule.overlap`."""

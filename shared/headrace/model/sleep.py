@@ -8,12 +8,7 @@ from headrace.model.timestamp import read_time
 
 def sleep_of(event: Json) -> tuple[str, datetime] | None:
     """Return the sleep that `event` records: its id, and when it ends."""
-    match event:
-        case {"statusUpdate": {"metadata": {**metadata}}}:
-            pass
-        case _:
-            return None
-    match metadata.get(SLEEP):
+    match _metadata(event).get(SLEEP):
         case {"id": str(name), "until": str(until)} if (end := read_time(until)) is not None:
             return name, end
     return None
@@ -21,8 +16,13 @@ def sleep_of(event: Json) -> tuple[str, datetime] | None:
 
 def asleep_until(event: Json) -> datetime | None:
     """Return when the next attempt begins, if `event` ended one for a sleep."""
+    metadata = _metadata(event)
+    return read_time(metadata.get(ASLEEP_UNTIL)) if metadata.get(HANDED_BACK) == ASLEEP else None
+
+
+def _metadata(event: Json) -> Json:
+    """Return the metadata of a status; empty: `event` is none, or has none."""
     match event:
-        case {"statusUpdate": {"metadata": {**metadata}}} if metadata.get(HANDED_BACK) == ASLEEP:
-            until = metadata.get(ASLEEP_UNTIL)
-            return read_time(until)
-    return None
+        case {"statusUpdate": {"metadata": {**metadata}}}:
+            return metadata
+    return {}

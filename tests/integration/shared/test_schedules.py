@@ -16,7 +16,7 @@ from headrace.jetstream.headers import SCHEDULE_NEXT
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
 from headrace.jetstream.next_firing import next_of_cron
 from headrace.model.schedule import (
-    BACK_FILLED,
+    MOST_QUEUED,
     Schedule,
     ScheduleFiring,
     ScheduleFirings,
@@ -235,12 +235,12 @@ async def test_running_it_now_fires_once_per_request_even_if_it_is_paused(
 async def test_only_so_many_times_of_cron_are_back_filled(
     bus: Bus, schedules: Schedules, key: ScheduleKey
 ) -> None:
-    start, most = datetime(2026, 1, 1, tzinfo=UTC), timedelta(minutes=BACK_FILLED - 1)
+    start, most = datetime(2026, 1, 1, tzinfo=UTC), timedelta(minutes=MOST_QUEUED - 1)
     await schedules.put(key, schedule(every=None, cron="* * * * *", end="2026-01-01T03:00:00Z"))
     await schedules.pause(key)
-    assert await schedules.back_fill(key, start, start + most, "queue") == BACK_FILLED
+    assert await schedules.back_fill(key, start, start + most, "queue") == MOST_QUEUED
     assert await schedules.back_fill(key, start + 2 * most, start + 3 * most, "queue") == 0
-    assert await waiting(bus, key) == BACK_FILLED
+    assert await waiting(bus, key) == MOST_QUEUED
     with pytest.raises(BackFillRefused, match="at most 100 times"):
         await schedules.back_fill(key, start, start + most + timedelta(minutes=1), "queue")
     await schedules.put(key, schedule(every="1h"))

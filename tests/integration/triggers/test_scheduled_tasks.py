@@ -15,7 +15,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.model.answers import TaskAnswers
 from headrace.model.schedule import (
-    BACK_FILLED,
+    MOST_QUEUED,
     Schedule,
     ScheduleFiring,
     ScheduleFirings,
@@ -182,7 +182,7 @@ async def test_what_waits_of_a_back_fill_begins_one_after_another(
     schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
 ) -> None:
     stored = (await schedules.put(KEY, schedule(every=None, cron="0 2 * * *"))).schedule
-    filled = stored.model_copy(update={"overlap": "queue", "max_queued": BACK_FILLED})
+    filled = stored.model_copy(update={"overlap": "queue", "max_queued": MOST_QUEUED})
     ticks = [
         replace(tick(filled, str(day), is_asked=True), due=datetime(2026, 1, day, tzinfo=UTC))
         for day in (1, 2)
