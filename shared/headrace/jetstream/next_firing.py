@@ -4,6 +4,7 @@ The server itself says it in each firing, so not before the first one.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -60,12 +61,8 @@ def next_of_cron(expression: str, time_zone: str | None, after: datetime) -> dat
         time_zone: An IANA name. None: UTC.
         after: It is due later than this.
     """
-    try:
-        zone = UTC if time_zone is None else ZoneInfo(time_zone)
-        cron = _Cron.of(_ALIASES.get(expression, expression))
-    except (ValueError, ZoneInfoNotFoundError):
-        return None
-    return cron.next(after.astimezone(UTC), zone)
+    clock = _clock(expression, time_zone)
+    return None if clock is None else clock(after)
 
 
 def firings_of_cron(
@@ -75,15 +72,25 @@ def firings_of_cron(
 
     Expression and zone as of `next_of_cron`. Empty if they are unknown.
     """
+    clock = _clock(expression, time_zone)
+    if clock is None:
+        return []
     found = list[datetime]()
-    # It is due later than this.
-    after: datetime | None = max(start, _EPOCH) - timedelta(microseconds=1)
-    while after is not None and len(found) < most:
-        after = next_of_cron(expression, time_zone, after)
-        if after is None or after > end:
-            break
-        found.append(after)
+    due = clock(max(start, _EPOCH) - timedelta(microseconds=1))
+    while due is not None and due <= end and len(found) < most:
+        found.append(due)
+        due = clock(due)
     return found
+
+
+def _clock(expression: str, time_zone: str | None) -> Callable[[datetime], datetime | None] | None:
+    """Return what tells the next time after another one. None: expression or zone is unknown."""
+    try:
+        zone = UTC if time_zone is None else ZoneInfo(time_zone)
+        cron = _Cron.of(_ALIASES.get(expression, expression))
+    except (ValueError, ZoneInfoNotFoundError):
+        return None
+    return lambda after: cron.next(after.astimezone(UTC), zone)
 
 
 @dataclass(frozen=True, slots=True)
