@@ -196,8 +196,7 @@ class AgentVersions:
             return route if move_to is None else route.moving(version, move_to)
 
         await self._change(agent, retired)
-        # A retired version must not come back. There are few, so the marker stays.
-        await self._bucket.delete(card_key(agent, version), seconds=None)
+        await self._bucket.delete(card_key(agent, version))
         return count
 
     def _known(self, agent: str) -> dict[str, AgentCard]:

@@ -201,8 +201,7 @@ class TriggerStore:
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        # A deleted trigger must not come back. There are few, so the marker stays.
-        await self._bucket.delete(_key(trigger.tenant, trigger.name), seconds=None)
+        await self._bucket.delete(_key(trigger.tenant, trigger.name))
 
     async def all(self, tenant: str | None = None) -> list[Trigger]:
         """Return the triggers of a tenant, or of all, by name.

@@ -35,6 +35,9 @@ OLD = "0.3"
 MOST_PER_TASK = 16
 """Maximum number of webhooks per task."""
 
+_FORGET_AFTER = 60
+"""Seconds after which a deletion marker expires: every task may have had webhooks."""
+
 _ATTEMPTS = 10
 
 
@@ -221,12 +224,12 @@ class Webhooks:
     async def delete(self, key: TaskKey, token: str) -> None:
         """Delete a webhook. Nothing happens if it does not exist."""
         if (await self._bucket.get(_name(key, token))).data is not None:
-            await self._bucket.delete(_name(key, token))
+            await self._bucket.delete(_name(key, token), seconds=_FORGET_AFTER)
 
     async def delete_all(self, key: TaskKey) -> None:
         """Delete all webhooks of a task that is gone, and their queued messages."""
         for name, _ in await self._bucket.under(_name(key, "*")):
-            await self._bucket.delete(name)
+            await self._bucket.delete(name, seconds=_FORGET_AFTER)
         await purge(self._bus, self._bus.streams.pushes, self._bus.subjects.pushes_of_task(key))
 
     async def tasks(self) -> dict[TaskKey, set[str]]:

@@ -23,9 +23,6 @@ from headrace.jetstream.headers import KV_OPERATION, SEQUENCE, SUBJECT, TTL
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 
-FORGET_AFTER = 60
-"""Seconds after which a deletion marker expires."""
-
 _ATTEMPT = 2.0
 _READ_AT_ONCE = 512
 
@@ -94,11 +91,12 @@ class Bucket:
         """Write the key unconditionally. It expires after `seconds`."""
         await store_with_retries(self._bus, self.prefix + key, data, {TTL: str(seconds)})
 
-    async def delete(self, key: str, *, seconds: int | None = FORGET_AFTER) -> None:
+    async def delete(self, key: str, *, seconds: int | None = None) -> None:
         """Delete the key. Nothing happens if it does not exist.
 
-        The deletion marker expires after `seconds`; None: never. If a single nats-server is killed
-        later, the value is back (2.15 keeps no record of the removal of what was replaced).
+        The deletion marker stays unless `seconds` are given, after which it expires. If a single
+        nats-server is killed later, the value is back (2.15 keeps no record of the removal of what
+        was replaced): for keys that are many, and whose owner removes those again.
         """
         mark = {KV_OPERATION: "DEL"} | ({} if seconds is None else {TTL: str(seconds)})
         await store_with_retries(self._bus, self.prefix + key, b"", mark)
