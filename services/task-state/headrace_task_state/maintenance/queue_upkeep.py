@@ -62,11 +62,14 @@ class QueueUpkeep:
             BusUnavailable: JetStream does not answer.
         """
         stream, subjects = self._bus.streams.pushes, self._bus.subjects
+        finished_by_queue = list[int]()
         for number in range(self._bus.settings.event_streams):
             name = of_pushes(subjects, number).durable_name or ""
             consumer = await consumer_info(self._bus, stream, name)
-            finished = int(consumer["ack_floor"]["stream_seq"])
-            state = (await stream_info(self._bus, stream))["state"]
+            finished_by_queue.append(int(consumer["ack_floor"]["stream_seq"]))
+        # Read after them all: it is never older than what they have finished.
+        state = (await stream_info(self._bus, stream))["state"]
+        for number, finished in enumerate(finished_by_queue):
             # A stream that is behind its consumer has lost its sequences, and starts over.
             if state["messages"] and state["first_seq"] <= finished <= state["last_seq"]:
                 await purge(self._bus, stream, subjects.pushes(number), finished + 1)

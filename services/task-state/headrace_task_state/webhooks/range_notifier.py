@@ -84,13 +84,14 @@ class RangeNotifier:
             BusUnavailable: it is not certain.
         """
         await self._loaded.wait()
+        tokens = list(self._watched.get(key, ()))
+        last = await last_entry(self._resources.bus, key) if tokens else None
+        if last is None:
+            return False
         webhooks, found = self._resources.webhooks, False
-        for token in list(self._watched.get(key, ())):
+        for token in tokens:
             kept = await webhooks.get(key, token)
-            last = await last_entry(self._resources.bus, key)
-            if kept is None or last is None:
-                continue
-            if kept.webhook.progress.generation < last.last_generation:
+            if kept is not None and kept.webhook.progress.generation < last.last_generation:
                 await webhooks.wake(key, token)
                 found = True
         return found
