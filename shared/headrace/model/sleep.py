@@ -22,7 +22,6 @@ def asleep_until(event: Json) -> datetime | None:
 
 def _metadata(event: Json) -> Json:
     """Return the metadata of a status; empty: `event` is none, or has none."""
-    match event:
-        case {"statusUpdate": {"metadata": {**metadata}}}:
-            return metadata
-    return {}
+    status = event.get("statusUpdate")
+    metadata = status.get("metadata") if isinstance(status, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
