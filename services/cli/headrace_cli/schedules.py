@@ -4,21 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace_cli import declarations
-from headrace_cli.declarations import some_declared_in, with_source
+from headrace_cli.declared_commands import DeclaredCommands
 from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from headrace.client import Client
     from headrace.model.events import Json
 
-    type _Change = Callable[..., Awaitable[Json | None]]
-    type _Option = Callable[[Callable[..., None]], Callable[..., None]]
-
-_HEADS = ("NAME", "AGENT", "WHEN", "NEXT", "STATE", "MESSAGE")
 _FIRING_HEADS = ("AT", "OUTCOME", "TASK", "REASON")
 
 _with_owner = click.option("--owner", help="Owner of the schedule; for operators.")
@@ -27,6 +20,27 @@ _with_owner = click.option("--owner", help="Owner of the schedule; for operators
 @click.group()
 def schedules() -> None:
     """Have agents begin tasks at a time, every so often, or by cron."""
+
+
+def _row(one: "Json") -> tuple[str, ...]:
+    when = f"at {one['at']}" if one["at"] else ""
+    when = f"every {one['every']}" if one["every"] else when
+    if one["cron"]:
+        when = f"{one['cron']} ({one['timeZone'] or 'UTC'})"
+    state = f"ended: {one['ended']}" if one["ended"] else one["state"]
+    text = " ".join(str(part.get("text", "(data)")) for part in one["message"])
+    # Lists of gateways of earlier versions lack it.
+    following = one.get("next") or "-"
+    return one["name"], one["agent"], when, following, state, text
+
+
+def _firing_row(one: "Json") -> tuple[str, ...]:
+    return tuple(one[name] or "-" for name in ("at", "outcome", "task", "reason"))
+
+
+_COMMANDS = DeclaredCommands(
+    schedules, "schedules", ("NAME", "AGENT", "WHEN", "NEXT", "STATE", "MESSAGE"), _row
+)
 
 
 @schedules.command("create")
@@ -92,27 +106,8 @@ def create(
         raise click.UsageError("--answers is required with its other options")
     if rule:
         terms["answers"] = rule
-    _show_one(
-        at_gateway(url, token, lambda client: client.schedules.put(name, agent, text, **terms)),
-        printer,
-    )
-
-
-@schedules.command("apply")
-@with_gateway
-@with_source
-@with_json
-def apply(*, url: str, token: str | None, source: str, printer: Printer) -> None:
-    """Store the schedules that FILE or agents declare; they run as you.
-
-    FILE is a headrace.yaml, or any YAML with a list of schedules. MODULE:ATTR are agents with
-    @schedule; MODULE may be in the current directory.
-    """
-    declared = some_declared_in(source, "schedules")
-    stored = at_gateway(
-        url, token, lambda client: declarations.apply(client, "schedules", declared)
-    )
-    printer.table(_HEADS, [(one, _row(one)) for one in stored])
+    stored = at_gateway(url, token, lambda client: client.schedules.put(name, agent, text, **terms))
+    _COMMANDS.show(printer, [stored])
 
 
 @schedules.command("list")
@@ -125,7 +120,7 @@ def list_(*, url: str, token: str | None, owner: str | None, printer: Printer) -
     async def ask(client: "Client") -> "list[Json]":
         return [one async for one in client.schedules.list(owner)]
 
-    printer.table(_HEADS, [(one, _row(one)) for one in at_gateway(url, token, ask)])
+    _COMMANDS.show(printer, at_gateway(url, token, ask))
 
 
 @schedules.command("get")
@@ -136,44 +131,28 @@ def list_(*, url: str, token: str | None, owner: str | None, printer: Printer) -
 def get(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
     """Show the schedule NAME, and what its last firings have done."""
     found = at_gateway(url, token, lambda client: client.schedules.get(name, owner))
-    _show_one(found, printer)
+    _COMMANDS.show(printer, [found])
     if not printer.as_json and found["firings"]:
         rows = [(one, _firing_row(one)) for one in found["firings"]]
         printer.table(_FIRING_HEADS, rows)
 
 
-def _add_change(verb: str, summary: str, change: "_Change", *options: "_Option") -> None:
-    """Add the command `verb`, which makes `change` to one schedule and shows what is left of it."""
-
-    @with_json
-    def command(
-        *, url: str, token: str | None, name: str, printer: Printer, **terms: str | None
-    ) -> None:
-        left = at_gateway(url, token, lambda client: change(client.schedules, name, **terms))
-        if left is None:
-            printer.record({"name": name, "deleted": True}, f"deleted {name}")
-        else:
-            _show_one(left, printer)
-
-    decorators: list[_Option] = [*options, click.argument("name"), with_gateway]
-    for decorate in decorators:
-        command = decorate(command)
-    schedules.command(verb, help=summary)(command)
-
-
-_add_change(
+_COMMANDS.add_apply("schedule")
+_COMMANDS.add_change(
     "pause",
     "Let the schedule NAME fire no more until it is resumed.",
-    lambda of, name, **terms: of.pause(name, **terms),
+    lambda client, name, **terms: client.schedules.pause(name, **terms),
     _with_owner,
 )
-_add_change(
+_COMMANDS.add_change(
     "resume",
     "Let the paused schedule NAME fire again.",
-    lambda of, name, **terms: of.resume(name, **terms),
+    lambda client, name, **terms: client.schedules.resume(name, **terms),
     _with_owner,
 )
-_add_change("run", "Fire the schedule NAME once, now.", lambda of, name: of.run_now(name))
+_COMMANDS.add_change(
+    "run", "Fire the schedule NAME once, now.", lambda client, name: client.schedules.run_now(name)
+)
 
 
 @schedules.command("backfill")
@@ -207,29 +186,9 @@ def backfill(
     printer.record({"name": name, "firings": number}, f"{name} fires for {number} times")
 
 
-_add_change(
+_COMMANDS.add_change(
     "delete",
     "Delete the schedule NAME; tasks that it has begun stay.",
-    lambda of, name, **terms: of.delete(name, **terms),
+    lambda client, name, **terms: client.schedules.delete(name, **terms),
     _with_owner,
 )
-
-
-def _show_one(one: "Json", printer: Printer) -> None:
-    printer.table(_HEADS, [(one, _row(one))])
-
-
-def _row(one: "Json") -> tuple[str, ...]:
-    when = f"at {one['at']}" if one["at"] else ""
-    when = f"every {one['every']}" if one["every"] else when
-    if one["cron"]:
-        when = f"{one['cron']} ({one['timeZone'] or 'UTC'})"
-    state = f"ended: {one['ended']}" if one["ended"] else one["state"]
-    text = " ".join(str(part.get("text", "(data)")) for part in one["message"])
-    # Lists of gateways of earlier versions lack it.
-    following = one.get("next") or "-"
-    return one["name"], one["agent"], when, following, state, text
-
-
-def _firing_row(one: "Json") -> tuple[str, ...]:
-    return tuple(one[name] or "-" for name in ("at", "outcome", "task", "reason"))

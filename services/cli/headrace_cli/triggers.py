@@ -4,18 +4,26 @@ from typing import Any
 
 import click
 
-from headrace_cli import declarations
-from headrace_cli.declarations import some_declared_in, with_source
+from headrace_cli.declared_commands import DeclaredCommands
 from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.services import run_service
-
-_HEADS = ("NAME", "AGENT", "SUBJECT", "STREAM", "OWNER", "STATE")
 
 
 @click.group()
 def triggers() -> None:
     """Begin tasks for events."""
+
+
+def _row(trigger: dict[str, Any]) -> tuple[str, ...]:
+    names = ("name", "agent", "subject", "stream", "owner")
+    state = "paused" if trigger.get("paused") else "active"
+    return (*(str(trigger.get(name, "")) for name in names), state)
+
+
+_COMMANDS = DeclaredCommands(
+    triggers, "triggers", ("NAME", "AGENT", "SUBJECT", "STREAM", "OWNER", "STATE"), _row
+)
 
 
 @triggers.command()
@@ -29,56 +37,22 @@ def serve() -> None:
 @with_json
 def list_triggers(*, url: str, token: str | None, printer: Printer) -> None:
     """List your triggers; operators see those of their tenant."""
-    found = at_gateway(url, token, lambda client: client.triggers())
-    printer.table(_HEADS, [(one, _row(one)) for one in found])
+    _COMMANDS.show(printer, at_gateway(url, token, lambda client: client.triggers()))
 
 
-@triggers.command()
-@with_gateway
-@with_source
-@with_json
-def apply(*, url: str, token: str | None, source: str, printer: Printer) -> None:
-    """Make the triggers that FILE or agents declare, or change them; they run as you.
-
-    FILE is a headrace.yaml, or any YAML with a list of triggers. MODULE:ATTR are agents with
-    @on; MODULE may be in the current directory.
-    """
-    declared = some_declared_in(source, "triggers")
-    made = at_gateway(url, token, lambda client: declarations.apply(client, "triggers", declared))
-    printer.table(_HEADS, [(one, _row(one)) for one in made])
-
-
-@triggers.command()
-@with_gateway
-@click.argument("name")
-@with_json
-def pause(*, url: str, token: str | None, name: str, printer: Printer) -> None:
-    """Let the events of the trigger NAME wait in their stream until it is resumed."""
-    paused = at_gateway(url, token, lambda client: client.pause_trigger(name))
-    printer.table(_HEADS, [(paused, _row(paused))])
-
-
-@triggers.command()
-@with_gateway
-@click.argument("name")
-@with_json
-def resume(*, url: str, token: str | None, name: str, printer: Printer) -> None:
-    """Let the events of the paused trigger NAME begin tasks again."""
-    resumed = at_gateway(url, token, lambda client: client.resume_trigger(name))
-    printer.table(_HEADS, [(resumed, _row(resumed))])
-
-
-@triggers.command()
-@with_gateway
-@click.argument("name")
-@with_json
-def delete(*, url: str, token: str | None, name: str, printer: Printer) -> None:
-    """Delete the trigger NAME. Tasks that it began go on."""
-    at_gateway(url, token, lambda client: client.delete_trigger(name))
-    printer.record({"deleted": name}, f"trigger {name} is deleted")
-
-
-def _row(trigger: dict[str, Any]) -> tuple[str, ...]:
-    names = ("name", "agent", "subject", "stream", "owner")
-    state = "paused" if trigger.get("paused") else "active"
-    return (*(str(trigger.get(name, "")) for name in names), state)
+_COMMANDS.add_apply("on")
+_COMMANDS.add_change(
+    "pause",
+    "Let the events of the trigger NAME wait in their stream until it is resumed.",
+    lambda client, name: client.pause_trigger(name),
+)
+_COMMANDS.add_change(
+    "resume",
+    "Let the events of the paused trigger NAME begin tasks again.",
+    lambda client, name: client.resume_trigger(name),
+)
+_COMMANDS.add_change(
+    "delete",
+    "Delete the trigger NAME. Tasks that it began go on.",
+    lambda client, name: client.delete_trigger(name),
+)

@@ -64,5 +64,5 @@ def test_triggers_are_listed_paused_resumed_and_deleted() -> None:
         deleted = headrace(gateway, "triggers", "delete", "orders")
     assert json.loads(listed.output) == KEPT
     assert [one.output.split()[-1] for one in (paused, resumed)] == ["paused", "active"]
-    assert deleted.output == "trigger orders is deleted\n"
+    assert deleted.output == "deleted orders\n"
     assert [one.method for one in gateway.asked] == ["GET", "POST", "POST", "DELETE"]
