@@ -8,16 +8,24 @@ _FOLDERS = ("unit", "integration", "contract")
 
 
 def patched_durations(source: str) -> list[int]:
-    """Return the lines on which an attribute is patched with a number of seconds."""
+    """Return the lines on which an attribute is patched with seconds or a `timedelta`."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "setattr"
-        and isinstance(node.args[-1], ast.Constant)
-        and isinstance(node.args[-1].value, float)
+        and _is_duration(node.args[-1])
     ]
+
+
+def _is_duration(value: ast.expr) -> bool:
+    match value:
+        case ast.UnaryOp(operand=operand):
+            return _is_duration(operand)
+        case ast.Call(func=ast.Name("timedelta") | ast.Attribute(attr="timedelta")):
+            return True
+    return isinstance(value, ast.Constant) and isinstance(value.value, float)
 
 
 def test_no_test_patches_a_duration() -> None:
@@ -30,4 +38,6 @@ def test_no_test_patches_a_duration() -> None:
 
 def test_a_patched_duration_is_found() -> None:
     patched = 'monkeypatch.setattr(poll, "PAUSE", 0.1)\nmonkeypatch.setattr("poll.PAUSE", 0.2)\n'
-    assert patched_durations(f"{patched}monkeypatch.setattr(poll, 'MOST', 2)\n") == [1, 2]
+    patched += "monkeypatch.setattr(poll, 'PAUSE', -1e9)\n"
+    patched += "monkeypatch.setattr(poll, 'PAUSE', timedelta(0))\n"
+    assert patched_durations(f"{patched}monkeypatch.setattr(poll, 'MOST', 2)\n") == [1, 2, 3, 4]

@@ -13,11 +13,12 @@ from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 
+from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import LINK, SCHEME, FileOwner, FileStore
 from headrace.log import LogWriter, first_entry, last_entry, replay
@@ -158,7 +159,7 @@ async def end_unfinished(bus: Bus, key: TaskKey, last: Entry) -> bool:
     Raises:
         LogLost, BusUnavailable: as `end_after`.
     """
-    if datetime.now(UTC) - datetime.fromisoformat(last.time) < GIVEN_UP:
+    if clock.now() - datetime.fromisoformat(last.time) < GIVEN_UP:
         return False
     try:
         await end_after(bus, key, last, REJECTED, writer_of("rejection"), UNFINISHED)

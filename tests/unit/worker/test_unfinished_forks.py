@@ -1,7 +1,7 @@
 """A fork whose copy is unfinished is not worked on: it is finished, or ended."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,6 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace import Emission, RunContext, agent
+from headrace.clock import TaskClock, use_task_clock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, TaskUnknown
@@ -21,6 +22,13 @@ from headrace.testing import TestFleet
 from headrace.testing.task import FleetTask
 from headrace_gateway.refusals import TaskBusy, TaskEnded
 from headrace_worker.claim import Assignment, Void, decide
+
+
+class Later(TaskClock):
+    """The time when a copy that was begun a moment ago is given up."""
+
+    def now(self) -> datetime:
+        return super().now() + forking.GIVEN_UP
 
 
 @agent(max_attempts=1)
@@ -78,11 +86,9 @@ async def test_no_worker_begins_a_run_of_it(fleet: TestFleet, unfinished: Fork) 
     assert (type(decision), last.ends_task) == (Void, False)
 
 
-async def test_it_ends_once_its_copy_is_given_up(
-    fleet: TestFleet, unfinished: Fork, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(forking, "GIVEN_UP", timedelta(0))
-    decision, last = await decided(fleet, unfinished)
+async def test_it_ends_once_its_copy_is_given_up(fleet: TestFleet, unfinished: Fork) -> None:
+    with use_task_clock(Later()):
+        decision, last = await decided(fleet, unfinished)
     assert (type(decision), last.stamp.state) == (Void, REJECTED)
     assert forking.UNFINISHED in str(last.events)
 
@@ -106,9 +112,8 @@ async def test_a_message_ends_it_once_its_message_is_given_up(
     monkeypatch.setattr("headrace_gateway.tasks.fork.next_input", die)
     with pytest.raises(BusUnavailable):
         await source.fork(message="cake")
-    monkeypatch.setattr(forking, "GIVEN_UP", timedelta(0))
     [end] = ends
-    with pytest.raises(TaskEnded):
+    with use_task_clock(Later()), pytest.raises(TaskEnded):
         await FleetTask(fleet._parts, end.key, "").tell("hello")
     last = await last_entry(fleet._bus, end.key)
     assert last is not None

@@ -13,14 +13,12 @@ import orjson
 import pytest
 from nats.aio.msg import Msg
 
-import headrace.tasks.dead_letters
 from headrace.jetstream.streams import ensure_streams
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, ListChanges
 from headrace.model.task import COMPLETED, WORKING
-from headrace_task_state.projector import dead_letters
 from headrace_task_state.store import Range
 from tests.support.cluster import NatsCluster
 from tests.support.delete_stream import delete_stream
@@ -320,26 +318,6 @@ async def test_what_is_no_entry_is_a_dead_letter_once_and_blocks_nothing(
 
 async def _position_is(fleet: TaskStates, least: int) -> bool:
     return (await fleet.reader.positions([FIRST]))[0] >= least
-
-
-async def test_old_dead_letters_are_not_sent_again_after_a_rebuild(
-    fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # As if JetStream had forgotten the message ids already.
-    monkeypatch.setattr(dead_letters, "WINDOW", -1e9)
-    for module in (dead_letters, headrace.tasks.dead_letters):
-        monkeypatch.setattr(module, "MESSAGE_ID", "Some-Id")
-    subject = fleet.bus.subjects.event(new_key())
-    for _ in range(3):
-        ack = await fleet.bus.js.publish(subject, b"junk")
-    replica = await fleet.start()
-    await eventually(lambda: _position_is(fleet, ack.seq), "all is applied")
-    assert len(await letters(fleet)) == 3
-    await replica.stop()
-    await fleet.lose_view()
-    await fleet.start()
-    await eventually(lambda: _position_is(fleet, ack.seq), "all is applied anew")
-    assert len(await letters(fleet)) == 3
 
 
 async def test_many_tasks_at_once_fold_right(fleet: TaskStates) -> None:
