@@ -11,10 +11,12 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from pydantic import Field
 
+from headrace import clock
 from headrace.jetstream.api import get_message, store_with_retries, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
@@ -83,6 +85,11 @@ class WebhookProgress(BusMessage):
     """Why the last attempt failed. Empty: none has failed since a delivery succeeded."""
     traceparent: str | None = None
     """W3C trace context of the newest input up to there that came with one."""
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether an attempt was begun and its outcome is not recorded."""
+        return bool(self.until) and not self.due
 
 
 class Webhook(BusMessage):
@@ -236,10 +243,23 @@ class Webhooks:
         """Return the tokens of all webhooks, by task."""
         found: dict[TaskKey, set[str]] = {}
         for name in await self._bucket.keys():
-            match name.split("."):
-                case [tenant, agent, task, token] if is_task_id(task):
-                    found.setdefault(TaskKey(tenant, agent, task), set()).add(token)
+            if (place := _place(name)) is not None:
+                found.setdefault(place[0], set()).add(place[1])
         return found
+
+    async def answers_in_progress(self, within: float) -> Sequence[tuple[TaskKey, str]]:
+        """Return the task and token of each webhook that may be publishing an answer.
+
+        Only of those whose record was written in the last `within` seconds.
+        """
+        since = clock.now() - timedelta(seconds=within)
+        recent = await self._bucket.copy(since=since)
+        return [
+            place
+            for name, copied in recent.items()
+            if (place := _place(name)) is not None
+            and _is_publishing(_decode(place[0], copied.data))
+        ]
 
     async def wake(self, key: TaskKey, token: str) -> None:
         """Have task state check whether the webhook has events to deliver."""
@@ -291,6 +311,18 @@ def _name(key: TaskKey, token: str) -> str:
     # The agent is part of the name because another agent's worker may write a log under the task's
     # id.
     return f"{key.tenant}.{key.agent}.{key.task}.{token}"
+
+
+def _place(name: str) -> tuple[TaskKey, str] | None:
+    """Return the task and the token of a record's name."""
+    match name.split("."):
+        case [tenant, agent, task, token] if is_task_id(task):
+            return TaskKey(tenant, agent, task), token
+    return None
+
+
+def _is_publishing(webhook: Webhook) -> bool:
+    return webhook.answers is not None and webhook.progress.is_in_progress
 
 
 def _decode(key: TaskKey, data: bytes) -> Webhook:

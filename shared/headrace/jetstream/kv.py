@@ -136,21 +136,27 @@ class Bucket:
             if not page or len(found) >= state["num_subjects"]:
                 return found
 
-    async def copy(self, pattern: str = ">") -> dict[str, ReplicaValue]:
-        """Return every key that matches and its value, from any replica: many in one answer."""
-        found, start = dict[str, ReplicaValue | None](), 1
+    async def copy(
+        self, pattern: str = ">", since: datetime | None = None
+    ) -> dict[str, ReplicaValue]:
+        """Return every key that matches and its value, from any replica: many in one answer.
+
+        With `since`, only keys that were written since then.
+        """
+        found = dict[str, ReplicaValue | None]()
+        start: Json = {"seq": 1} if since is None else {"start_time": since.isoformat()}
         while True:
             query = {
                 "batch": _READ_AT_ONCE,
-                "seq": start,
                 "next_by_subj": f"{self.prefix}{pattern}",
+                **start,
             }
             page = await direct_get(self._bus, self._stream, query, self._copied)
             if not page.complete:
                 raise BusUnavailable(f"the bucket {self.prefix} does not answer")
             for key, sequence, copied in page.messages:
                 found[key] = copied
-                start = sequence + 1
+                start = {"seq": sequence + 1}
             if not page.messages or not page.pending:
                 return {key: copied for key, copied in found.items() if copied is not None}
 

@@ -13,6 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.log.logged_task import term_of
 from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
 from headrace.model.events import GENERATION, TRACEPARENT, Json
 from headrace.model.fold import Pieces
 from headrace.model.task import WORKING, TaskKey
@@ -117,7 +118,11 @@ async def deliveries(
         BusUnavailable: the log can't be read.
     """
     last = await last_entry(bus, key)
-    if last is None or last.last_generation <= progress.generation:
+    if last is None:
+        if progress.sequence:
+            raise LogLost(f"the log of {key.task} is gone")
+        return
+    if last.last_generation <= progress.generation:
         return
     grouping = DeliveryBatcher(progress, goes_on)
     async for batch in replay(bus, key, progress.sequence, last.sequence, batch_bytes=_BATCH_BYTES):

@@ -1,12 +1,17 @@
-"""Limits of concurrent requests per owner and host: slow receivers delay only themselves."""
+"""Limits of concurrent requests per owner and host: slow receivers delay only themselves.
 
+Answers on NATS have limits of their own, per stream of the users'.
+"""
+
+import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from headrace.webhooks import Webhook
 
@@ -14,6 +19,11 @@ _ALL = 1000
 """Maximum concurrent requests of one process: each has a connection."""
 _OWNERS_PER_HOST = 4
 """Owners that can use one host up to their full limit at the same time."""
+_ANSWERS_AT_ONCE = 64
+"""Maximum answers that are being published to one stream, per process: with more, each would only
+take longer."""
+_ANSWERS_HELD = 512
+"""Maximum answers to one stream that are being published or wait for that in this process."""
 
 _LONGEST_STEP = 0.1
 _LONGEST_WAIT = 300.0
@@ -28,10 +38,14 @@ class Target:
     owner: str
     host: str
     """Without the port: one machine is one host."""
+    stream: str | None = None
+    """The stream that stores its answers; empty: none does. None: they are requests to `host`."""
 
     @classmethod
     def of(cls, tenant: str, webhook: Webhook) -> Self:
         """Return the target of a tenant's webhook."""
+        if webhook.answers is not None:
+            return cls(tenant, webhook.owner, "", webhook.answers.stream or "")
         try:
             host = urlsplit(webhook.address.url).hostname or ""
         except ValueError:
@@ -52,6 +66,7 @@ class Permits:
         """Allow `per_owner` requests for one owner, `per_host` of them to one host."""
         self._per_owner, self._per_host, self._now = per_owner, per_host, now
         self._limits: dict[tuple[str, ...], _Limit] = {}
+        self._turns = WeakValueDictionary[str, asyncio.Semaphore]()
 
     def wait(self, target: Target) -> float:
         """Return after how many seconds to request a permit; 0: one is free."""
@@ -82,8 +97,24 @@ class Permits:
                 if not limit.busy:
                     del self._limits[key]
 
+    @asynccontextmanager
+    async def turn(self, target: Target) -> AsyncIterator[None]:
+        """Let few answers at a time be published to one stream; others wait here, in order.
+
+        The queue would deliver those again and again.
+        """
+        if target.stream is None:
+            yield
+            return
+        turns = self._turns.setdefault(target.stream, asyncio.Semaphore(_ANSWERS_AT_ONCE))
+        async with turns:
+            yield
+
     def _keys(self, target: Target) -> tuple[tuple[tuple[str, ...], int], ...]:
         tenant, owner, host = target.tenant, target.owner, target.host
+        if target.stream is not None:
+            # A stream that hangs holds up no other answers, nor requests.
+            return ((("answers", target.stream, "", ""), _ANSWERS_HELD),)
         return (
             ((tenant, owner, host), self._per_host),
             ((tenant, owner), self._per_owner),

@@ -3,14 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
 from nats.aio.msg import Msg
 
 from headrace import log_context
+from headrace.background import keep_running
 from headrace.jetstream.kv import KeyChanged
 from headrace.log import last_entry
 from headrace.log_context import LogContext
-from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.errors import BusUnavailable, LogTooNew, UndecodableMessage
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
 from headrace_task_state.store import Range
@@ -24,6 +26,12 @@ _PAUSE = 0.5
 _AFTER_MOVE = 0.01
 _AFTER_TROUBLE = 2.0
 _AFTER_ERROR = 60.0
+
+_RECENT = 300.0
+"""Seconds since an answer was begun within which it is published first, before the queue is read:
+longer than a stream's usual duplicate window and the takeover of a range."""
+_LOOK_EVERY = 0.01
+"""Seconds between two looks at whether a webhook's task still has a log."""
 
 
 class RangeNotifier:
@@ -43,6 +51,9 @@ class RangeNotifier:
         self._busy: set[str] = set()
         self._next: dict[str, Msg] = {}
         self._working: set[asyncio.Task[None]] = set()
+        self._unseen: set[TaskKey] = set()
+        """Tasks that have not been looked at since their webhooks were found in the bucket."""
+        self._is_settled = False
 
     async def run(self) -> None:
         """Notify until cancelled; wait out failures of NATS."""
@@ -50,7 +61,12 @@ class RangeNotifier:
             while True:
                 try:
                     await self._load()
-                    await self._queue.run()
+                    await self._settle()
+                    looking = keep_running(self._look_for_erased, f"webhooks of {self._place.name}")
+                    try:
+                        await self._queue.run()
+                    finally:
+                        looking.cancel()
                 except (QueueLost, BusUnavailable) as trouble:
                     _log.info("webhooks of range %s are delayed: %s", self._place.name, trouble)
                     await asyncio.sleep(_PAUSE)
@@ -111,8 +127,43 @@ class RangeNotifier:
         for key, tokens in (await self._resources.webhooks.tasks()).items():
             if stream_of_shard(key.shard) == self._place.stream:
                 watched = self._watched.setdefault(key, {})
+                if not tokens <= watched.keys():
+                    self._unseen.add(key)
                 self._watched[key] = dict.fromkeys(tokens) | watched
         self._loaded.set()
+
+    async def _settle(self) -> None:
+        """Begin with the answers that were being published when the range's last replica died.
+
+        The stream recognizes those that it has only for a while, and their messages in the queue
+        may have been replaced by newer ones, which are behind all others.
+        """
+        if self._is_settled:
+            return
+        for key, token in await self._resources.webhooks.answers_in_progress(_RECENT):
+            subject = self._resources.bus.subjects.push(key, token)
+            if stream_of_shard(key.shard) == self._place.stream and subject not in self._busy:
+                self._begin(subject, None)
+        self._is_settled = True
+
+    async def _look_for_erased(self) -> None:
+        """Queue the webhooks of tasks without a log, which deletes them.
+
+        After ``kill -9``, nats-server may have what was deleted again: see `Bucket.delete`.
+        """
+        while self._unseen:
+            key = next(iter(self._unseen))
+            try:
+                with suppress(LogTooNew):
+                    if await last_entry(self._resources.bus, key) is None:
+                        for token in list(self._watched.get(key, ())):
+                            await self._resources.webhooks.wake(key, token)
+            except BusUnavailable as trouble:
+                _log.info("the webhooks of task %s are looked at later: %s", key.task, trouble)
+                await asyncio.sleep(_AFTER_TROUBLE)
+            else:
+                self._unseen.discard(key)
+                await asyncio.sleep(_LOOK_EVERY)
 
     async def _stop(self) -> None:
         for task in self._working:
@@ -128,45 +179,49 @@ class RangeNotifier:
                 self._queue.let_go(outdone)
             self._next[subject] = msg
             return
+        self._begin(subject, msg)
+
+    def _begin(self, subject: str, msg: Msg | None) -> None:
+        """Process a message, or without one what its queue may have later."""
         self._busy.add(subject)
-        task = asyncio.create_task(self._work(msg), name=subject)
+        task = asyncio.create_task(self._work(subject, msg), name=subject)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 
-    async def _work(self, msg: Msg) -> None:
-        subject = msg.subject
-        following: Msg | None = msg
+    async def _work(self, subject: str, msg: Msg | None) -> None:
         try:
-            while following is not None:
-                msg = following
-                wait = await self._attend(msg)
+            if msg is None:
+                await self._attend(subject, None)
+                msg = self._next.pop(subject, None)
+            while msg is not None:
+                wait = await self._attend(subject, msg)
                 if wait is None:
                     await self._queue.done(msg)
                 else:
                     await self._queue.later(msg, wait)
-                following = self._next.pop(subject, None)
+                msg = self._next.pop(subject, None)
         finally:
             self._busy.discard(subject)
 
-    async def _attend(self, msg: Msg) -> float | None:
+    async def _attend(self, subject: str, msg: Msg | None) -> float | None:
         """Process a message; return after how many seconds to process it again."""
         try:
-            key, token = self._resources.bus.subjects.key_of_push(msg.subject)
+            key, token = self._resources.bus.subjects.key_of_push(subject)
             log_context.begin(LogContext(key.task, agent=key.agent))
             return await self._send(key, token, msg)
         except KeyChanged:
             return _AFTER_MOVE
         except BusUnavailable as trouble:
-            _log.info("%s: %s", msg.subject, trouble)
+            _log.info("%s: %s", subject, trouble)
             return _AFTER_TROUBLE
         except UndecodableMessage as error:
             _log.error("%s", error)
             return None
         except Exception:  # noqa: BLE001 - one message must not hold up the range
-            _log.exception("%s", msg.subject)
+            _log.exception("%s", subject)
             return _AFTER_ERROR
 
-    async def _send(self, key: TaskKey, token: str, msg: Msg) -> float | None:
+    async def _send(self, key: TaskKey, token: str, msg: Msg | None) -> float | None:
         # Before the webhook's record is read, so that later changes are announced.
         targets = self._watched.setdefault(key, {})
         target = targets.setdefault(token, None)
@@ -174,9 +229,11 @@ class RangeNotifier:
             # A waiting message costs no read.
             return wait
         kept = await self._resources.webhooks.get(key, token)
-        is_retry = msg.subject != self._resources.bus.subjects.push(key, token)
+        again = None
+        if msg is not None and msg.subject != self._resources.bus.subjects.push(key, token):
+            again = msg
         if kept is None:
-            if is_retry:
+            if again is not None:
                 _log.warning(
                     "dropped a notification: webhook %s of task %s no longer exists",
                     token,
@@ -186,8 +243,8 @@ class RangeNotifier:
             return None
         targets[token] = Target.of(key.tenant, kept.webhook)
         sender = WebhookSender(self._resources, key, token)
-        if is_retry:
-            return await sender.resend(kept, msg)
+        if again is not None:
+            return await sender.resend(kept, again)
         return await sender.send(kept)
 
     def _unwatch(self, key: TaskKey, token: str) -> None:

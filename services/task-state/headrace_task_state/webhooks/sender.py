@@ -1,10 +1,11 @@
 """Send one webhook, in order, all events that it has not been sent yet."""
 
+import asyncio
 import logging
 import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.lazy import Lazy
 from headrace.log import last_entry
-from headrace.model.errors import InvalidName, LogLost, UndecodableMessage
+from headrace.model.errors import BusUnavailable, InvalidName, LogLost, UndecodableMessage
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
 from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
@@ -95,26 +96,45 @@ class WebhookSender:
         webhook = kept.webhook
         if (wait := webhook.progress.due - time.time()) > 0:
             return wait
-        with self._permit(webhook) as wait:
+        target = Target.of(self._key.tenant, webhook)
+        with self._resources.permits.permit(target) as wait:
             if wait:
                 return wait
-            is_new = not webhook.progress.sequence
-            if is_new and await last_entry(self._resources.bus, self._key) is None:
-                return await self._without_task(webhook)
-            try:
-                return await self._send_unsent(kept)
-            except LogLost as loss:
-                _log.info("webhook of task %s: %s", self._key.task, loss)
-                await self._resources.webhooks.delete(self._key, self._token)
-                return None
-
-    def _permit(self, webhook: Webhook) -> AbstractContextManager[float]:
-        return self._resources.permits.permit(Target.of(self._key.tenant, webhook))
+            async with self._resources.permits.turn(target):
+                is_new = not webhook.progress.sequence
+                if is_new and await last_entry(self._resources.bus, self._key) is None:
+                    return await self._without_task(webhook)
+                try:
+                    return await self._send_settled(kept)
+                except LogLost as loss:
+                    _log.info("webhook of task %s: %s", self._key.task, loss)
+                    await self._resources.webhooks.delete(self._key, self._token)
+                    return None
 
     async def _without_task(self, webhook: Webhook) -> float | None:
         if time.time() - webhook.created < self._resources.without_task:
             return _NO_TASK_YET
         await self._resources.webhooks.delete(self._key, self._token)
+        return None
+
+    async def _send_settled(self, kept: StoredWebhook | None) -> float | None:
+        """Send what is unsent; answers on NATS until it is known what became of each.
+
+        A stream recognizes an answer that it has only within its duplicate window. So an answer
+        whose outcome is unknown does not return to the queue, where others are before it.
+        """
+        while kept is not None:
+            if (wait := kept.webhook.progress.due - time.time()) > 0:
+                return wait
+            try:
+                return await self._send_unsent(kept)
+            except BusUnavailable as trouble:
+                if kept.webhook.answers is None:
+                    raise
+                _log.info("answers of task %s: %s", self._key.task, trouble)
+            await asyncio.sleep(self._resources.bus.timing.retry)
+            with suppress(BusUnavailable):
+                kept = await self._resources.webhooks.get(self._key, self._token)
         return None
 
     async def _send_unsent(self, kept: StoredWebhook) -> float | None:
@@ -146,7 +166,10 @@ class WebhookSender:
                 event=event,
                 traceparent=delivery.traceparent,
             )
-            failure = await self._attempt(kept.webhook, undelivered, attempt)
+            is_in_doubt = progress.is_in_progress and progress.until == delivery.generation
+            failure = await self._attempt(
+                kept.webhook, undelivered, attempt, is_in_doubt=is_in_doubt
+            )
             if failure is not None and not self._is_over(failure, under_way):
                 wait = self._resources.backoff.wait(attempt, failure.wait)
                 later = under_way.model_copy(
@@ -182,13 +205,23 @@ class WebhookSender:
         )
 
     async def _attempt(
-        self, webhook: Webhook, progress: UndeliveredNotification, number: int
+        self,
+        webhook: Webhook,
+        progress: UndeliveredNotification,
+        number: int,
+        *,
+        is_in_doubt: bool = False,
     ) -> Failure | None:
         name = notice_id(progress.log, progress.generation, webhook.id)
         if webhook.answers is not None:
             published = self._resources.bus_answers
             return await published.publish(
-                webhook.answers, self._key, name, progress.event, progress.traceparent
+                webhook.answers,
+                self._key,
+                name,
+                progress.event,
+                progress.traceparent,
+                is_in_doubt=is_in_doubt,
             )
         try:
             body = await body_of(webhook, progress.event)
@@ -217,11 +250,12 @@ class WebhookSender:
         except UndecodableMessage as error:
             _log.error("%s", error)
             return None
-        with self._permit(kept.webhook) as wait:
+        target, attempt = Target.of(self._key.tenant, kept.webhook), msg.metadata.num_delivered
+        with self._resources.permits.permit(target) as wait:
             if wait:
                 return wait
-            attempt = msg.metadata.num_delivered
-            failure = await self._attempt(kept.webhook, again, attempt)
+            async with self._resources.permits.turn(target):
+                failure = await self._attempt(kept.webhook, again, attempt)
         if failure is None:
             return None
         if failure.is_final or self._resources.backoff.is_over(attempt, is_given_up=False):

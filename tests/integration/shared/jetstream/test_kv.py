@@ -100,3 +100,13 @@ async def test_what_was_put_for_some_seconds_is_forgotten_then(bucket: Bucket) -
     await eventually(is_gone, "the key is forgotten")
     now = await bucket.get("t.a")
     assert await bucket.put("t.a", b"again", now.sequence) > place
+
+
+async def test_a_copy_since_a_time_has_what_was_written_since(bucket: Bucket) -> None:
+    places = await fill(bucket)
+    middle = (await bucket.get("t.b")).written
+    assert [*await bucket.copy(since=middle)] == ["t.b", "t.c"]
+    await bucket.put("t.a", b"anew", places["a"])
+    await bucket.delete("t.b")
+    assert [*await bucket.copy(since=middle)] == ["t.c", "t.a"]
+    assert len(await bucket.copy()) == 2

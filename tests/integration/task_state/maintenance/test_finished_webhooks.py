@@ -9,17 +9,27 @@ from nats.aio.msg import Msg
 
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.durables import ensure_consumer, of_pushes
+from headrace.jetstream.kv import Bucket
 from headrace.model.events import Json
-from headrace.model.task import TaskKey
-from headrace.webhooks import Webhooks
+from headrace.model.task import COMPLETED, TaskKey
+from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
+from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, new_key, open_task_states
 from tests.support.waiting import TIMEOUT, eventually
 
 TASKS = 3
 OFTEN = MaintenanceTiming(queue_interval=0.1)
+
+SENT = Webhook(
+    id="hook",
+    owner="anonymous",
+    address=Address(url="http://127.0.0.1:1/"),
+    progress=WebhookProgress(generation=2, sequence=2),
+)
+"""The record of a webhook that was sent everything."""
 
 
 @pytest.fixture
@@ -58,6 +68,42 @@ async def test_what_a_killed_nats_server_brings_back_is_removed_and_what_waits_i
         return not await queued(fleet)
 
     await eventually(is_empty, "what came back is removed, and what waited is processed")
+
+
+async def test_webhooks_of_erased_tasks_that_a_killed_nats_server_brings_back_are_deleted(
+    fleet: TaskStates, nats_alone: NatsProcess
+) -> None:
+    erased, kept = [new_key() for _ in range(TASKS)], [new_key() for _ in range(TASKS)]
+    bucket = Bucket(fleet.bus, fleet.bus.streams.push)
+    for key in (*erased, *kept):
+        await bucket.put(name_of(key), SENT.encode(), 0)
+    for key in kept:
+        log = LegalLog(key)
+        log.submit("hello")
+        log.append([log.status(COMPLETED)], state=COMPLETED)
+        await fleet.store(log)
+    for key in erased:
+        await bucket.delete(name_of(key), seconds=1)
+
+    async def are_gone() -> bool:
+        state = await stream_info(fleet.bus, f"KV_{fleet.bus.streams.push}")
+        return int(state["state"]["messages"]) == len(kept)
+
+    await eventually(are_gone, "the deletion markers have expired")
+    await fleet.start()
+    await asyncio.to_thread(nats_alone.restart)
+    before = await until_answered(fleet.bus, bucket.keys, TIMEOUT)
+
+    async def are_only_kept() -> bool:
+        found = {key for key, _ in await bucket.under(">")}
+        return found == {name_of(key) for key in kept}
+
+    assert set(before) >= {name_of(key) for key in kept}
+    await eventually(are_only_kept, "those of erased tasks are deleted, others are not")
+
+
+def name_of(key: TaskKey) -> str:
+    return f"{key.tenant}.{key.agent}.{key.task}.hook"
 
 
 async def wake(fleet: TaskStates, keys: list[TaskKey]) -> None:

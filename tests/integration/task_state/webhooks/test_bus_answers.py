@@ -17,7 +17,7 @@ from headrace_task_state.webhooks.bus_answers import BusAnswers, attributes_of, 
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.support.spans import RecordedSpans, parent, traceparent
 from tests.support.task_states import TaskStates
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT, eventually
 
 
 class Orders:
@@ -59,6 +59,10 @@ async def finish(hooked: Hooked, answers: TaskAnswers) -> None:
     await hooked.webhooks.put(hooked.log.key, answers_webhook("anonymous", answers))
     hooked.log.submit("hello")
     await answer(hooked)
+
+
+def ids_of(messages: list[Msg]) -> list[str]:
+    return sorted((one.headers or {})["Nats-Msg-Id"] for one in messages)
 
 
 async def answer(hooked: Hooked) -> None:
@@ -160,6 +164,53 @@ async def test_an_answer_waits_for_its_stream(
     await eventually(is_refused, "the first attempt has failed")
     await orders.make()
     assert len(await orders.got(1)) == 1
+
+
+async def test_an_answer_of_unknown_outcome_is_published_again_at_once(open_fleet: Opening) -> None:
+    fleet = await open_fleet(push_timeout=0.5)
+    hooked, orders = Hooked(fleet), Orders(fleet)
+    got = asyncio.Queue[Msg]()
+    subscription = await fleet.bus.subscribe(orders.subject, got.put)
+    await fleet.start()
+    await finish(hooked, orders.answers())
+    async with asyncio.timeout(TIMEOUT):
+        first = await got.get()
+        # A newer message of the task is behind others; here, there is none.
+        await fleet.bus.js.purge_stream(fleet.bus.streams.pushes)
+        again = await got.get()
+    await fleet.bus.unsubscribe(subscription)
+    await orders.make()
+    [message] = await orders.got(1)
+    assert ids_of([first]) == ids_of([again]) == ids_of([message])
+
+    async def is_recorded() -> bool:
+        progress = await hooked.progress("answers")
+        assert not progress.failure
+        return not progress.until
+
+    await eventually(is_recorded, "its progress is recorded")
+
+
+async def test_answers_in_progress_when_task_state_stopped_do_not_wait_for_the_queue(
+    fleet: TaskStates, orders: Orders
+) -> None:
+    got = asyncio.Queue[Msg]()
+    subscription = await fleet.bus.subscribe(orders.subject, got.put)
+    first, tasks = await fleet.start(), [Hooked(fleet), Hooked(fleet)]
+    for name, one in zip(("abcdefgh", "bcdefghi"), tasks, strict=True):
+        one.log.log = name
+        await finish(one, orders.answers())
+    async with asyncio.timeout(TIMEOUT):
+        begun = [await got.get() for _ in tasks]
+    for one in tasks:
+        assert (await fleet.get(one.log.key)).state == COMPLETED
+    await first.stop()
+    await fleet.bus.unsubscribe(subscription)
+    # As if thousands of other tasks were before these.
+    await fleet.bus.js.purge_stream(fleet.bus.streams.pushes)
+    await orders.make()
+    await fleet.start()
+    assert ids_of(await orders.got(2)) == ids_of(begun)
 
 
 async def test_a_task_past_retention_is_kept_until_it_has_answered(open_fleet: Opening) -> None:

@@ -1,11 +1,13 @@
 """How much of one owner's, and to one host, is under way at a time, and what waiting costs."""
 
+import asyncio
 import heapq
 from contextlib import ExitStack
 
 import pytest
 
-from headrace.webhooks import Address, Webhook, WebhookProgress
+from headrace.model.answers import TaskAnswers
+from headrace.webhooks import Address, Webhook, WebhookProgress, answers_webhook
 from headrace_task_state.webhooks.permits import Permits, Target
 
 
@@ -89,6 +91,41 @@ def test_what_waits_uses_all_that_a_quick_receiver_can_take() -> None:
     assert told == waiting
     # At best 1.25 s: four at a time, 10 ms each.
     assert now < 5
+
+
+def answering(stream: str | None) -> Target:
+    """Return the target of answers that `stream` stores; they name no host."""
+    answers = TaskAnswers(subject="done", stream=stream, what="end", mode="structured", depth=1)
+    return Target.of("main", answers_webhook("ann", answers))
+
+
+def test_answers_on_nats_take_no_permits_of_requests_nor_of_other_streams() -> None:
+    permits = Permits(per_owner=2, per_host=1)
+    with ExitStack() as stack:
+        orders = hold(stack, permits, *[answering("ORDERS")] * 1000)
+        assert orders.index(next(wait for wait in orders if wait)) == 512
+        others = answering("DONE"), answering(None), target(), target(host="")
+        assert hold(stack, permits, *others) == [0, 0, 0, 0]
+
+
+async def test_few_answers_at_a_time_are_published_to_a_stream_and_the_rest_in_order() -> None:
+    permits, go_on = Permits(per_owner=2, per_host=1), asyncio.Event()
+    begun = list[int]()
+
+    async def publish(number: int, one: Target) -> None:
+        async with permits.turn(one):
+            begun.append(number)
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(200):
+            group.create_task(publish(number, answering("ORDERS")))
+        for number in (1000, 1001):
+            group.create_task(publish(number, answering("DONE")))
+        await asyncio.sleep(0)
+        assert begun == [*range(64), 1000, 1001]
+        go_on.set()
+    assert begun == [*range(64), 1000, 1001, *range(64, 200)]
 
 
 @pytest.mark.parametrize(
