@@ -5,7 +5,7 @@ import logging
 import orjson
 import pytest
 
-from headrace import MalformedOutput, RunContext, State, StateDelta
+from headrace import MalformedOutput, State, StateDelta
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.blocks import RunIds
@@ -75,10 +75,3 @@ def test_a_later_attempt_begins_with_what_was_saved() -> None:
     assert state.now == {"n": 1, "m": 2}
     state.replay(parts.state_part([]))
     assert state.now == []
-
-
-def test_the_methods_of_a_context_cover_everything_that_can_be_said() -> None:
-    methods = {"text", "think", "tool_call", "tool_arguments", "tool_result", "file", "data"}
-    methods |= {"status", "set_state", "change_state", "messages", "activity", "change_activity"}
-    methods |= {"step", "usage", "custom", "raw", "emit"}
-    assert methods <= set(dir(RunContext))
