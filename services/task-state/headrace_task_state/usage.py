@@ -21,12 +21,6 @@ from headrace.model.task import RUN_ENDED, WORKING, TaskKey
 KEPT_DAYS = 400
 """Days for which the totals of a day are kept after the last change, unless another is given."""
 
-MOST_FIELDS = 100_000
-"""Maximum counters of one tenant and day. Beyond these, usage is counted for `OTHERS`."""
-
-OTHERS = "*"
-"""In place of an owner: all owners for whom there was no counter left. No owner has this name."""
-
 INPUT, OUTPUT, TOKENS, COST = "input", "output", "tokens", "cost"
 RUNS, MILLISECONDS = "runs", "ms"
 
@@ -63,7 +57,7 @@ class UsageRow(NamedTuple):
 
     day: str
     owner: str
-    """As a subject token."""
+    """As a subject token, or ``*``: all owners for whom the Redis store had no counter left."""
     agent: str
     """The agent that used it."""
     root: str
