@@ -9,14 +9,11 @@ from platform import python_version
 
 import httpx
 import pytest
-from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace import metrics
 from headrace.model.task import COMPLETED, FAILED
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
-from tests.architecture.tree import ROOT
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Rest, message
 from tests.support.legal_logs import LegalLog
@@ -48,18 +45,6 @@ def built(service: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the name and labels of a service's build."""
     labels = {"service": service, "version": version("headrace"), "python": python_version()}
     return "headrace_build_info", tuple(sorted(labels.items()))
-
-
-def test_every_metric_is_documented() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
-    declared = [
-        family.name + ("_total" if family.type == "counter" else "")
-        for value in vars(metrics).values()
-        if isinstance(value, (Counter, Gauge, Histogram))
-        for family in value.collect()
-    ]
-    assert len(declared) > 10
-    assert [name for name in declared if f"`{name}`" not in page] == []
 
 
 async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(

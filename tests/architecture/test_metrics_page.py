@@ -1,0 +1,34 @@
+"""The page of metrics names every metric as Prometheus shows it, and no other."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules
+
+_PAGE = ROOT / "docs" / "operations.md"
+
+
+def declared() -> Iterator[str]:
+    """Yield each name of a metric in the source; packages have such names, too."""
+    packages = {path.name for root in SOURCE_ROOTS for path in (ROOT / root).iterdir()}
+    for path in modules():
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        counters = {
+            id(node.args[0])
+            for node in nodes
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Counter" and node.args
+        }
+        for node in nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                name = node.value
+                if re.fullmatch(r"headrace_[a-z_]+", name) and name not in packages:
+                    yield f"{name}_total" if id(node) in counters else name
+
+
+def test_each_metric_has_a_row_in_the_page_of_operations() -> None:
+    names = set(declared())
+    assert len(names) > 40
+    rows = set(re.findall(r"`(headrace_[a-z_]+)`", _PAGE.read_text()))
+    assert names - rows == set(), f"add them to the table in {_PAGE}"
+    assert rows - names == set(), f"they do not exist: mend {_PAGE}"
