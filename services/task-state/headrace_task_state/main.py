@@ -17,14 +17,14 @@ from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
-from headrace_task_state.commands.children import ChildStarter
 from headrace_task_state.commands.for_workers import ForWorkers
+from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.maintenance.clock import Clock
-from headrace_task_state.maintenance.completion import Completion
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.store_health import StoreHealth
+from headrace_task_state.maintenance.summary_completion import SummaryCompletion
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.follower import RangeFollower
@@ -183,7 +183,7 @@ class TaskState:
         writer = self._store.writer(lease)
         notifier = RangeNotifier(self._sender_resources, lease.range)
         settings, timing = self._settings, self._timing
-        completion = Completion(self._bus, writer, settings.sweep_after, self._clock, timing)
+        completion = SummaryCompletion(self._bus, writer, settings.sweep_after, self._clock, timing)
         retention = Retention(
             self._bus,
             writer,

@@ -12,8 +12,8 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import BusMessage, CountOpenTasks, GetTask, GetUsage, ListTasks
 from headrace.model.task import TaskKey
-from headrace_task_state.commands.children import ChildStarter
 from headrace_task_state.commands.for_workers import QUESTIONS, ForWorkers
+from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks

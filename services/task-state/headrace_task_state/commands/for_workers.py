@@ -29,7 +29,7 @@ from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
 from headrace.tasks.end import writer_of
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunQueues
-from headrace_task_state.commands.children import ChildStarter
+from headrace_task_state.commands.start_child import ChildStarter
 
 _HOLDER_TIMEOUT = 2.0
 

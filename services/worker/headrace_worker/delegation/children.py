@@ -70,7 +70,8 @@ def fingerprint(message: Json) -> str:
 
 _log = logging.getLogger(__name__)
 
-_LAST_WORDS = 0.3
+_LAST_EVENTS = 0.3
+"""Seconds that a canceled child's last events have to arrive, to be relayed."""
 
 
 class Children:
@@ -108,14 +109,14 @@ class Children:
 
     def _claim(self, task: str, request: ChildRequest, name: str) -> Child:
         if task not in self._claimed:
-            self._check_room(task, request)
+            self._check_number(task, request)
             key = TaskKey(self._parent.key.tenant, request.agent, task)
             child = Child(self._parent, key, request, name)
             child.begin(self._known_children.known.get(task))
             self._claimed[task] = child
         return self._claimed[task]
 
-    def _check_room(self, task: str, request: ChildRequest) -> None:
+    def _check_number(self, task: str, request: ChildRequest) -> None:
         most = self._parent.most_children
         asked = self._known_children.known.keys() | self._claimed.keys()
         if task not in asked and len(asked) >= most:
@@ -234,7 +235,7 @@ class Children:
         """Cancel a child and wait briefly, so that its end is relayed to the parent's log."""
         await asyncio.wait([child.started], timeout=self._parent.timing.child_confirmation)
         await self._cancel(child.key)
-        await asyncio.wait([child.over], timeout=_LAST_WORDS)
+        await asyncio.wait([child.over], timeout=_LAST_EVENTS)
         await child.let_go()
 
     async def _cancel(self, key: TaskKey) -> None:

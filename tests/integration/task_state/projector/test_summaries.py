@@ -15,7 +15,7 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.errors import StateUnavailable
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace.tasks.end import end_task
-from headrace_task_state.maintenance.completion import Completion
+from headrace_task_state.maintenance.summary_completion import SummaryCompletion
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector import follower
 from headrace_task_state.projector.consumer import MOST_BYTES
@@ -45,13 +45,13 @@ def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Holds up completion until it is set."""
-    opened, progress = asyncio.Event(), Completion.look
+    opened, progress = asyncio.Event(), SummaryCompletion.look
 
-    async def look(self: Completion) -> int:
+    async def look(self: SummaryCompletion) -> int:
         await opened.wait()
         return await progress(self)
 
-    monkeypatch.setattr(Completion, "look", look)
+    monkeypatch.setattr(SummaryCompletion, "look", look)
     return opened
 
 

@@ -1,4 +1,7 @@
-"""Start the child tasks that agents request, and give them their parents' answers, each once."""
+"""Start the child tasks that agents request, and give them their parents' answers, each once.
+
+`for_workers` cancels them.
+"""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""Completion: replace the summaries of a new view by what the tasks' logs contain.
+"""Complete the summaries of a new view by what the tasks' logs contain.
 
 Until then, each read of such a task reads its log. Tasks that wait for their user come first, as
 each may be another task's child, which its summary does not show; then the newest.
@@ -22,7 +22,7 @@ REST = 0.01
 """Seconds of pause after each log, so that reads and new events get the processor first."""
 
 
-class Completion:
+class SummaryCompletion:
     """Completes the summaries of one range, under its lease."""
 
     def __init__(
