@@ -1,10 +1,12 @@
 """Durations are passed to what waits (`timing.py`, parameters), and not patched in its module."""
 
 import ast
+import re
 
 from tests.architecture.tree import ROOT
 
 _FOLDERS = ("unit", "integration", "contract")
+_NAMES = re.compile(r"PAUSE|TIMEOUT|SECONDS|INTERVAL")
 
 
 def patched_durations(source: str) -> list[int]:
@@ -15,8 +17,16 @@ def patched_durations(source: str) -> list[int]:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "setattr"
-        and _is_duration(node.args[-1])
+        and (_is_duration(node.args[-1]) or _is_pause(node))
     ]
+
+
+def _is_pause(call: ast.Call) -> bool:
+    """Tell whether a number is set under a duration's name: ``"_PAUSE", 0``."""
+    *names, value = call.args
+    return any(_NAMES.search(ast.unparse(name)) for name in names) and isinstance(
+        value, ast.Constant
+    )
 
 
 def _is_duration(value: ast.expr) -> bool:
@@ -40,4 +50,6 @@ def test_a_patched_duration_is_found() -> None:
     patched = 'monkeypatch.setattr(poll, "PAUSE", 0.1)\nmonkeypatch.setattr("poll.PAUSE", 0.2)\n'
     patched += "monkeypatch.setattr(poll, 'PAUSE', -1e9)\n"
     patched += "monkeypatch.setattr(poll, 'PAUSE', timedelta(0))\n"
-    assert patched_durations(f"{patched}monkeypatch.setattr(poll, 'MOST', 2)\n") == [1, 2, 3, 4]
+    patched += "monkeypatch.setattr(poll, '_PAUSE', 0)\n"
+    patched += "monkeypatch.setattr(poll, 'MOST', 2)\n"
+    assert patched_durations(patched) == [1, 2, 3, 4, 5]

@@ -91,5 +91,4 @@ async def manager(ctx: RunContext) -> None:
 
 heads = Agents([head, forgetful, principal, quitter])
 helpers = Agents([helper, stubborn])
-managers = Agents([manager])
 everybody = Agents([manager, head, forgetful, helper])

@@ -28,7 +28,6 @@ from headrace_worker.conversation import (
 from headrace_worker.encoder import Encoder
 
 USER = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "What is it?"}]}
-CAPITAL = [{"text": "It is "}, {"text": "a cat."}]
 
 
 class Log:

@@ -1,12 +1,11 @@
 """Messages that gateways queue between a holder's appends, wherever they come in."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 import orjson
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
-from headrace_worker import appender as module
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship, GivesWay
 from headrace_worker.inputs import EarlierInputs, InputRefusal, Inputs
@@ -119,6 +117,7 @@ def holding(log: FakeLog, losses: list[Exception]) -> tuple[Appender, Inputs]:
         ticks=AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=1000,
         max_bytes=1_000_000,
+        pause=0.0,
     )
     inputs = Inputs(appender, ("task", "ctx"), "enqueue", EarlierInputs([], []), lambda: None)
     return appender, inputs
@@ -228,14 +227,6 @@ def check_end(log: FakeLog) -> None:
     assert last.stamp.attempt == 0
     assert told[-1]["metadata"]["input"] == log.names[0]
     assert told[-1]["metadata"][events.WAITING] == queued[1:]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _at_once() -> Iterator[None]:
-    """Wait for nothing between tries."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_PAUSE", 0)
-        yield
 
 
 @given(STEPS, st.lists(NAMES, max_size=4))
