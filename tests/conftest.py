@@ -14,6 +14,7 @@ from tests.support.draws import draw_by_seed
 from tests.support.resuming_sizes import SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack_scheduling import StackScheduling
+from tests.support.successive_servers import SuccessiveServers
 
 _SERVERS = pytest.StashKey[str]()
 
@@ -68,10 +69,19 @@ def pytest_terminal_summary(
 
 
 @pytest.fixture(scope="session")
-def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
-    """One nats-server for all tests; who kills or freezes it brings it back."""
-    with NatsProcess(tmp_path_factory.mktemp("nats")) as server:
-        yield server
+def nats_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuccessiveServers]:
+    """The nats-server for all tests, and those that take its place when it is full."""
+    with SuccessiveServers(lambda: tmp_path_factory.mktemp("nats")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def nats_server(nats_servers: SuccessiveServers) -> NatsProcess:
+    """A nats-server for all tests of a module, and others; who kills or freezes it brings it back.
+
+    Tests leave their streams in it.
+    """
+    return nats_servers.current()
 
 
 @pytest.fixture(scope="module")
