@@ -17,6 +17,8 @@ from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 from nats.js.client import JetStreamContext
 from packaging.requirements import Requirement
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from headrace.jetstream.client import FastParser, NatsClient
 from headrace_gateway.server.http_protocol import HttpProtocol, HttpServer, WebSocketProtocol
@@ -120,6 +122,8 @@ INTERNALS: dict[type, dict[str, str]] = {
 """What each class overrides or uses of its base, and the parameters of the base's methods."""
 
 USED = [
+    (FlowControl, "_is_writable_event"),
+    (RequestResponseCycle, "message_event"),
     (Subscription, "_closed"),
     (Subscription, "_conn"),
     (Subscription, "_drain"),

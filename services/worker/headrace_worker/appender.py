@@ -12,7 +12,6 @@ stored, because it expected another tail, so the next append may contain other b
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -239,7 +238,7 @@ class Appender:
         self._overtaken, self._ticks = overtaken, ticks
         self._max_events, self._max_bytes, self._pause = max_events, max_bytes, pause
         self._capacity = writer.capacity
-        self._batches: deque[PendingMessage] = deque()
+        self._batches: list[PendingMessage] = []
         self._last = PendingMessage()
         self._in_flight: PendingMessage | None = None
         self._events = self._bytes = 0
@@ -253,7 +252,8 @@ class Appender:
         self._loss: Exception | None = None
         self._sender: asyncio.Future[Any] | None = None
         """Done when the append in flight is over, or another one follows it."""
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None
+        """Set when there may be room; None until the agent waits for it."""
         self._loop = asyncio.get_running_loop()
         self.began = self.last_append = self._loop.time()
         """When it began, and when the last append ended; loop time in seconds."""
@@ -349,6 +349,7 @@ class Appender:
     async def room(self) -> None:
         """Wait until the log has caught up with the agent."""
         while not self._closed and not self._has_room:
+            self._room = self._room or asyncio.Event()
             self._room.clear()
             await self._room.wait()
 
@@ -466,16 +467,18 @@ class Appender:
     def _take(self) -> PendingMessage:
         """Return the events of the next message."""
         if self._batches:
-            batch = self._batches.popleft()
+            batch = self._batches.pop(0)
         else:
             batch, self._last = self._last, PendingMessage()
             self._is_pressing = False
         self._events -= len(batch.drafts)
         self._bytes -= batch.size
+        if self._room is not None:
+            self._room.set()
         return batch
 
     def _put_back(self, batch: PendingMessage) -> None:
-        self._batches.appendleft(batch)
+        self._batches.insert(0, batch)
         self._events += len(batch.drafts)
         self._bytes += batch.size
 
@@ -501,7 +504,8 @@ class Appender:
         self._batches.clear()
         self._last = PendingMessage()
         self._events = self._bytes = 0
-        self._room.set()
+        if self._room is not None:
+            self._room.set()
 
     def _is_due(self) -> bool:
         """Return whether there is something to do that does not wait for a tick."""
@@ -520,7 +524,6 @@ class Appender:
     def _send_next(self) -> None:
         """Send the next message. `_on_answer` ends its append, so that text needs no task."""
         batch = self._take()
-        self._room.set()
         try:
             sent = self._writer.send(batch.drafts, self._stamp(batch.state, batch.checkpoint))
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
@@ -575,7 +578,6 @@ class Appender:
                     await self._catch_up()
                 if self._events and not self._closed:
                     batch = self._take()
-                    self._room.set()
                     await self._append(batch, batch.state)
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             self._give_up(loss)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from headrace import clock, log_context
 from headrace.jetstream.connection import TROUBLE
@@ -23,6 +24,7 @@ from headrace.sdk.agent import Agent, EndedTask
 from headrace.sdk.drive import drive
 from headrace.sdk.errors import Retryable
 from headrace.sdk.runtime import Interrupt
+from headrace_worker.appender import Authorship
 from headrace_worker.claim import (
     Asleep,
     Assignment,
@@ -46,8 +48,6 @@ _log = logging.getLogger(__name__)
 
 _LAST_APPEND = 10.0
 """Timeout in seconds for the last append of an attempt whose agent requested another one."""
-
-_NO_DEADLINE = 10 * 365 * 86400.0
 
 
 class Attempt:
@@ -185,41 +185,38 @@ class Attempt:
         execution = self._execution = Execution(
             resources, self._agent, self._assignment, taken, attempt=self, permit=self._permit
         )
-        hold.answers = self._answers(taken, execution)
+        hold.answers = HolderAnswers(
+            resources.bus.subjects.control(self._assignment.key),
+            partial(self._holder_reply, taken.authorship),
+            self.interrupt,
+            execution.inputs,
+        )
         resources.watch.add(execution.appender)
         if execution.inputs.interrupts:
             self.interrupt(Interrupt.SUPERSEDED)
         if taken.recovered.is_canceling:
             self.interrupt(Interrupt.CANCELED)
-        overdue = self._interrupt_at(taken.deadline)
+        overdue = None if taken.deadline is None else self._interrupt_at(taken.deadline)
         try:
             await self._run_agent(execution)
         finally:
-            overdue.cancel()
+            if overdue is not None:
+                overdue.cancel()
             resources.watch.remove(execution.appender)
         await self._end(hold, execution)
 
-    def _interrupt_at(self, deadline: datetime | None) -> asyncio.TimerHandle:
-        left = (deadline - clock.now()).total_seconds() if deadline else _NO_DEADLINE
+    def _interrupt_at(self, deadline: datetime) -> asyncio.TimerHandle:
+        left = (deadline - clock.now()).total_seconds()
         return clock.task_clock().call_later(left, self.interrupt, Interrupt.OVERDUE)
 
-    def _answers(self, taken: ClaimedRun, execution: Execution) -> HolderAnswers:
-        by = taken.authorship
-        answer = HolderReply(
+    def _holder_reply(self, by: Authorship) -> HolderReply:
+        return HolderReply(
             writer=by.writer,
             worker=self._resources.worker,
             run=by.run,
             attempt=by.attempt,
             ends_within=self._resources.settings.cleanup_seconds
             + self._resources.timing.child_confirmation,
-        )
-        inputs = execution.inputs
-        return HolderAnswers(
-            self._resources.bus.subjects.control(self._assignment.key),
-            answer,
-            lambda: self.interrupt(Interrupt.CANCELED),
-            inputs.take_in,
-            lambda: inputs.refuses,
         )
 
     async def _run_agent(self, execution: Execution) -> None:

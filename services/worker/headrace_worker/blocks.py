@@ -1,6 +1,5 @@
 """Ids of a run's output, and its open blocks of text and reasoning."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,7 +14,7 @@ class RunIds:
     def __init__(self, task: str, run: int, minted: Mapping[str, int] | None = None) -> None:
         """Generate ids for one run of `task`; `minted` counts existing ids by kind."""
         self._digest = blake2b(f"{task}/{run}".encode(), digest_size=5).hexdigest()
-        self._minted = Counter[str](minted or {})
+        self._minted = dict(minted or {})
 
     @property
     def minted(self) -> dict[str, int]:
@@ -24,8 +23,8 @@ class RunIds:
 
     def mint(self, kind: str) -> str:
         """Return the next id of `kind`."""
-        number = self._minted[kind]
-        self._minted[kind] += 1
+        number = self._minted.get(kind, 0)
+        self._minted[kind] = number + 1
         return f"{kind}-{self._digest}-{number}"
 
 

@@ -102,7 +102,7 @@ class Execution:
             (key.task, request.context),
             agent.card.follow_ups,
             EarlierInputs(recovered.queued, recovered.waiting),
-            lambda: attempt.interrupt(Interrupt.SUPERSEDED),
+            attempt.interrupt,
         )
         ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)
         state = _state_of(recovered)
@@ -123,7 +123,7 @@ class Execution:
             recovered.sleeps,
             self.emitter.new_id,
             self._record_sleep,
-            lambda: attempt.interrupt(Interrupt.HANDED_BACK),
+            attempt.interrupt,
             resources.timing,
         )
         logged = AttemptLog(resources.bus, parent, request.owner, taken.writer.sequence)

@@ -30,9 +30,10 @@ from headrace.jetstream.connection import Bus, NewTransport
 from headrace.jetstream.consumers import IN_PROGRESS
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import Control, HolderReply
+from headrace.sdk.runtime import Interrupt
 from headrace.settings import BusSettings
 from headrace_worker.blocked_loop import what_blocks
-from headrace_worker.inputs import InputRefusal
+from headrace_worker.inputs import InputRefusal, Inputs
 from headrace_worker.timing import Timing
 
 _JOIN = 2.0
@@ -136,13 +137,12 @@ class HolderAnswers:
 
     subject: str
     """Control subject of the task."""
-    answer: HolderReply
-    cancel: Callable[[], None]
+    answer: Callable[[], HolderReply]
+    """Called on any thread: most runs are never asked who holds them."""
+    interrupt: Callable[[Interrupt], None]
     """Called on the worker's loop for a cancel request."""
-    take_in: Callable[[Control], Coroutine[Any, Any, int | InputRefusal]]
-    """Run on the worker's loop for a submitted message; returns its generation in the log."""
-    refuses: Callable[[], bool]
-    """Called on any thread: whether the agent accepts no message now."""
+    inputs: Inputs
+    """Takes submitted messages, on the worker's loop."""
 
 
 class Hold:
@@ -295,15 +295,17 @@ class WorkerLeases:
             await self._take_in(msg, asked, answers)
             return
         if asked.ask == "cancel":
-            self._workers_loop.call_soon_threadsafe(answers.cancel)
-        await self._heartbeat_thread.bus.connection.publish(msg.reply, answers.answer.encode())
+            self._workers_loop.call_soon_threadsafe(answers.interrupt, Interrupt.CANCELED)
+        await self._heartbeat_thread.bus.connection.publish(msg.reply, answers.answer().encode())
 
     async def _take_in(self, msg: Msg, asked: Control, answers: HolderAnswers) -> None:
         taken: int | InputRefusal = InputRefusal("blocked")
-        if answers.refuses():
+        if answers.inputs.refuses:
             taken = InputRefusal("policy")
         elif self._silence < self._timeout:
-            work = asyncio.run_coroutine_threadsafe(answers.take_in(asked), self._workers_loop)
+            work = asyncio.run_coroutine_threadsafe(
+                answers.inputs.take_in(asked), self._workers_loop
+            )
             # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))
             with suppress(TimeoutError):
@@ -312,7 +314,7 @@ class WorkerLeases:
         if isinstance(taken, InputRefusal):
             refused = {"refused": taken.reason, "generation": taken.generation}
             more = {"accepted": False, **refused}
-        answer = answers.answer.model_copy(update=more)
+        answer = answers.answer().model_copy(update=more)
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answer.encode())
 
     async def _fall_silent(self, hold: Hold) -> None:

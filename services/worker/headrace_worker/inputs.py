@@ -6,18 +6,19 @@ appended at that point, and if the attempt is discarded, the message is queued a
 ends, and the message becomes the next run's input.
 """
 
-import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.light_event import LightEvent
 from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, WORKING
 from headrace.sdk.agent import FollowUps
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
+from headrace.sdk.runtime import Interrupt
 from headrace_worker.appender import Appender, QueuedMessage, Receipt
 
 
@@ -48,7 +49,7 @@ class Inputs:
         task: tuple[str, str],
         follow_ups: FollowUps,
         earlier: EarlierInputs,
-        interrupt: Callable[[], None],
+        interrupt: Callable[[Interrupt], None],
     ) -> None:
         """Accept messages for `task` (its id and context), in addition to the `earlier` ones.
 
@@ -61,7 +62,7 @@ class Inputs:
         self._interrupt = interrupt
         self._known: dict[str, Receipt] = {}
         self._asking = False
-        self._changed = asyncio.Event()
+        self._changed = LightEvent()
         # A message that an earlier attempt has taken no longer waits, but may be sent again.
         for each in earlier.queued:
             self._know(each)
@@ -173,7 +174,7 @@ class Inputs:
     def _tell(self) -> None:
         self._changed.set()
         if self.interrupts:
-            self._interrupt()
+            self._interrupt(Interrupt.SUPERSEDED)
 
     def _of_kind(self, *, is_answer: bool) -> list[QueuedMessage]:
         stored = (each for each in self.waiting if each.generation)

@@ -12,6 +12,7 @@ from datetime import datetime
 from headrace import clock
 from headrace.model.delegation import earliest
 from headrace.model.timestamp import timestamp
+from headrace.sdk.runtime import Interrupt
 from headrace_worker.timing import Timing
 
 
@@ -23,15 +24,15 @@ class Sleeps:
         known: Mapping[str, datetime],
         new_id: Callable[[str], str],
         record: Callable[[str, str], Awaitable[object]],
-        release: Callable[[], None],
+        interrupt: Callable[[Interrupt], None],
         timing: Timing,
     ) -> None:
         """Begin an attempt at a run that has the `known` sleeps, by their ids.
 
-        `record` appends the id and the end of another one, and `release` ends the attempt.
+        `record` appends the id and the end of another one, and `interrupt` ends the attempt.
         """
         self._known, self._new_id, self._record = known, new_id, record
-        self._release, self._timing = release, timing
+        self._interrupt, self._timing = interrupt, timing
         self.until: datetime | None = None
         """When the first of the sleeps ends for which the attempt ends. None: it ends for none."""
 
@@ -48,7 +49,7 @@ class Sleeps:
         self.until = earliest(self.until, end)
         # An agent that has not paused yet is not a task that can be stopped.
         await asyncio.sleep(0)
-        self._release()
+        self._interrupt(Interrupt.HANDED_BACK)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("an attempt went on after it was released")
 

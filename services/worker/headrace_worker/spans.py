@@ -1,7 +1,7 @@
 """The spans of an attempt: its own, and those of its tool calls and model calls."""
 
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from opentelemetry import trace
@@ -144,9 +144,12 @@ class AttemptSpan:
         span = tracing.start_span(name, SpanKind.INTERNAL, parent, attributes, links)
         return cls(span, parent, recovered.usage)
 
-    @contextmanager
-    def lasting(self) -> Iterator[None]:
+    def lasting(self) -> AbstractContextManager[None]:
         """Make the span the current one in the block, and end it with the block."""
+        return nullcontext() if self.own_traceparent is None else self._lasting()
+
+    @contextmanager
+    def _lasting(self) -> Iterator[None]:
         with tracing.current(self._span):
             try:
                 yield

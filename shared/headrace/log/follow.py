@@ -11,7 +11,6 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ class ReorderBuffer:
     def __init__(self, limit: int = LIMIT) -> None:
         """Create an empty buffer of about `limit` bytes at most."""
         self._limit = limit
-        self._kept: deque[LogMessage] = deque()
+        self._kept: list[LogMessage] = []
         self._size = 0
 
     @property
@@ -90,7 +89,7 @@ class ReorderBuffer:
             yield live
 
     def _take(self) -> LogMessage:
-        live = self._kept.popleft()
+        live = self._kept.pop(0)
         self._size -= _size(live)
         return live
 

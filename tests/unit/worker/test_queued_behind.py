@@ -119,7 +119,7 @@ def holding(log: FakeLog, losses: list[Exception]) -> tuple[Appender, Inputs]:
         max_bytes=1_000_000,
         pause=0.0,
     )
-    inputs = Inputs(appender, ("task", "ctx"), "enqueue", EarlierInputs([], []), lambda: None)
+    inputs = Inputs(appender, ("task", "ctx"), "enqueue", EarlierInputs([], []), lambda _: None)
     return appender, inputs
 
 

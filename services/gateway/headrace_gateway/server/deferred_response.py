@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace_gateway.server.open_requests import OpenRequests, with_requests
+from headrace_gateway.server.open_requests import OpenRequests, count_in
 
 _EXTENSION = "headrace.deferred"
 
@@ -37,8 +37,9 @@ class DeferredResponse:
         """Serve the request with `app`, then serve what it deferred."""
         try:
             # A copy, so that additions by routes and middleware are freed before the deferred part.
-            extensions = scope.get("extensions", {}) | {_EXTENSION: self}
+            extensions = {**scope.get("extensions", {}), _EXTENSION: self}
             await app({**scope, "extensions": extensions}, receive, send)
+            del extensions
             if (rest := self._rest) is not None:
                 await rest(receive, send)
         finally:
@@ -65,5 +66,5 @@ class DeferringApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request to the current application."""
-        scope = with_requests(scope, self._requests)
+        count_in(self._requests, scope)
         await DeferredResponse().serve(self._app, scope, receive, send)

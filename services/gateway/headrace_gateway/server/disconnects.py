@@ -37,7 +37,7 @@ class ConnectionDisconnects:
     def __init__(self, resume: Callable[[], None]) -> None:
         """Wait for `end`; `resume` makes the connection read, without which it can't notice one."""
         self._resume = resume
-        self._waiting = set[Leave]()
+        self._waiting: list[Leave] = []
         self._is_over = False
 
     def watch(self, leave: Leave) -> Stop:
@@ -46,18 +46,19 @@ class ConnectionDisconnects:
             leave()
             return _nothing
         self._resume()
-        self._waiting.add(leave)
+        self._waiting.append(leave)
         return partial(self._stop, leave)
 
     def end(self) -> None:
         """Report that the connection has ended."""
         self._is_over = True
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, []
         for leave in waiting:
             leave()
 
     def _stop(self, leave: Leave) -> None:
-        self._waiting.discard(leave)
+        if leave in self._waiting:
+            self._waiting.remove(leave)
 
 
 class ReceivedDisconnects:

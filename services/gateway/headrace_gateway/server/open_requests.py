@@ -191,9 +191,9 @@ def requests_of(scope: Scope) -> OpenRequests:
     return OpenRequests() if found is None else found
 
 
-def with_requests(scope: Scope, requests: OpenRequests) -> Scope:
-    """Return `scope` for an application whose requests are counted in `requests`."""
-    return {**scope, "extensions": _extensions(scope) | {EXTENSION: requests}}
+def count_in(requests: OpenRequests, scope: Scope) -> None:
+    """Record in `scope` that its request is counted in `requests`."""
+    scope.setdefault("extensions", {})[EXTENSION] = requests
 
 
 _PROTOCOL = "headrace.protocol"

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import logging
-from collections import Counter
 from collections.abc import Awaitable
 from collections.abc import Set as AbstractSet
 from types import TracebackType
@@ -36,7 +35,7 @@ class ChildNames:
     def __init__(self, parent: str, run: int, spent: AbstractSet[str]) -> None:
         """Name children of `run` of `parent`; the task ids in `spent` are not used again."""
         self._parent, self._run, self._spent = parent, run, spent
-        self._asked: Counter[tuple[str, str]] = Counter()
+        self._asked: dict[tuple[str, str], int] = {}
 
     def of(self, agent: str, message: Json, key: str | None) -> tuple[str, str]:
         """Return the child's name and its task id.
@@ -57,8 +56,8 @@ class ChildNames:
         return name, task
 
     def _next(self, agent: str, question: str) -> str:
-        self._asked[agent, question] += 1
-        return f"ask:{question}:{self._asked[agent, question]}"
+        number = self._asked[agent, question] = self._asked.get((agent, question), 0) + 1
+        return f"ask:{question}:{number}"
 
 
 def fingerprint(message: Json) -> str:
@@ -82,7 +81,7 @@ class Children:
         self._parent, self._known_children = parent, known_children
         self._names = ChildNames(parent.key.task, parent.run, known_children.spent)
         self._claimed: dict[str, Child] = {}
-        self._answers = Counter[str]()
+        self._answers: dict[str, int] = {}
         self._canceling: set[asyncio.Task[None]] = set()
 
     def ask(self, request: ChildRequest) -> Child:
@@ -102,7 +101,7 @@ class Children:
             RunOver: the run has ended.
         """
         task = request.into or ""
-        number = self._answers[task] = self._answers[task] + 1
+        number = self._answers[task] = self._answers.get(task, 0) + 1
         # The child's earlier run has its result; a new `Child` follows the next run.
         self._claimed.pop(task, None)
         return self._claim(task, request, f"answer:{task}:{number}")
