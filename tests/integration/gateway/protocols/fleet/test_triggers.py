@@ -139,6 +139,41 @@ async def test_each_change_of_a_trigger_or_schedule_is_audited(
     assert named == ([True] * 8 + [False] * 8, [False] * 8 + [True] * 8)
 
 
+async def test_an_operators_call_is_audited_once(
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert fleet.working
+    bodies = {
+        PATH: SPEC | {"subject": "acme.orders"},
+        "/v1/schedules": {"agent": "ask", "message": "count", "every": "720h"},
+    }
+    async with open_role_gateway(ONCALL, trigger_subjects=["{tenant}.>"]) as gateway:
+        http, anns = gateway.http, ANN.bearer
+        for path, body in bodies.items():
+            query = {
+                "owner": (await http.put(f"{path}/d1", json=body, headers=anns)).json()["owner"]
+            }
+            caplog.set_level(logging.INFO, "headrace.audit")
+            caplog.clear()
+            for method, action in (
+                ("GET", ""),
+                ("POST", ":pause"),
+                ("POST", ":resume"),
+                ("DELETE", ""),
+            ):
+                answer = await http.request(
+                    method, f"{path}/d1{action}", params=query, headers=ONCALL.bearer
+                )
+                answer.raise_for_status()
+            audited = [one.__dict__["audit"] for one in caplog.records if "audit" in one.__dict__]
+            seen = [(one["role"], one["agent"], one["operation"]) for one in audited]
+            kind = "Trigger" if path == PATH else "Schedule"
+            assert seen == [
+                ("operator", "ask", f"{verb}{kind}")
+                for verb in ("Get", "Pause", "Resume", "Delete")
+            ]
+
+
 async def test_events_that_no_stream_keeps_can_not_wait(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
