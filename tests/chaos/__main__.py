@@ -63,6 +63,7 @@ def told(outcome: Outcome) -> str:
         f"{outcome.further_attempts} attempts after a first",
         f"{outcome.children} tasks that other tasks have asked for",
         f"{outcome.by_events} tasks that events have begun, {outcome.by_schedules} by schedules",
+        f"{outcome.console} requests of the console that were answered",
         f"{outcome.answers} answers on the bus to tasks of events",
         f"{outcome.forks} forks that came to rest",
         f"{outcome.orphans} tasks whose client never learned of them",

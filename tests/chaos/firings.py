@@ -11,6 +11,7 @@ from functools import partial
 from itertools import pairwise
 from statistics import median_low
 
+import httpx
 from nats.errors import Error as NatsError
 from nats.js.api import StreamConfig
 from nats.js.errors import Error as JetStreamError
@@ -21,11 +22,9 @@ from headrace.jetstream.headers import MESSAGE_ID
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.parts import text_of
-from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
+from headrace.model.schedule import ScheduleFirings, ScheduleKey
 from headrace.model.task import COMPLETED
 from headrace.schedules import Schedules
-from headrace.trigger_spec import read_spec
-from headrace.triggers import TriggerStore
 from headrace_triggers.firing import TRIGGER
 from tests.chaos.agents import answer_to
 from tests.chaos.answers import (
@@ -67,28 +66,50 @@ _BACK = timedelta(seconds=15)
 class Sources:
     """What fires during a run: a stream of events with a trigger, and schedules."""
 
-    def __init__(self, bus: Bus, events: int, schedules: int) -> None:
-        """Make them with `declare`."""
+    def __init__(self, bus: Bus, events: int, schedules: int, *, is_basic: bool = False) -> None:
+        """Make them with `declare`.
+
+        If it `is_basic`, they state only what every release with triggers knows.
+        """
         self.published = 0
-        self._bus, self._events = bus, events
+        self._bus, self._events, self._is_basic = bus, events, is_basic
         self._schedules = Schedules(bus)
         self._keys = [ScheduleKey(TENANT, OWNER, f"s{number}") for number in range(schedules)]
         self.away = list[tuple[datetime, datetime]]()
         """When the schedules' stream had no leader that answered."""
 
-    async def declare(self, nodes: int) -> None:
-        """Let them fire from now on; the event stream is on `nodes` of NATS."""
+    @property
+    def triggers(self) -> list[str]:
+        """The triggers' names."""
+        return list(RULES) if self._events else []
+
+    @property
+    def schedules(self) -> list[str]:
+        """The schedules' names."""
+        return [key.name for key in self._keys]
+
+    def trigger(self, name: str) -> Json:
+        """Return what is stated of the trigger of that name."""
+        spec = {"agent": AGENT, "stream": STREAM, "text": "{body.text}"}
+        rule = {} if self._is_basic else rule_of(name)
+        return spec | {"subject": f"{SUBJECT}.{name}"} | rule
+
+    async def declare(self, http: httpx.AsyncClient, gateway: str, nodes: int) -> None:
+        """Let them fire from now on; the event stream is on `nodes` of NATS.
+
+        They are declared at a gateway, as they may be of another release than this code.
+        """
         if self._events:
             config = StreamConfig(name=STREAM, subjects=[f"{SUBJECT}.*"], num_replicas=nodes)
             await self._bus.js.add_stream(config)
             await make_stream(self._bus, nodes)
-            store = TriggerStore(self._bus)
-            for name in RULES:
-                spec = {"name": name, "agent": AGENT, "stream": STREAM, "text": "{body.text}"}
-                spec |= {"subject": f"{SUBJECT}.{name}"} | rule_of(name)
-                await store.put(read_spec(spec), TENANT, OWNER)
+        declared = {f"triggers/{name}": self.trigger(name) for name in self.triggers}
         for number, key in enumerate(self._keys):
-            await self._schedules.put(key, schedule_of(number))
+            rule = {} if self._is_basic else {"maxQueued": _QUEUED}
+            declared[f"schedules/{key.name}"] = schedule_of(number) | rule
+        for path, content in declared.items():
+            answer = await http.put(f"{gateway}/v1/{path}", json=content)
+            assert answer.is_success, f"{path}: {answer.text}"
 
     @asynccontextmanager
     async def firing(self, share: Callable[[], float]) -> AsyncIterator[None]:
@@ -178,6 +199,11 @@ class Sources:
         """Return what is stored of the answers to events."""
         return await stored_answers(self._bus) if self._events else []
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether events are answered on the bus."""
+        return not self._is_basic
+
     async def _events_are_settled(self) -> bool:
         consumers = await self._bus.js.consumers_info(STREAM)
         waiting = {(one.num_pending, one.num_ack_pending) for one in consumers}
@@ -188,16 +214,15 @@ class Sources:
         return not info["state"]["messages"]
 
 
-def schedule_of(number: int) -> Schedule:
-    """Return the schedule of that number."""
-    parts = [{"text": f"1 0 s{number}"}]
-    rule = {"overlap": "queue", "max_queued": _QUEUED}
+def schedule_of(number: int) -> Json:
+    """Return what is stated of the schedule of that number."""
+    rule = {"agent": AGENT, "message": f"1 0 s{number}", "overlap": "queue"}
     if number >= _EACH_SECOND:
         every = f"{_SHORTEST + number // 2 % _LENGTHS}s"
         when = {"cron": f"{number % 60} * * * * *"} if number % 2 else {"every": every}
     else:
         when = {"cron": "* * * * * *"} if number % 2 else {"every": "1s"}
-    return Schedule.model_validate({"agent": AGENT, "parts": parts} | rule | when)
+    return rule | when
 
 
 def source_of(key: ScheduleKey) -> str:

@@ -20,7 +20,7 @@ _SCRIPT = """#!/bin/sh
 [ "$1 $2" = "-m headrace_cli" ] && exec "$(cat {folder}/"$3")" "$@"
 exec {python} "$@"
 """
-ROLES: tuple[Role, ...] = ("task-state", "worker", "gateway")
+ROLES: tuple[Role, ...] = ("task-state", "triggers", "worker", "gateway")
 """In the order in which `make roll` replaces them."""
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import httpx
@@ -14,6 +14,7 @@ import httpx
 from headrace.jetstream.connection import Bus
 from headrace_cli.dev.readiness import until_ready
 from tests.chaos.clients import Client, Place, client_of
+from tests.chaos.console import Console
 from tests.chaos.faults import Fault, Tormentor, plan
 from tests.chaos.firings import FiringJudge, Sources
 from tests.chaos.fleet import Fleet
@@ -50,6 +51,9 @@ class Size:
     events: int = 0
     """Of a stream, each of which begins a task."""
     schedules: int = 0
+    is_upgrade: bool = False
+    """Whether an operator looks at the console meanwhile, and triggers and schedules state only
+    what every release knows."""
 
     @property
     def has_triggers(self) -> bool:
@@ -77,6 +81,8 @@ class Outcome:
     by_events: int = 0
     by_schedules: int = 0
     """Tasks that these have begun."""
+    console: int = 0
+    """Requests of the console that were answered."""
     answers: int = 0
     """Of events' tasks, on the bus."""
     erased: int = 0
@@ -108,12 +114,14 @@ async def run(
         fleet.bus() as bus,
         _recorded(bus) as record,
     ):
-        crowd = Crowd(Place(http, fleet.gateways, size.seed), size, begun_tasks)
-        sources = Sources(bus, size.events, size.schedules)
+        place = Place(http, fleet.gateways, size.seed)
+        crowd = Crowd(place, size, begun_tasks)
+        sources = Sources(bus, size.events, size.schedules, is_basic=size.is_upgrade)
+        console = Console(place, sources)
         is_endless = faults is None and size.faults is None
         possible = plan(size.seed, size.nodes, size.long, has_triggers=size.has_triggers)
         planned = itertools.islice(possible, size.faults)
-        await sources.declare(size.nodes)
+        await sources.declare(http, fleet.gateways[0], size.nodes)
         tormenting = asyncio.create_task(tormentor.torment(faults or planned))
 
         def share() -> float:
@@ -122,7 +130,7 @@ async def run(
             done = tormentor.done.total() / size.faults if size.faults else 1.0
             return min(crowd.share, done)
 
-        async with sources.firing(share):
+        async with sources.firing(share), console.open() if size.is_upgrade else nullcontext():
             try:
                 await crowd.work(lambda: is_endless or tormenting.done())
             finally:
@@ -132,6 +140,9 @@ async def run(
         _log.warning("all tasks begun, and nothing is done to the fleet any more")
         outcome.wrong += await crowd.settle()
         _log.warning("all clients are done")
+        if size.is_upgrade:
+            outcome.wrong += await console.settle()
+            outcome.console = console.calls
         outcome.wrong += await sources.settle()
         fired, answers = await sources.firings(), await sources.answers()
         await until_ready(fleet.gateways, with_agents=True, timeout=60)
@@ -149,7 +160,7 @@ async def run(
     outcome.wrong += [
         *firings.of_each(),
         *firings.of_events(sources.published),
-        *firings.of_answers(answers),
+        *(firings.of_answers(answers) if sources.has_answers else ()),
         *firings.of_schedules(fired, sources.away),
     ]
     return outcome

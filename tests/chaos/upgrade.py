@@ -23,15 +23,22 @@ from headrace.setting_names import REMOVED_SETTINGS, SETTING_NAMES
 from headrace_cli.dev.dev_file import Role
 from headrace_cli.dev.readiness import until_ready
 from tests.chaos.__main__ import told
-from tests.chaos.faults import Fault, Signal
-from tests.chaos.fleet import GATEWAYS, TASK_STATES, WORKERS, Fleet, fleet_in
+from tests.chaos.faults import Fault, LoseNode, Signal
+from tests.chaos.fleet import GATEWAYS, TASK_STATES, TRIGGERS, WORKERS, Fleet, fleet_in
 from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
 from tests.chaos.run import Size, run
 from tests.support.waiting import until
 
-_SIZES = {"gateway": GATEWAYS, "worker": WORKERS, "task-state": TASK_STATES}
+_SIZES = {
+    "gateway": GATEWAYS,
+    "worker": WORKERS,
+    "task-state": TASK_STATES,
+    "triggers": TRIGGERS,
+}
 _PAUSES = 1.0, 3.0
 _RESTARTED = 120.0
+_NODES = 3
+_NODE_AWAY = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +88,11 @@ class Roll(Fault):
 
 
 def rolls(
-    seed: int, earlier: Release, releases: Releases, kills: int
+    seed: int, earlier: Release, releases: Releases, kills: int, nodes: int = 1
 ) -> Iterator[tuple[float, Fault]]:
     """Yield what is done, each with the seconds since the one before: there and back again.
 
-    `kills` processes die after each roll.
+    `kills` processes die after each roll, and one of three nodes of NATS for a while.
     """
     chance = random.Random(f"{seed}/rolls")
     there = [(role, PRESENT) for role in ROLES]
@@ -97,6 +104,9 @@ def rolls(
             victim = chance.choice(ROLES)
             index = chance.randrange(_SIZES[victim])
             yield chance.uniform(*_PAUSES), Signal(0.0, victim, index, signal.SIGKILL)
+        if nodes == _NODES:
+            lost = LoseNode(_NODE_AWAY, chance.randrange(nodes), frozen=False)
+            yield chance.uniform(*_PAUSES), lost
 
 
 def forgotten_settings(earlier: Release) -> list[str]:
@@ -115,12 +125,26 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="headrace-upgrade-"))
     earlier = installed(asked.revision or last_tag(), folder / "earlier")
     releases = Releases(folder / "releases", earlier)
-    size = Size(asked.seed, asked.tasks, asked.at_a_time, retention=asked.retention)
+    plan = list(rolls(asked.seed, earlier, releases, asked.kills, asked.nodes))
+    size = Size(
+        asked.seed,
+        asked.tasks,
+        asked.at_a_time,
+        faults=len(plan),
+        nodes=asked.nodes,
+        retention=asked.retention,
+        events=asked.events,
+        schedules=asked.schedules,
+        is_upgrade=True,
+    )
     with fleet_in(
-        folder / "stack", nodes=1, retention=size.retention, program=releases.program
+        folder / "stack",
+        nodes=size.nodes,
+        retention=size.retention,
+        program=releases.program,
+        has_triggers=size.has_triggers,
     ) as fleet:
-        plan = rolls(size.seed, earlier, releases, asked.kills)
-        outcome = asyncio.run(run(fleet, size, faults=plan))
+        outcome = asyncio.run(run(fleet, size, faults=iter(plan)))
     outcome.wrong += forgotten_settings(earlier)
     sys.stdout.write(told(outcome))
     if outcome.wrong:
@@ -137,6 +161,9 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--tasks", type=int, default=300, metavar="N", help="at least")
     parser.add_argument("--at-a-time", type=int, default=12, metavar="N")
     parser.add_argument("--kills", type=int, default=2, metavar="N", help="after each roll")
+    parser.add_argument("--nodes", type=int, default=1, choices=(1, _NODES), help="NATS nodes")
+    parser.add_argument("--events", type=int, default=300, metavar="N", help="of triggers")
+    parser.add_argument("--schedules", type=int, default=8, metavar="N")
     parser.add_argument("--retention", type=float, default=60.0, help="of tasks, seconds")
     return parser.parse_args()
 

@@ -5,12 +5,14 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.__main__ import told
+from tests.chaos.faults import Fault, LoseNode
 from tests.chaos.fleet import fleet_in
 from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
 from tests.chaos.run import Size, run
@@ -18,7 +20,7 @@ from tests.chaos.upgrade import Roll, forgotten_settings, rolls
 from tests.support.compose_file import ROOT
 
 IN_FULL = "HEADRACE_SOAK" in os.environ
-SIZE = Size(20, tasks=100, at_a_time=8, retention=30.0)
+SIZE = Size(20, tasks=100, at_a_time=8, retention=30.0, events=100, schedules=8, is_upgrade=True)
 
 
 @pytest.mark.soak
@@ -30,11 +32,16 @@ async def test_every_task_ends_while_each_process_is_replaced_by_this_release_an
     earlier = installed(last_tag(), tmp_path / "earlier")
     releases = Releases(tmp_path / "releases", earlier)
     stack = tmp_path / "stack"
-    with fleet_in(stack, nodes=1, retention=SIZE.retention, program=releases.program) as fleet:
-        outcome = await run(fleet, SIZE, faults=rolls(SIZE.seed, earlier, releases, kills=1))
+    plan = list(rolls(SIZE.seed, earlier, releases, kills=1))
+    size = replace(SIZE, faults=len(plan))
+    with fleet_in(
+        stack, nodes=1, retention=SIZE.retention, program=releases.program, has_triggers=True
+    ) as fleet:
+        outcome = await run(fleet, size, faults=iter(plan))
         log = fleet.stack.log()
     assert outcome.wrong + forgotten_settings(earlier) == [], f"{told(outcome)}\n{log}"
     assert sum(count for name, count in outcome.faults.items() if "roll" in name) == 2 * len(ROLES)
+    assert min(outcome.by_events, outcome.by_schedules, outcome.console) > 0
 
 
 def speaking(name: str, folder: Path) -> Release:
@@ -74,6 +81,12 @@ def test_every_role_is_rolled_there_and_back_the_same_for_each_seed(tmp_path: Pa
     between = [len(list(some)) for is_roll, some in groupby(plan, is_a_roll) if not is_roll]
     assert between == [1, *[2] * len(rolled)], "the streams first, then kills after each"
     assert plan == list(rolls(7, earlier, releases, kills=2))
+    lost = [fault for _, fault in rolls(7, earlier, releases, kills=2, nodes=3) if is_a_loss(fault)]
+    assert len(lost) == len(rolled), "and a node of three after each roll"
+
+
+def is_a_loss(fault: Fault) -> bool:
+    return isinstance(fault, LoseNode)
 
 
 def is_a_roll(planned: tuple[float, object]) -> bool:
