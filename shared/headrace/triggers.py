@@ -37,6 +37,13 @@ class TriggerTaken(HeadraceError):
     code = "trigger_taken"
 
 
+class TriggerTooNew(HeadraceError):
+    """The trigger states what only a later release knows; a gateway of that one must change it."""
+
+    code = "trigger_too_new"
+    retryable = True
+
+
 class EventsUnstored(HeadraceError):
     """No stream stores the trigger's events, so they can't wait and it can't be paused."""
 
@@ -97,6 +104,7 @@ class TriggerStore:
 
         Raises:
             TriggerTaken: another owner has one of this name.
+            TriggerTooNew: a later release wrote that.
             BusUnavailable: NATS does not answer.
         """
 
@@ -158,9 +166,10 @@ class TriggerStore:
         """Change the trigger of that name, and return it as it was and as it is."""
         for _ in range(_ROUNDS):
             found = await self._bucket.get(_key(tenant, name))
-            before = None if found.data is None else _read(found.data)
+            before = _known(name, found.data)
             changed = change(before)
-            data = orjson.dumps(changed.model_dump(mode="json"))
+            # The release before reads what states nothing that it doesn't know.
+            data = orjson.dumps(changed.model_dump(mode="json", exclude_defaults=True))
             try:
                 await self._bucket.put(_key(tenant, name), data, found.sequence)
             except KeyChanged:
@@ -173,10 +182,10 @@ class TriggerStore:
 
         Raises:
             TriggerUnknown: the tenant has none.
+            TriggerTooNew: a later release wrote it.
             BusUnavailable: NATS does not answer.
         """
-        found = await self._bucket.get(_key(tenant, name))
-        trigger = None if found.data is None else _read(found.data)
+        trigger = _known(name, (await self._bucket.get(_key(tenant, name))).data)
         if trigger is None:
             raise _unknown(name)
         return trigger
@@ -231,6 +240,19 @@ def _same(found: Trigger | None, sought: Trigger) -> Trigger:
 
 def _unknown(name: str) -> TriggerUnknown:
     return TriggerUnknown(f"trigger {name!r} does not exist")
+
+
+def _known(name: str, data: bytes | None) -> Trigger | None:
+    """Return the trigger in `data`. None: there is none.
+
+    Raises:
+        TriggerTooNew: this release can't read it.
+    """
+    if data is None:
+        return None
+    if (trigger := _read(data)) is None:
+        raise TriggerTooNew(f"a later release has written trigger {name!r}; ask its gateways")
+    return trigger
 
 
 def _read(data: bytes) -> Trigger | None:

@@ -32,7 +32,7 @@ from headrace.tasks.admission import TooManyWaiting
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
 from headrace.tasks.quotas import QuotaExceeded
-from headrace.triggers import EventsUnstored, TriggerTaken, TriggerUnknown
+from headrace.triggers import EventsUnstored, TriggerTaken, TriggerTooNew, TriggerUnknown
 from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -172,6 +172,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
     LogTooNew: _UNAVAILABLE,
+    TriggerTooNew: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
     # The message may have been accepted; sending it again could have the work done twice.
     Unanswered: replace(_UNAVAILABLE, retry_after=None),

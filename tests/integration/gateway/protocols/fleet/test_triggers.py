@@ -3,10 +3,12 @@
 import logging
 
 import httpx
+import orjson
 import pytest
 
 from headrace.client import Client, RequestRefused
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket
 from headrace.model.subjects import encode_token
 from headrace.trigger_firings import FiringHistory, TriggerFiring
 from headrace.triggers import TriggerStore
@@ -100,6 +102,28 @@ async def test_a_trigger_that_is_made_again_stays_paused_unless_it_states_otherw
     await http.post(f"{PATH}/t1:pause")
     assert not await is_paused(stream=None)  # its events can't wait
     await http.delete(f"{PATH}/t1")
+
+
+async def test_a_trigger_of_a_later_release_is_left_to_its_gateways(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    bucket = Bucket(bus, bus.streams.triggers)
+    for name in ("t1", "t2"):
+        await http.put(f"{PATH}/{name}", json=SPEC)
+        plain = await bucket.get(f"event.default.{name}")
+        stated = orjson.loads(plain.data or b"")
+        assert stated.keys() == SPEC.keys() | {"name", "tenant", "owner", "since", "event_streams"}
+        later = orjson.dumps(stated | {"later": 1})
+        await bucket.put(f"event.default.{name}", later, plain.sequence)
+        answers = [
+            await http.put(f"{PATH}/{name}", json=SPEC),
+            await http.post(f"{PATH}/{name}:pause"),
+            await http.get(f"{PATH}/{name}"),
+        ]
+        assert {answer.status_code for answer in answers} == {503}
+        assert (await bucket.get(f"event.default.{name}")).data == later
+        await bucket.delete(f"event.default.{name}")
 
 
 async def test_each_change_of_a_trigger_or_schedule_is_audited(
