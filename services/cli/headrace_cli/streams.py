@@ -9,6 +9,7 @@ from headrace.jetstream.api import until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import consumer_differences, mend
 from headrace.jetstream.errors import translated
+from headrace.jetstream.mirrors import Mirror, create_mirrors
 from headrace.jetstream.streams import Difference, apply, differences
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
@@ -41,15 +42,16 @@ def plan(nats_url: str | None, printer: Printer) -> None:
 
 @streams.command(name="apply")
 @click.option("--shrink", is_flag=True, help="Also remove replicas and lower limits.")
+@click.option("--promote", is_flag=True, help="Also turn mirrors into streams of this region.")
 @with_nats
 @with_json
-def apply_(nats_url: str | None, *, shrink: bool, printer: Printer) -> None:
+def apply_(nats_url: str | None, *, shrink: bool, promote: bool, printer: Printer) -> None:
     """Create and change streams as the settings say; without --shrink nothing shrinks."""
 
     async def work(bus: Bus) -> list[Difference]:
         async def change() -> None:
             with translated():
-                await apply(bus.js, bus.settings, shrink=shrink)
+                await apply(bus.js, bus.settings, shrink=shrink, promote=promote)
             await mend(bus)
 
         planned = await _planned(bus)
@@ -57,6 +59,28 @@ def apply_(nats_url: str | None, *, shrink: bool, printer: Printer) -> None:
         return planned
 
     _show(printer, on_bus(nats_url, work))
+
+
+@streams.command()
+@click.argument("domain")
+@with_nats
+@with_json
+def mirror(domain: str, nats_url: str | None, printer: Printer) -> None:
+    """Mirror the streams of the JetStream domain DOMAIN, and show how far the mirrors are.
+
+    For a second region: NATS_URL is a server there, joined to the first by leaf nodes. Mirrors
+    that exist stay as they are. `apply --promote` makes them the fleet's streams.
+    """
+
+    async def work(bus: Bus) -> list[Mirror]:
+        async def make() -> list[Mirror]:
+            with translated():
+                return await create_mirrors(bus.js, bus.settings, domain)
+
+        return await until_answered(bus, make)
+
+    for one in on_bus(nats_url, work):
+        printer.record(asdict(one), str(one))
 
 
 async def _planned(bus: Bus) -> list[Difference]:

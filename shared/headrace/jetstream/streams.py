@@ -28,9 +28,12 @@ __all__ = [
     "Effect",
     "Streams",
     "apply",
+    "create",
     "declarations",
     "differences",
     "ensure_streams",
+    "find",
+    "info",
 ]
 
 _log = logging.getLogger(__name__)
@@ -140,6 +143,8 @@ class Effect(StrEnum):
     CHANGE = "change"
     GROW = "grow"
     SHRINK = "shrink"
+    PROMOTE = "promote"
+    """A mirror of another region becomes a stream."""
     IMPOSSIBLE = "impossible"
     """The setting can't be changed in place."""
 
@@ -149,6 +154,8 @@ class Effect(StrEnum):
         match self:
             case Effect.SHRINK:
                 return "headrace streams apply --shrink"
+            case Effect.PROMOTE:
+                return "headrace streams apply --promote"
             case Effect.IMPOSSIBLE:
                 return "JetStream can't change it; move the data to a new stream"
             case _:
@@ -327,19 +334,29 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
         nats.errors.Error: JetStream does not answer or refuses a declaration.
     """
     found = await differences(js, settings)
-    if missing := {one.stream for one in found if one.effect is Effect.CREATE}:
-        for declared in declarations(settings):
-            if declared.name in missing:
-                await _create(js, declared)
-        found = await differences(js, settings)
-    if unseen := [one.stream for one in found if one.effect is Effect.CREATE]:
-        # Created a moment ago, and not yet known to every NATS server.
-        raise BusUnavailable(f"{', '.join(unseen)} can't be checked yet")
+    # A queue beside mirrors would take messages of the region that they are mirrors of.
+    if not any(one.effect is Effect.PROMOTE for one in found):
+        found = await _create_missing(js, settings, found)
     if found:
         lines = "\n  ".join(map(str, found))
         raise StreamsDiffer(
             f"the streams on NATS differ from the settings; nothing was changed:\n  {lines}"
         )
+
+
+async def _create_missing(
+    js: JetStreamContext, settings: BusSettings, found: list[Difference]
+) -> list[Difference]:
+    """Create the streams that are missing by `found`; return what differs then."""
+    if missing := {one.stream for one in found if one.effect is Effect.CREATE}:
+        for declared in declarations(settings):
+            if declared.name in missing:
+                await create(js, declared)
+        found = await differences(js, settings)
+    if unseen := [one.stream for one in found if one.effect is Effect.CREATE]:
+        # Created a moment ago, and not yet known to every NATS server.
+        raise BusUnavailable(f"{', '.join(unseen)} can't be checked yet")
+    return found
 
 
 async def differences(js: JetStreamContext, settings: BusSettings) -> list[Difference]:
@@ -354,7 +371,7 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
     for declared in declarations(settings):
         if declared.name in hidden:
             continue
-        config = await _find(js, str(declared.name))
+        config = await find(js, str(declared.name))
         if config is None:
             found.append(Difference(str(declared.name), Effect.CREATE))
         else:
@@ -362,7 +379,7 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
     # A process configured for fewer event streams than exist would treat their tasks as unknown. A
     # worker derives the stream from the task id, and has access only to the configured streams.
     streams, there = Streams(settings.stream_prefix), settings.event_streams
-    while not is_worker and await _find(js, streams.events(there)) is not None:
+    while not is_worker and await find(js, streams.events(there)) is not None:
         there += 1
     if there > settings.event_streams:
         found.append(
@@ -379,19 +396,24 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
     return found
 
 
-async def apply(js: JetStreamContext, settings: BusSettings, *, shrink: bool) -> list[Difference]:
+async def apply(
+    js: JetStreamContext, settings: BusSettings, *, shrink: bool, promote: bool = False
+) -> list[Difference]:
     """Create missing streams, change settings that differ, and return the changes.
 
     Raises:
-        StreamsDiffer: a limit would shrink without `shrink`, or a setting can't be changed in
-            place; nothing was changed.
+        StreamsDiffer: a limit would shrink without `shrink`, a mirror would become a stream without
+            `promote`, or a setting can't be changed in place; nothing was changed.
         nats.errors.Error: JetStream does not answer, or refuses.
     """
     wanted = await differences(js, settings)
+    mirrors = {one.stream for one in wanted if one.effect is Effect.PROMOTE}
+    allowed = {Effect.SHRINK: shrink, Effect.PROMOTE: promote, Effect.IMPOSSIBLE: False}
     barred = [
         one
         for one in wanted
-        if one.effect is Effect.IMPOSSIBLE or (one.effect is Effect.SHRINK and not shrink)
+        # A mirror has no limits, and nothing that a limit of its own would remove.
+        if not (allowed.get(one.effect, True) or (promote and one.stream in mirrors))
     ]
     if barred:
         lines = "\n  ".join(map(str, barred))
@@ -399,10 +421,12 @@ async def apply(js: JetStreamContext, settings: BusSettings, *, shrink: bool) ->
     for declared in declarations(settings):
         mine = [one for one in wanted if one.stream == declared.name]
         if any(one.effect is Effect.CREATE for one in mine):
-            await _create(js, declared)
+            await create(js, declared)
         elif mine:
             changed = {one.setting: one.wanted for one in mine}
-            config = await _find(js, str(declared.name)) or {}
+            if declared.name in mirrors:
+                changed["mirror_direct"] = False
+            config = await find(js, str(declared.name)) or {}
             await _ask(js, "STREAM.UPDATE", str(declared.name), orjson.dumps(config | changed))
     return wanted
 
@@ -412,6 +436,8 @@ def _differing(
 ) -> Iterator[Difference]:
     stream = str(declared.name)
     wanted: dict[str, Any] = declared.as_dict()
+    if mirror := found.get("mirror"):
+        yield Difference(stream, Effect.PROMOTE, "mirror", mirror, None)
     there = found.get("subjects") or []
     if missing := [subject for subject in declared.subjects or [] if subject not in there]:
         yield Difference(stream, Effect.CHANGE, "subjects", there, [*there, *missing])
@@ -439,16 +465,31 @@ def _shown(value: object) -> str:
     return "unset" if value is None else orjson.dumps(value).decode()
 
 
-async def _find(js: JetStreamContext, stream: str) -> dict[str, Any] | None:
+async def find(js: JetStreamContext, stream: str) -> dict[str, Any] | None:
     """Return a stream's configuration as the server has it; None if there is no such stream."""
     try:
-        config: dict[str, Any] = (await _ask(js, "STREAM.INFO", stream))["config"]
+        config: dict[str, Any] = (await info(js, stream))["config"]
     except NotFoundError:
         return None
     return config
 
 
-async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
+async def info(js: JetStreamContext, stream: str) -> dict[str, Any]:
+    """Return what the server states of a stream.
+
+    Raises:
+        NotFoundError: there is no such stream.
+    """
+    return await _ask(js, "STREAM.INFO", stream)
+
+
+async def create(js: JetStreamContext, declared: api.StreamConfig) -> None:
+    """Create a stream, unless another service does so at the same time.
+
+    Raises:
+        BusUnavailable: this service may not create it.
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
     if declared.discard_new_per_subject and declared.max_msgs is None:
         declared = declared.evolve(max_msgs=RUNS_MAX)
     try:

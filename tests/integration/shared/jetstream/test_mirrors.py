@@ -1,0 +1,83 @@
+"""Mirrors have what their origins have, and become streams that take more when these are lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket
+from headrace.jetstream.mirrors import create_mirrors
+from headrace.jetstream.streams import Effect, apply, differences, ensure_streams
+from headrace.model.errors import StreamsDiffer
+from headrace.settings import BusSettings
+from tests.support.leaf_node import HUB, LeafNode
+from tests.support.waiting import eventually
+
+TENANTS = ["t1", "t2"]
+
+
+@pytest.fixture
+async def regions(tmp_path: Path) -> AsyncIterator[tuple[LeafNode, Bus, Bus]]:
+    """The servers of two regions, and a connection to each; only the first one has streams."""
+    with LeafNode(tmp_path) as places:
+        buses = [
+            Bus(BusSettings(nats_url=place.url, events_max_bytes=10_000_000))
+            for place in (places.hub, places.leaf)
+        ]
+        for bus in buses:
+            await bus.dial("test")
+        await ensure_streams(buses[0].js, buses[0].settings)
+        yield places, buses[0], buses[1]
+        for bus in buses:
+            await asyncio.wait_for(bus.close(), 60)
+
+
+async def test_mirrors_become_streams(regions: tuple[LeafNode, Bus, Bus]) -> None:
+    places, first, second = regions
+    await create_mirrors(second.js, second.settings, HUB)
+    events = [first.subjects.shard_events(0).replace(">", f"{one}.a.0-1") for one in TENANTS]
+    for subject in events:
+        await first.js.publish(subject, b"one")
+        # A tombstone expires at its origin, and stays here.
+        await first.js.publish(subject, b"", headers={"Nats-TTL": "1s"})
+    keys, stored = Bucket(first, first.streams.agents), Bucket(second, second.streams.agents)
+    for key in TENANTS:
+        await keys.put(key, b"kept", 0)
+        await keys.put(f"{key}-live", b"expires", 0, seconds=1)
+
+    async def are_level() -> bool:
+        mirrors = {one.stream: one for one in await create_mirrors(second.js, second.settings, HUB)}
+        counted = mirrors["EVENTS"].messages, mirrors["KV_AGENTS"].messages
+        lives = (await first.js.stream_info("EVENTS")).state.messages
+        return counted == (4, 2) and lives == 2
+
+    await eventually(are_level, "what expires has expired, tombstones but at their origin")
+    with pytest.raises(StreamsDiffer, match=r"EVENTS: mirror is .*streams apply --promote"):
+        await apply(second.js, second.settings, shrink=True)
+    with pytest.raises(StreamsDiffer, match="RUNS is missing"):
+        await ensure_streams(second.js, second.settings)
+    assert "RUNS" not in [one.config.name for one in await second.js.streams_info()]
+    places.hub.kill()
+
+    wanted = await differences(second.js, second.settings)
+    assert {one.stream for one in wanted if one.effect is Effect.PROMOTE} >= {"EVENTS", "KV_AGENTS"}
+    await apply(second.js, second.settings, shrink=False, promote=True)
+    assert await differences(second.js, second.settings) == []
+    for subject in events:
+        assert (await second.js.publish(subject, b"three")).stream == "EVENTS"
+    for key in TENANTS:
+        found = await stored.get(key)
+        assert found.data == b"kept"
+        await stored.put(key, b"changed", found.sequence)
+
+
+async def test_a_region_with_streams_of_its_own_gets_no_mirrors(
+    regions: tuple[LeafNode, Bus, Bus],
+) -> None:
+    _, first, second = regions
+    await ensure_streams(second.js, second.settings)
+    with pytest.raises(StreamsDiffer, match=r"EVENTS, .* exist here and are no mirrors"):
+        await create_mirrors(second.js, second.settings, HUB)
+    assert first.connected
