@@ -177,7 +177,6 @@ def _services(
         deleter=TaskDeleter(bus, state, background),
         forker=TaskForker(bus, feeds, state, submissions, inputs=inputs, background=background),
         background=background,
-        appends=appends,
         full_streams=FullStreams(bus),
         access=Access(running.rates, AuditLog(Audited(settings.audit))),
         fleet_sampler=FleetSampler(bus, directory, stream_limits, requests),

@@ -26,7 +26,6 @@ from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency
-from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 from headrace_gateway.timing import GatewayTiming
@@ -69,8 +68,6 @@ class Services:
     forker: TaskForker
     background: BackgroundWork
     """Work that continues when its client disconnects."""
-    appends: InputAppends
-    """Inputs whose append got no answer yet."""
     access: Access
     """Permissions and rate limits."""
     fleet_sampler: FleetSampler

@@ -55,8 +55,6 @@ class StoredRecord:
     """A record as stored in the bucket."""
 
     record: IdempotencyRecord
-    sequence: int
-    """Sequence in the bucket's stream, which a change of the record must expect."""
     age: float = field(default=0.0, compare=False)
     """Seconds since the record was made."""
 
@@ -68,12 +66,8 @@ class IdempotencyRecords:
         """Keep each record for `seconds`."""
         self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
 
-    async def claim(
-        self, name: str, record: IdempotencyRecord, *, replacing: int = 0
-    ) -> StoredRecord:
-        """Create the record, or replace the one at sequence `replacing`; return the stored record.
-
-        The result is another request's record if that request was first.
+    async def claim(self, name: str, record: IdempotencyRecord) -> StoredRecord:
+        """Create the record and return it, or another request's, if that one was first.
 
         Raises:
             BusUnavailable: the bucket does not answer, or is full.
@@ -82,15 +76,14 @@ class IdempotencyRecords:
         deadline = loop.time() + _TIMEOUT
         while True:
             try:
-                return StoredRecord(record, await self._put(name, record, replacing))
+                await self._bucket.put(name, record.encode(), 0, seconds=self._seconds)
             except KeyChanged as moved:
-                kept = await self.find(name)
-                if kept is not None and kept.sequence != replacing:
+                if (kept := await self.find(name)) is not None:
                     return kept
-                if kept is None and replacing:
-                    replacing = 0  # The record has expired meanwhile.
-                elif loop.time() > deadline:
+                if loop.time() > deadline:
                     raise BusUnavailable(str(moved)) from moved
+            else:
+                return StoredRecord(record)
             await asyncio.sleep(_PAUSE)
 
     async def find(self, name: str) -> StoredRecord | None:
@@ -102,12 +95,7 @@ class IdempotencyRecords:
         found = await self._bucket.get(name)
         if found.data is None:
             return None
-        return StoredRecord(
-            IdempotencyRecord.decode(f"record {name}", found.data), found.sequence, found.age
-        )
-
-    async def _put(self, name: str, record: IdempotencyRecord, replacing: int) -> int:
-        return await self._bucket.put(name, record.encode(), replacing, seconds=self._seconds)
+        return StoredRecord(IdempotencyRecord.decode(f"record {name}", found.data), found.age)
 
 
 def begins_within(tombstone_seconds: float) -> float:
