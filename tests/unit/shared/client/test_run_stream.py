@@ -81,3 +81,24 @@ async def test_an_interrupt_is_answered_with_the_next_run() -> None:
     body = gateway.asked[1].body or {}
     answer = {"interruptId": "q", "status": "resolved", "payload": {"ok": True}}
     assert (body["threadId"], body["resume"]) == (first.thread, [answer])
+
+
+async def test_a_run_is_asked_for_with_all_that_the_agent_is_given() -> None:
+    tools = [{"name": "paint", "description": "Paints", "parameters": {"type": "object"}}]
+    context = [{"description": "the page", "value": "news"}]
+    state, props = {"n": 1}, {"mode": "quick"}
+    with answering(**{PATH: [frames((0, FINISHED)), frames((0, FINISHED))]}) as gateway:
+        async with Client(gateway.url) as client:
+            given = client.run(
+                "a", "hi", state=state, tools=tools, context=context, forwarded_props=props
+            )
+            assert [event.type async for event in given] == ["RUN_FINISHED"]
+            bare = client.run("a", thread="t")
+            assert [event.type async for event in bare] == ["RUN_FINISHED"]
+    full, empty = (question.body or {} for question in gateway.asked)
+    [message] = full["messages"]
+    assert (message["role"], message["content"]) == ("user", "hi")
+    asked = ("state", "tools", "context", "forwardedProps")
+    assert [full[name] for name in asked] == [state, tools, context, props]
+    assert [empty[name] for name in (*asked, "messages")] == [{}, [], [], {}, []]
+    assert empty["threadId"] == "t"
