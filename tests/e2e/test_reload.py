@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from itertools import cycle
 
 import httpx
 import pytest
@@ -19,9 +20,9 @@ SAVES = sized(3, 50)
 SENDERS = 4
 UNENDED = {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
 
-PRICES = "PRICE = {version}\n"
-
-SHOP = """\
+SOURCES = {
+    "prices.py": "PRICE = {version}\n",
+    "shop.py": """\
 import asyncio
 import pathlib
 
@@ -38,14 +39,16 @@ async def shop(ctx: RunContext):
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.05)
     yield f"{{VERSION}} {{prices.PRICE}}"
-"""
+""",
+}
 
 
 class Project:
-    """A project of two modules, each save of which has another version."""
+    """A project of two modules; each save gives one of them another version."""
 
     def __init__(self, stack: Stack) -> None:
-        self.stack, self.version, self._shown = stack, 1, 0
+        self.stack, self._shown = stack, 0
+        self.versions = dict.fromkeys(SOURCES, 1)
 
     def connect(self, http: httpx.AsyncClient) -> None:
         """Talk to the agents over `http`, which belongs to one test."""
@@ -54,10 +57,9 @@ class Project:
     def agent(self, name: str) -> PlainAgent:
         return PlainAgent(self.http, self.stack.url, name)
 
-    def save(self) -> None:
-        self.version += 1
-        for name, source in sources(self.version).items():
-            self.write(name, source)
+    def save(self, name: str) -> None:
+        self.versions[name] += 1
+        self.write(name, SOURCES[name].format(version=self.versions[name]))
 
     def write(self, name: str, source: str) -> None:
         self._shown = len(self.stack.log())
@@ -67,15 +69,14 @@ class Project:
         """Wait for words in the terminal, from the last save on."""
         await soon(lambda: words in self.stack.log()[self._shown :], f"{words!r} is shown")
 
-    async def reloaded(self) -> str:
-        """Return the first answer that is not the old worker's, which may still take a run."""
+    async def reloaded(self) -> None:
+        """Return once a run has the code as it is; old workers may still take one before."""
 
-        async def new() -> str | None:
-            said = await self.answer()
-            return None if said == said_by(self.version - 1) else said
+        async def new() -> bool:
+            return await self.answer() == self.own_words
 
         await self.until_shown("| reloaded ")
-        return await eventually(new, "a run takes the new code")
+        await eventually(new, "a run takes the new code")
 
     async def answer(self, prompt: str = "now") -> str:
         """Return what a new run says."""
@@ -100,7 +101,7 @@ class Project:
     @property
     def own_words(self) -> str:
         """What a run on the code as it is says."""
-        return said_by(self.version)
+        return " ".join([f"{self.versions['shop.py']} {self.versions['prices.py']}"] * 2)
 
 
 def text_of(task: Json) -> str:
@@ -108,22 +109,11 @@ def text_of(task: Json) -> str:
     return "".join(part["text"] for each in task["artifacts"] for part in each["parts"])
 
 
-def sources(version: int) -> dict[str, str]:
-    return {
-        "prices.py": PRICES.format(version=version),
-        "shop.py": SHOP.format(version=version),
-    }
-
-
-def said_by(version: int) -> str:
-    return f"{version} {version} {version} {version}"
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("project")
-    for name, source in sources(1).items():
-        (folder / name).write_text(source)
+    for name, source in SOURCES.items():
+        (folder / name).write_text(source.format(version=1))
     with Stack(folder, environment={"HEADRACE_OBSERVE": "1"}) as stack:
         yield Project(stack)
 
@@ -135,8 +125,10 @@ async def project(served: Project) -> AsyncIterator[Project]:
         yield served
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(sized(300, 1800))
 async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) -> None:
-    first, answers, is_over = project.version, list[str](), asyncio.Event()
+    states, answers, is_over = [project.own_words], list[str](), asyncio.Event()
 
     async def keep_sending() -> None:
         while not is_over.is_set():
@@ -146,20 +138,22 @@ async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) ->
     long_run = await project.started(str(go))
     load = [asyncio.create_task(keep_sending()) for _ in range(SENDERS)]
     await soon(lambda: len(answers) >= SENDERS, "runs are answered")
-    seen = list[str]()
-    for _ in range(SAVES):
-        project.save()
-        seen.append(await project.reloaded())
+    for number, name in zip(range(SAVES), cycle(SOURCES), strict=False):
+        project.save(name)
+        states.append(project.own_words)
+        if number % 2 == 0:  # The next save comes in the midst of this one's reload.
+            await project.reloaded()
+    await project.reloaded()
     is_over.set()
     await asyncio.gather(*load)
     scraped = set(targets(project.stack)["worker"])
     go.touch()
 
-    assert await project.ended(long_run) == said_by(first)
+    assert await project.ended(long_run) == states[0]
     assert scraped > first_worker
-    assert seen == [said_by(first + n) for n in range(1, SAVES + 1)]
-    assert [said for said in answers if len(set(said.split())) != 1] == []
-    assert len({said.split()[0] for said in answers}) > 1
+    assert len(set(states)) == SAVES + 1
+    assert [said for said in answers if said not in states] == []
+    assert len(set(answers)) > 1
 
 
 @pytest.mark.parametrize(
@@ -179,8 +173,8 @@ async def test_code_with_an_error_changes_nothing_and_says_where(
     await project.until_shown(f"not reloaded, the old code stays in use: {error}")
     assert await project.answer() == project.own_words
 
-    project.save()
-    assert await project.reloaded() == project.own_words
+    project.save("prices.py")
+    await project.reloaded()
 
 
 async def test_an_added_agent_is_served_and_its_errors_are_shown_with_traceback(
@@ -224,7 +218,7 @@ async def shop(ctx: RunContext):
         found += [await shown("triggers", "subject"), await shown("schedules", "every")]
     for path in ("triggers", "schedules"):
         await project.http.delete(f"{project.stack.url}/v1/{path}/shop")
-    project.save()
+    project.save("shop.py")
     await project.reloaded()
     assert found == ["orders.24", "24h", "orders.48", "48h"]
 
@@ -246,7 +240,7 @@ async def test_after_a_reload_the_targets_are_those_of_the_services_that_run(
         return found if len(found["worker"]) == 1 else None
 
     before = await eventually(settled, "one worker is a target")
-    project.save()
+    project.save("shop.py")
     await project.reloaded()
     after = await eventually(settled, "the old worker is none any more")
     assert after["worker"] != before["worker"]
@@ -259,7 +253,7 @@ async def test_after_a_reload_the_targets_are_those_of_the_services_that_run(
 @needs_prometheus
 async def test_prometheus_scrapes_the_worker_of_the_new_code(project: Project) -> None:
     [url] = [line.split()[1] for line in project.stack.said if line.startswith("prometheus ")]
-    project.save()
+    project.save("prices.py")
     await project.reloaded()
 
     async def scraped() -> bool:
