@@ -1,15 +1,18 @@
 """The call of an agent's function: its output goes to the runtime of its context."""
 
+import inspect
 import sys
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from types import FrameType
 from typing import Any, Protocol
 
+from headrace.sdk import unawaited
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import FILES, Emission
-from headrace.sdk.errors import AgentExited, AgentReadTerminal, MalformedOutput
-from headrace.sdk.source import imported_at, raised_at, stopped_at
+from headrace.sdk.errors import AgentExited, AgentReadTerminal, CallNotAwaited, MalformedOutput
+from headrace.sdk.source import declared_at, imported_at, raised_at, stopped_at
+from headrace.sdk.threads import is_async
 
 _NO_INPUT = ("EOF when reading a line",)
 """Arguments of the EOFError of `input`; those of other readers differ."""
@@ -44,8 +47,10 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         MalformedOutput: the agent's output is invalid.
         AgentExited: the agent called `sys.exit`, or raised KeyboardInterrupt.
         AgentReadTerminal: the agent called `input`.
+        CallNotAwaited: the agent called a method of `ctx` without await.
         Exception: any other error of the agent.
     """
+    not_awaited = unawaited.watch(ctx)
     try:
         if agent.streams:
             await _stream(agent, ctx)
@@ -61,6 +66,18 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         sys.stdout.write("\n")  # the prompt of `input` has none
         why = "called input(), which nobody answers; yield InputRequired('…')"
         raise AgentReadTerminal(_message(agent, why, error)) from error
+    finally:
+        unawaited.forget(ctx)
+    if not_awaited:
+        raise CallNotAwaited(f"agent {agent.name!r} {_needs_await(agent, not_awaited[0])}")
+
+
+def _needs_await(agent: RunnableAgent, call: unawaited.LostCall) -> str:
+    method, place = f"ctx.{call.method}", call.place or declared_at(agent.function)
+    function = inspect.unwrap(agent.function) if callable(agent.function) else None
+    if function is not None and not is_async(function):
+        return f"called {method}(), which needs await: declare it with async def{place}"
+    return f"called {method}() without await, so it did nothing; await {method}(…){place}"
 
 
 async def _stream(agent: RunnableAgent, ctx: RunContext) -> None:

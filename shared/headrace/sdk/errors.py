@@ -56,6 +56,12 @@ class AgentReadTerminal(Misused):
     code = "agent_read_terminal"
 
 
+class CallNotAwaited(Misused):
+    """An agent called a method of its context without await. It did nothing."""
+
+    code = "call_not_awaited"
+
+
 class Retryable(HeadraceError):
     """Raised by an agent to have its run tried again after a pause.
 

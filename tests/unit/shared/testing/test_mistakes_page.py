@@ -228,6 +228,30 @@ MISTAKES = [
         runs=True,
     ),
     Mistake(
+        "a method of the context without `await`",
+        "@agent\nasync def shop(ctx):\n    ctx.text('There are 7.')\n    yield 'Nails? '\n",
+        "agent 'shop' called ctx.text() without await, so it did nothing; await ctx.text(…)"
+        " (shop.py:5)",
+        "`await ctx.text('There are 7.')`",
+        runs=True,
+    ),
+    Mistake(
+        "another agent's answer without `await`",
+        "@agent\nasync def shop(ctx):\n    answer = ctx.delegate('store', 'nails')\n"
+        "    return f'{answer}'\n",
+        "agent 'shop' called ctx.delegate() without await, so it did nothing; await"
+        " ctx.delegate(…) (shop.py:3)",
+        "`answer = await ctx.delegate('store', 'nails')`",
+        runs=True,
+    ),
+    Mistake(
+        "a method of the context in a function without `async`",
+        "@agent\ndef shop(ctx):\n    ctx.text('There are 7.')\n    yield 'Nails? '\n",
+        "agent 'shop' called ctx.text(), which needs await: declare it with async def (shop.py:5)",
+        "`async def shop(ctx)`, or `yield 'There are 7.'`",
+        runs=True,
+    ),
+    Mistake(
         "output after the end",
         "@agent\nasync def shop(ctx):\n    yield InputRequired('How many?')\n    yield 'Thanks.'\n",
         "agent 'shop': str after the run's end (shop.py:6)",

@@ -1,0 +1,61 @@
+"""Calls of a run's context that an agent does not await, and that therefore do nothing."""
+
+import warnings
+from collections.abc import Callable
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.sdk.source import called_at
+
+if TYPE_CHECKING:
+    from headrace.sdk.context import RunContext
+
+type _Hook = Callable[[CoroutineType[Any, Any, Any]], None]
+
+_HOOK = "_warn_unawaited_coroutine"
+"""Python calls it for each coroutine that goes without having begun. Its warning would not do: the
+application's filters decide on it, and usually show it once for a line."""
+
+
+class LostCall(NamedTuple):
+    """One such call."""
+
+    method: str
+    place: str
+    """Where its coroutine went, as `declared_at`; empty if that was with the function's end."""
+
+
+_watched: dict[int, list[LostCall]] = {}
+"""What the agent has called so far without await, by the id of the context of each active run."""
+
+
+def watch(ctx: "RunContext") -> list[LostCall]:
+    """Return the calls of `ctx` that are not awaited, with their places; it grows until `forget`.
+
+    Awaited calls cost nothing.
+    """
+    if vars(warnings).get(_HOOK) is not _notice:
+        _Replaced.hook = vars(warnings).get(_HOOK)
+        vars(warnings)[_HOOK] = _notice
+    calls = _watched[id(ctx)] = []
+    return calls
+
+
+def forget(ctx: "RunContext") -> None:
+    """Leave the calls of `ctx` to Python's warning again."""
+    _watched.pop(id(ctx), None)
+
+
+class _Replaced:
+    hook: _Hook | None = None
+
+
+def _notice(coroutine: CoroutineType[Any, Any, Any]) -> None:
+    frame = coroutine.cr_frame
+    # A coroutine that has not begun: its frame has its arguments.
+    ctx = frame.f_locals.get("self") if frame is not None else None
+    calls = _watched.get(id(ctx)) if ctx is not None else None
+    if calls is not None:
+        calls.append(LostCall(coroutine.__name__, called_at()))
+    elif _Replaced.hook is not None:
+        _Replaced.hook(coroutine)

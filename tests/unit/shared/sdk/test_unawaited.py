@@ -1,0 +1,81 @@
+"""Calls of the context that nobody awaits fail their own run, and no other warning is lost."""
+
+import asyncio
+import gc
+import warnings
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import Emission, RunContext, agent
+from headrace.testing import TestFleet
+
+
+async def nothing() -> None:
+    """Is not awaited."""
+
+
+async def test_each_run_is_told_of_its_own_calls() -> None:
+    @agent
+    async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield "Welcome. "
+        if ctx.prompt == "bad":
+            ctx.text("lost")  # type: ignore[unused-coroutine]
+        await asyncio.sleep(0)
+        await ctx.text("Goodbye.")
+
+    async with TestFleet([shop]) as fleet:
+        answers = await asyncio.gather(*(fleet.send("shop", word) for word in ("good", "bad") * 3))
+    assert [answer.state for answer in answers] == ["completed", "failed"] * 3
+    assert all(answer.text == "Welcome. Goodbye." for answer in answers)
+
+
+async def test_a_call_in_a_subtask_is_told() -> None:
+    @agent
+    async def shop(ctx: RunContext) -> str:
+        async def helper() -> None:
+            ctx.text("lost")  # type: ignore[unused-coroutine]
+
+        await asyncio.create_task(helper())
+        return "done"
+
+    async with TestFleet([shop]) as fleet:
+        answer = await fleet.send("shop", "nails")
+    assert "called ctx.text() without await" in answer.status_text
+    assert "test_unawaited.py:" in answer.status_text
+
+
+async def test_an_exception_of_the_agent_says_more() -> None:
+    @agent
+    async def shop(ctx: RunContext) -> None:
+        ctx.text("lost")  # type: ignore[unused-coroutine]
+        raise ValueError("empty")
+
+    with pytest.raises(ValueError, match="empty"):
+        await shop("nails")
+
+
+async def test_cancelled_calls_are_no_mistake() -> None:
+    @agent
+    async def shop(ctx: RunContext) -> str:
+        asyncio.create_task(ctx.text("late")).cancel()
+        await asyncio.sleep(0)
+        return "done"
+
+    async with TestFleet([shop]) as fleet:
+        assert (await fleet.send("shop", "nails")).text == "done"
+
+
+async def test_other_coroutines_are_left_to_pythons_warning() -> None:
+    @agent
+    async def shop(_: RunContext) -> str:
+        nothing()  # type: ignore[unused-coroutine]
+        return "done"
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        async with TestFleet([shop]) as fleet:
+            answer = await fleet.send("shop", "nails")
+        gc.collect()
+    assert answer.text == "done"
+    assert ["coroutine 'nothing' was never awaited" in str(one.message) for one in shown] == [True]
