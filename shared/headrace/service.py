@@ -60,6 +60,9 @@ class PreparedService:
     """How it logs. The service's name in it is also its name in traces, unless
     ``OTEL_SERVICE_NAME`` states another."""
     serving: Serve
+    on_exit: Callable[[BaseException], None] | None = None
+    """Takes the SystemExit or KeyboardInterrupt that one of its tasks raised: the service goes on.
+    None: the process ends with it."""
 
 
 def run(
@@ -96,7 +99,7 @@ def run(
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         try:
-            runner.run(_until_signal(prepared, variables.get("NOTIFY_SOCKET", "")))
+            _run_to_its_end(runner, prepared, variables.get("NOTIFY_SOCKET", ""))
         except fatal as error:
             _log.error("%s", error)
             return os.EX_CONFIG
@@ -109,6 +112,22 @@ def run(
 def _warn_of_ineffective_settings(variables: Mapping[str, str]) -> None:
     for setting in ineffective_settings(variables):
         _log.warning("%s", setting)
+
+
+def _run_to_its_end(runner: asyncio.Runner, prepared: PreparedService, notify_socket: str) -> None:
+    if prepared.on_exit is None:
+        runner.run(_until_signal(prepared, notify_socket))
+        return
+    loop = runner.get_loop()
+    serving = loop.create_task(_until_signal(prepared, notify_socket))
+    while not serving.done():
+        try:
+            loop.run_until_complete(serving)
+        except (SystemExit, KeyboardInterrupt) as exit_:
+            # Such an error ends its task and leaves the loop, where all else still waits.
+            if serving.done():
+                raise
+            prepared.on_exit(exit_)
 
 
 async def _until_signal(prepared: PreparedService, notify_socket: str) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 from headrace import service
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
+from headrace.sdk.source import imported_at
 from headrace_worker.load import load
 from headrace_worker.prices import PricesUnreadable
 from headrace_worker.settings import WorkerSettings
@@ -82,6 +83,16 @@ def _prepare(source: AgentSource, *, reload: bool) -> service.PreparedService:
     return service.PreparedService(
         settings.log_options("headrace-worker"),
         lambda stop: serving(settings, agents, source, stop, reload=reload),
+        _log_exit,
+    )
+
+
+def _log_exit(exit_: BaseException) -> None:
+    """Log that an agent's own task exited; the agent is told if it awaits that task."""
+    _log.error(
+        "a task of an agent raised %s; only that task ends: return, or raise an Exception%s",
+        type(exit_).__name__,
+        imported_at(exit_.__traceback__),
     )
 
 

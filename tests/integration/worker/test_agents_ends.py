@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.agent import AgentFunction
 from headrace_worker.timing import Timing
-from tests.integration.worker.conftest import Working
+from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
@@ -146,6 +147,30 @@ async def test_whatever_an_agent_raises_ends_its_own_task_only(
         for _ in range(2):
             task = await submitter.start("bad")
             assert end_of(await task.events())[0] == FAILED
+
+
+async def test_an_agents_own_task_that_exits_ends_no_worker(
+    submitter: TaskSubmitter, spawn: Spawn, tmp_path: Path
+) -> None:
+    worker = await asyncio.to_thread(spawn, "tests.support.exiting_tasks:agents")
+    bystanders = [await submitter.start("patient", str(tmp_path / "go")) for _ in range(2)]
+    for word in ("3", "KeyboardInterrupt"):
+        awaiting = await submitter.start("awaiting", word)
+        state, said = end_of(await awaiting.events())
+        assert (state, "; only its run ends" in said) == (FAILED, True)
+        forgetting = await submitter.start("forgetting", word)
+        assert texts(await forgetting.events()) == ["stayed"]
+    (tmp_path / "go").touch()
+    for task in bystanders:
+        assert texts(await task.events()) == ["waiting", ", stayed"]
+        assert {entry.stamp.attempt for entry in await task.ended()} <= {0, 1}
+
+    told = re.findall(
+        r"a task of an agent raised (\w+);.*\(exiting_tasks\.py:\d+\)", worker.output()
+    )
+    assert told == ["SystemExit"] * 2 + ["KeyboardInterrupt"] * 2
+    await asyncio.to_thread(worker.stop)
+    assert worker.output().count(" serves ") == 1
 
 
 async def _a_number(_: RunContext) -> AsyncIterator[Any]:
