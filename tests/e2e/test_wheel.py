@@ -1,25 +1,54 @@
-"""The wheel of the source distribution, in a clean environment, serves from another folder."""
+"""The wheel of the source distribution, in a clean environment and an empty folder.
 
+What README and the tutorial say is entered there word by word, except for how it is installed and
+the port of the first gateway, and what comes of it is compared with what they show.
+"""
+
+import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from headrace_gateway.console.pages import site
-from tests.support import tutorial
+from tests.support import extra_services
 from tests.support.compose_file import ROOT
+from tests.support.document import TUTORIAL, Block, blocks, examples
+from tests.support.reader import Reader
 from tests.support.stack import Stack
+from tests.support.waiting import until
 
 _INSTALLING = 400
 pytestmark = pytest.mark.timeout(1000)
 
-_, _TOOLS, _, _DELEGATION, _ = tutorial.STEPS
+README = ROOT / "README.md"
+[(STREAM, SHOWN)] = examples(README, "sh")
+_HOST = "http://127.0.0.1:8080"
+_IDS = {
+    "o1mn8ibj": "[0-9a-z]+",
+    re.escape("0-c4ac91"): r"\d+-[0-9a-f]+",
+    re.escape("e8823e42-"): "[0-9a-f]{8}-",
+}
+
+_INSTALLATION = {
+    "python -m venv .venv",
+    "source .venv/bin/activate",
+    "pip install 'headrace[all,testing]'",
+}
+"""What the fixture `environment` does instead: the wheel is in no index yet."""
+
+_TASK = re.compile(r"task \S+")
+_PROCESS = re.compile(r"process (\d+):")
+_PYTEST = "python -m pytest"
 
 PACKAGES = {
     "headrace",
@@ -30,17 +59,6 @@ PACKAGES = {
     "headrace_triggers",
     "headrace_worker",
 }
-
-AGENT = '''"""Lies in the folder from which the stack is started."""
-
-from headrace import RunContext, agent
-
-
-@agent()
-async def repeater(run: RunContext) -> str:
-    """Says it twice."""
-    return f"{run.prompt} {run.prompt}"
-'''
 
 
 def installing_in(environment: Path) -> list[str]:
@@ -66,41 +84,18 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the pinned packages and the wheel: nothing of the checkout."""
+    """A virtual environment with ``headrace[all,testing]`` of the wheel, not of the checkout."""
     folder = tmp_path_factory.mktemp("clean") / "venv"
     made = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
     subprocess.run(made, check=True, timeout=_INSTALLING)
     pip = [*installing_in(folder), "--no-deps"]
     pinned = ["--require-hashes", "--requirement", str(ROOT / "requirements.txt")]
-    for wanted in (pinned, [str(wheel)]):
+    testing = [
+        f"{name}=={version(name)}" for name in ("pytest", "pytest-asyncio", "iniconfig", "pluggy")
+    ]
+    for wanted in (pinned, [str(wheel), *testing]):
         subprocess.run([*pip, *wanted], check=True, capture_output=True, timeout=_INSTALLING)
     return folder
-
-
-@pytest.fixture
-def project(environment: Path, tmp_path: Path) -> Path:
-    """What `headrace init` of the clean environment creates."""
-    init = [str(environment / "bin" / "headrace"), "init", "shop"]
-    subprocess.run(init, cwd=tmp_path, check=True, capture_output=True, timeout=_INSTALLING)
-    return tmp_path / "shop"
-
-
-@pytest.fixture
-def repeaters(environment: Path, tmp_path: Path) -> Iterator[Stack]:
-    """A stack of the clean environment's own, with an agent of its folder."""
-    (tmp_path / "my_agents.py").write_text(AGENT)
-    program = [environment / "bin" / "headrace"]
-    with Stack(tmp_path, agents="my_agents:repeater", program=program) as stack:
-        yield stack
-
-
-@pytest.fixture
-def shops(environment: Path, tmp_path: Path) -> Iterator[Stack]:
-    """A stack of the clean environment's own in the folder of the tutorial's fourth step."""
-    tutorial.write_files(tmp_path, _DELEGATION)
-    program = [environment / "bin" / "headrace"]
-    with Stack(tmp_path, agents="shop:shop,desk:desk", program=program) as stack:
-        yield stack
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
@@ -144,46 +139,218 @@ def test_everything_comes_from_the_installed_wheel(environment: Path, tmp_path: 
     assert all(line.startswith(f"{environment}/") for line in ran.stdout.splitlines())
 
 
-def test_it_serves_an_agent_of_another_folder(repeaters: Stack, environment: Path) -> None:
-    send = [str(environment / "bin" / "headrace"), "send", "--url", repeaters.url]
-    sent = subprocess.run(
-        [*send, "--agent", "repeater", "hello"],
-        cwd=repeaters.folder,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (sent.returncode, sent.stdout) == (0, "hello hello\n"), sent.stderr
+@pytest.fixture
+def reader(environment: Path, tmp_path: Path) -> Iterator[Reader]:
+    """A reader in an empty folder."""
+    reader = Reader(tmp_path / "empty", environment)
+    yield reader
+    reader.leave()
 
 
-def test_the_tutorial_is_answered_as_it_says(shops: Stack, environment: Path) -> None:
-    for step in (_TOOLS, _DELEGATION):
-        [command] = [one for one in tutorial.outputs(step) if one.startswith("headrace send")]
-        program, *arguments = shlex.split(command)
-        sent = subprocess.run(
-            [environment / "bin" / program, *arguments, "--url", shops.url],
-            cwd=shops.folder,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        said = (sent.returncode, sent.stdout)
-        assert said == (0, tutorial.outputs(step)[command]), sent.stderr
+def follow(page: Path, reader: Reader) -> list[str]:
+    """Do what a page of the tutorial says; return the commands that were entered."""
+    entered, saved = list[str](), dict[str, str]()
+    for block, after in pairwise([*blocks(page), Block("end", "", "")]):
+        if block.title:
+            saved[block.title] = block.code
+            continue
+        assert block.language in ("sh", "text"), block
+        if block.language == "sh":
+            reader.save(saved)
+            saved.clear()
+            shown = after.code if after.language == "text" else ""
+            for command in block.code.splitlines():
+                enter(command, shown, reader)
+                entered.append(command)
+    assert saved == {}
+    return entered
 
 
-def test_the_tests_of_a_new_project_pass(environment: Path, project: Path) -> None:
-    """Its templates are in the wheel, and pytest finds the plugin by its entry point."""
-    wanted = [f"{name}=={version(name)}" for name in ("pytest", "pytest-asyncio")]
-    pip = [*installing_in(environment), *wanted]
-    subprocess.run(pip, check=True, capture_output=True, timeout=_INSTALLING)
-    tests = subprocess.run(
-        [environment / "bin" / "python", "-m", "pytest", "-q"],
-        cwd=project,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=_INSTALLING,
-    )
-    assert "3 passed" in tests.stdout, tests.stdout
+def enter(command: str, shown: str, reader: Reader) -> None:
+    """Enter one command, and compare what came of it with what the page shows."""
+    if command in _INSTALLATION:
+        return
+    if command.startswith("headrace dev"):
+        reader.serve(command)
+        return
+    if agent := re.search("--agent (\\w+)", command):
+        assert reader.stack is not None
+        gateways, name = reader.stack.gateways, agent[1]
+        until(lambda: extra_services.is_served(gateways, name), f"{name} is served")
+    if "\n> " in shown:
+        answer_at_terminal(command, shown, reader)
+    elif _PROCESS.search(shown):
+        kill_at_terminal(command, shown, reader)
+    else:
+        done = reader.enter(command)
+        output = done.stdout
+        if command.startswith(_PYTEST):
+            output = output.splitlines()[-1].partition(" in ")[0] + "\n"
+        assert (done.returncode, output) == (0, shown), done
+
+
+def answer_at_terminal(command: str, shown: str, reader: Reader) -> None:
+    """Answer the question as the page does."""
+    asked, _, rest = shown.partition("\n> ")
+    with reader.at_terminal(command) as terminal:
+        terminal.until(f"{asked.splitlines()[-1]}\n> ")
+        terminal.type(rest.partition("\n")[0])
+        assert terminal.end() == 0
+    assert _TASK.sub("task", terminal.text) == _TASK.sub("task", shown)
+
+
+def kill_at_terminal(command: str, shown: str, reader: Reader) -> None:
+    """Kill the process that the output names, where the page does."""
+    until_then = _PROCESS.split(shown)[2].removesuffix("process ")
+    with reader.at_terminal(command) as terminal:
+        terminal.until(f":{until_then}")
+        [first] = _PROCESS.findall(terminal.text)
+        os.kill(int(first), signal.SIGKILL)
+        assert terminal.end() == 0
+    assert shelves(terminal.text) == shelves(shown) == [str(shelf) for shelf in range(1, 9)]
+    assert len(set(_PROCESS.findall(terminal.text))) == len(_PROCESS.findall(shown)) == 2
+
+
+def shelves(text: str) -> list[str]:
+    """Return the shelves in the order in which they were counted.
+
+    A kill between a shelf and its checkpoint has it counted again.
+    """
+    counted = _PROCESS.sub("", "\n".join(line for line in text.splitlines() if ":" in line))
+    return list(dict.fromkeys(counted.split()))
+
+
+def test_the_tutorial_is_as_it_says(reader: Reader) -> None:
+    entered = [command for step in TUTORIAL for command in follow(step, reader)]
+    assert entered.count("python -m pytest -q") == len(TUTORIAL) == 5
+    assert [command for command in entered if command.startswith("headrace ")] == [
+        "headrace dev",
+        "headrace send --agent shop nails",
+        "headrace send --agent shop screws",
+        "headrace send --agent shop nails",
+        'headrace send --agent desk "nails, screws"',
+        "headrace dev --gateways 2 --workers 3",
+        "headrace send --agent inventory 8",
+    ]
+
+
+def curl(command: str, reader: Reader, stack: Stack) -> list[str]:
+    """Return the lines that a command of README gets from a gateway."""
+    name, *arguments = shlex.split(command.replace("\\\n", "").replace(_HOST, stack.url))
+    done = reader.enter(shlex.join([name, "--silent", *arguments]))
+    assert done.returncode == 0, done
+    return [line for line in done.stdout.split("\n") if line]
+
+
+def pattern_of(line: str) -> str:
+    """Return what matches `line` with other ids, and anything for what it leaves out."""
+    pattern = re.escape(line).replace("…", ".*")
+    for shown, actual in _IDS.items():
+        pattern = pattern.replace(shown, actual)
+    return pattern
+
+
+def test_readmes_stream_is_as_shown_and_goes_on_after_a_cursor(reader: Reader) -> None:
+    """`make run` is a `headrace dev` in a folder without agents."""
+    stack = reader.serve("headrace dev")
+    lines = curl(STREAM, reader, stack)
+    shown = [line for line in SHOWN.splitlines() if line]
+    assert len(shown) == 6
+    differing = [
+        (line, expected)
+        for line, expected in zip(lines, shown, strict=False)
+        if not re.fullmatch(pattern_of(expected), line)
+    ]
+    assert differing == []
+    [task] = re.findall(r'"task":\{"id":"([^"]+)"', lines[1])
+    cursor = lines[4].removeprefix("id: ")
+    [resume] = [block.code for block in blocks(README, "sh") if "<task>" in block.code]
+    command = resume.replace("<task>", task).replace("o1mn8ibj:3", cursor)
+    assert curl(command, reader, stack) == lines[6:]
+
+    [research] = re.findall("`(headrace send --agent research .*?)`", README.read_text())
+    done = reader.enter(research)
+    assert (done.returncode, bool(done.stdout)) == (0, True), done
+
+
+def test_readmes_agent_greets_its_user(reader: Reader) -> None:
+    [folder, serve, send] = said_in("hello:hello")
+    assert folder == "cd examples"
+    reader.save({"hello.py": blocks(README, "python")[0].code})
+    reader.serve(serve)
+    done = reader.enter(send)
+    assert (done.returncode, done.stdout) == (0, "Hello, World!\n"), done
+    assert "This must be World." in done.stderr
+
+
+def said_in(words: str) -> list[str]:
+    """Return the commands, without their comments, of README's only block with `words`."""
+    [block] = [block for block in blocks(README, "sh") if words in block.code]
+    return [line.partition("  #")[0].strip() for line in block.code.splitlines()]
+
+
+def test_readmes_project_is_tested_served_and_talked_to(environment: Path, tmp_path: Path) -> None:
+    activate, init, enter_folder, tests, serve = said_in("headrace init")
+    assert activate in _INSTALLATION
+    assert Reader(tmp_path, environment).enter(init).returncode == 0
+    reader = Reader(tmp_path / enter_folder.removeprefix("cd "), environment)
+    done = reader.enter(tests)
+    assert "3 passed" in done.stdout, done
+    assert "arning" not in done.stdout + done.stderr
+    declare_more(reader.folder)
+    stack = reader.serve(serve)
+    try:
+        [send] = said_in("headrace send nails")
+        with reader.at_terminal(send) as terminal:
+            terminal.until("\n> ")
+            terminal.type("3")
+            assert terminal.end() == 0
+        assert "Sold: 3 nails.\n" in terminal.text
+        says_what_to_do_next(stack, reader)
+    finally:
+        reader.leave()
+
+
+_DECLARED = """
+triggers: [{name: orders, agent: shop, subject: orders.*}]
+schedules: [{name: nightly, agent: shop, message: nails, cron: 0 2 * * *}]
+"""
+
+_IN_CODE = """\
+from headrace import on, schedule
+
+@on("stock.changed", name="stock")
+@schedule("screws", every="1h")
+@agent(
+"""
+
+
+def declare_more(project: Path) -> None:
+    """Add triggers and schedules to what `headrace init` created."""
+    with (project / "headrace.yaml").open("a") as file:
+        file.write(_DECLARED)
+    code = project / "shop.py"
+    code.write_text(code.read_text().replace("@agent(\n", _IN_CODE))
+
+
+def says_what_to_do_next(stack: Stack, reader: Reader) -> None:
+    """Compare what `headrace dev` has printed, and what its suggestion and the next one bring."""
+    until(lambda: len(stack.said) == 9, "the agents and a command are printed")
+    ready, console, nats, *declared, listed, suggested = stack.said
+    assert ready == f"ready {stack.url}"
+    assert console == f"console {stack.url}/console/"
+    assert nats == f"nats {stack.dev()['nats_url']}"
+    assert declared == ["triggers orders", "schedules nightly", "triggers stock", "schedules shop"]
+    assert listed == f"  shop {stack.url}/v1/agents/shop (default)"
+    assert suggested == f"try: headrace send --url {stack.url} nails"
+
+    asked = reader.enter(suggested.removeprefix("try: "))
+    assert asked.stdout == "There are 7 nails. How many would you like?\n"
+    assert asked.returncode == 6
+    [answer] = re.findall(r"headrace send .*--task \S+", asked.stderr.splitlines()[-1])
+    sold = reader.enter(f"{answer} 3")
+    assert (sold.returncode, sold.stdout) == (0, "Sold: 3 nails.\n"), sold
+
+    kept = reader.enter("headrace schedules list")
+    assert "0 2 * * * (UTC)" in kept.stdout
+    assert "every 1h" in kept.stdout

@@ -8,8 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.architecture.tree import ROOT
+
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _OUTPUT = "text"
+
+TUTORIAL = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
+"""The pages of the tutorial, in their order."""
 
 
 class Block(NamedTuple):

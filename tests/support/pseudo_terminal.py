@@ -6,7 +6,7 @@ import re
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 _TIMEOUT = 60.0
@@ -72,12 +72,16 @@ class PseudoTerminal:
 
 
 @contextmanager
-def at_terminal(*arguments: str, **environment: str) -> Iterator[PseudoTerminal]:
-    """Run ``headrace ARGUMENTS`` on a terminal of 80 columns."""
+def at_terminal(
+    *arguments: str,
+    program: Sequence[str] = (sys.executable, "-m", "headrace_cli"),
+    **environment: str,
+) -> Iterator[PseudoTerminal]:
+    """Run ``headrace ARGUMENTS``, or another `program`'s, on a terminal of 80 columns."""
     own: Mapping[str, str] = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", _ON_TERMINAL, sys.executable, "-m", "headrace_cli", *arguments],
+        [sys.executable, "-c", _ON_TERMINAL, *program, *arguments],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
