@@ -431,14 +431,12 @@ async def test_a_task_shows_what_it_used_and_why_it_failed(fleet: Fleet, page: P
     await chat(page, fleet.gateways[0], "backend_tool_rendering")
     await say(page, "the weather in Rome")
     await page.until(f"{_LAST}?.includes('in Rome')", "it is answered")
-    await page.reload()
     await page.click(".task-link")
     head = "document.querySelector('.task-head')?.innerText"
     await page.until(rf"/\d+ tokens/.test({head})", "the tokens are there")
     await chat(page, fleet.gateways[0], "error_flow")
     await say(page, "a mistake")
     await page.until("document.querySelector('[data-state=failed]')", "it fails")
-    await page.reload()
     await page.click(".task-link")
     failure = "document.querySelector('.task > .error')?.innerText"
     await page.until(rf"/[0-9a-f]{{8}}/.test({failure})", "the error's id is there")

@@ -25,6 +25,8 @@ export interface HeadraceAgentConfig extends HttpAgentConfig {
 export class HeadraceAgent extends HttpAgent {
   /** The cursor of the last event that subscribers were given; empty before the first. */
   cursor: string;
+  /** The A2A id of the task that the last run belongs to; empty before its first event. */
+  task = "";
   /** The time to begin the next run at; unset once that has been sent. */
   startAt: StartTime | undefined;
   private resumesAfter: string;
@@ -41,8 +43,9 @@ export class HeadraceAgent extends HttpAgent {
     this.startAt = startAt;
     this.subscribe({
       onEvent: ({ event, agent }) => {
-        const cursor = event.rawEvent?.cursor;
+        const { cursor, task } = event.rawEvent ?? {};
         if (typeof cursor === "string") (agent as HeadraceAgent).cursor = cursor;
+        if (typeof task === "string") (agent as HeadraceAgent).task = task;
       },
     });
   }
@@ -60,6 +63,7 @@ export class HeadraceAgent extends HttpAgent {
   override clone(): HeadraceAgent {
     const copy = super.clone() as HeadraceAgent;
     copy.cursor = this.cursor;
+    copy.task = this.task;
     copy.resumesAfter = this.resumesAfter;
     copy.startAt = this.startAt;
     return copy;
@@ -95,12 +99,13 @@ async function resumingFetch(
 function bodyOf(stream: RunStream, response: Response): ReadableStream<Uint8Array> {
   const frames = stream.frames(response);
   const encoder = new TextEncoder();
+  const task = response.headers.get("Headrace-Task") ?? undefined;
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       const { done, value } = await frames.next();
       if (done) return controller.close();
-      // HttpAgent drops the ids of frames, and fields of events that it does not know.
-      const rawEvent = { ...value.data.rawEvent, cursor: value.cursor || undefined };
+      // HttpAgent drops headers, the ids of frames, and fields of events that it does not know.
+      const rawEvent = { ...value.data.rawEvent, cursor: value.cursor || undefined, task };
       const event = { ...value.data, rawEvent };
       controller.enqueue(encoder.encode(`data: ${JSON.stringify(event)}\n\n`));
     },

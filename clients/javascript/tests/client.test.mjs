@@ -51,14 +51,15 @@ const whole = ["RUN_STARTED", "TEXT_MESSAGE_START", "a", "b", "TEXT_MESSAGE_END"
 
 test("a run goes on after a connection that ended, and has no event twice", async () => {
   const { asked, fetch } = gateway(
-    new Response(begun, { headers }),
+    new Response(begun, { headers: { ...headers, "Headrace-Task": "0-ab" } }),
     new TypeError("refused"),
-    new Response(resumed + rest, { headers }),
+    new Response(resumed + rest, { headers: { ...headers, "Headrace-Task": "0-ab" } }),
   );
   const { agent, events } = await run(fetch);
   assert.deepEqual(events, whole);
   assert.deepEqual(asked, [null, "l:2.2", "l:2.2"]);
   assert.equal(agent.cursor, "l:4.2");
+  assert.equal(agent.task, "0-ab");
   assert.equal(agent.messages.at(-1).content, "ab");
 });
 

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from headrace.model.cursor import RECOVERED_HEADER
+from headrace.model.task import TASK_HEADER
 from headrace_gateway.call import AGENT
 from headrace_gateway.console.pages import ConsolePages
 from headrace_gateway.extensions import NAMES
@@ -87,6 +88,7 @@ _EXPOSED = [
     "WWW-Authenticate",
     RECOVERED_HEADER,
     "Retry-After",
+    TASK_HEADER,
 ]
 
 

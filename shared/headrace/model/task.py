@@ -18,6 +18,9 @@ _LOG_ID_LENGTH = 8
 _TO_ALPHABET = bytes(ord(_LOG_ID_ALPHABET[byte % len(_LOG_ID_ALPHABET)]) for byte in range(256))
 _TASK_ID = re.compile(r"(0|[1-9][0-9]{0,3})-[0-9a-f]{32}")
 
+TASK_HEADER = "Headrace-Task"
+"""Response header of streams whose protocol does not name the task: its id."""
+
 SUBMITTED = "TASK_STATE_SUBMITTED"
 WORKING = "TASK_STATE_WORKING"
 INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"

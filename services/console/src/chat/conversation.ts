@@ -116,6 +116,7 @@ export class Conversation extends Store {
     this.changed();
     const onEvent = ({ event }: { event: Json }) => {
       if (abortController.signal.aborted) return;
+      run.task ||= agent.task;
       this.transcript.take(run, event);
       this.changed();
     };

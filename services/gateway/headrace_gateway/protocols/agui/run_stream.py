@@ -6,6 +6,7 @@ Clients take a stream without one for a success, so an early end is sent as RUN_
 from collections.abc import Callable, Sequence
 
 from headrace.model.cursor import RECOVERED_HEADER
+from headrace.model.task import TASK_HEADER
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.agui.encodings import SSE, Encoding
 from headrace_gateway.protocols.agui.frame import AguiFrame
@@ -61,6 +62,8 @@ def run_stream(shared: Subscriptions, opened: OpenedRun, encoding: Encoding = SS
         return (encoding.encode(log, frames),) if frames else ()
 
     renderer = RunRenderer(opened.frames, encode)
-    headers = {} if opened.recovered else {RECOVERED_HEADER: "false"}
+    headers = {TASK_HEADER: opened.feed.key.task}
+    if not opened.recovered:
+        headers[RECOVERED_HEADER] = "false"
     before = opened.frames.number - 1
     return HttpStream(shared, opened.feed, before, renderer, headers=headers, body=encoding.body)

@@ -14,7 +14,7 @@ from headrace.model.task import COMPLETED, TaskKey
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import sse
 from tests.support.agui.client_rules import Client
-from tests.support.agui.runs import CURSOR, run, run_input, run_of, running
+from tests.support.agui.runs import CURSOR, path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.waiting import eventually
@@ -46,6 +46,22 @@ async def test_a_run_is_streamed_as_the_client_wants_it(http: httpx.AsyncClient)
     assert (first["threadId"], first["runId"]) == (body["threadId"], body["runId"])
     assert first["protocolVersion"] == "1.0"
     assert (last["type"], last["runId"]) == ("RUN_FINISHED", body["runId"])
+
+
+async def test_each_stream_of_a_run_names_its_task_in_a_header(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    named, bodies = list[str](), [run_input(), run_input()]
+    for body in bodies:
+        attach = {key: body[key] for key in ("threadId", "runId")}
+        again = [(path("assistant"), body), (f"{path('assistant')}/attach", attach)]
+        for place, asked in [(path("assistant"), body), *again]:
+            answer = await http.post(place, json=asked)
+            assert '"RUN_FINISHED"' in answer.text
+            named.append(answer.headers["headrace-task"])
+    first, second = [run.key.task for run in fleet.runs]
+    assert first != second
+    assert named == [first] * 3 + [second] * 3
 
 
 async def test_every_frame_has_a_cursor_of_its_own(http: httpx.AsyncClient) -> None:
