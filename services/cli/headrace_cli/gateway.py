@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.client import Client
 
 _AGENT_UNKNOWN = "AGENT_NOT_FOUND"
+_NOBODY = "; start `headrace dev`, or name another gateway with --url or HEADRACE_URL"
 
 
 def at_gateway[Result](
@@ -40,7 +41,12 @@ async def ask_gateway[Result](
         RequestFailed: the gateway refused, or did not answer.
     """
     try:
-        from headrace.client import Client, ClientError, RequestRefused  # noqa: PLC0415 - an extra
+        from headrace.client import (  # noqa: PLC0415 - an extra
+            Client,
+            ClientError,
+            ConnectionLost,
+            RequestRefused,
+        )
     except ImportError as missing:
         raise RequestFailed(str(missing)) from missing
 
@@ -52,6 +58,9 @@ async def ask_gateway[Result](
                 if refused.reason != _AGENT_UNKNOWN:
                     raise
                 raise RequestFailed(f"{refused}{await _hint(client, agent)}") from refused
+    except ConnectionLost as lost:
+        was_there = getattr(lost.__cause__, "was_connected", True)
+        raise RequestFailed(f"{lost}{'' if was_there else _NOBODY}") from lost
     except BrokenPipeError:  # Whoever read the output has stopped: click ends the command.
         raise
     except (ClientError, ValueError, OSError) as error:  # also a file that can't be read

@@ -167,6 +167,7 @@ def test_an_answer_that_breaks_off_is_one_line(code: int) -> None:
         answer = headrace(gateway, "agents")
     assert answer.exit_code == 1
     assert answer.stderr.startswith(f"Error: no answer from {gateway.url}: ")
+    assert "start `headrace dev`" not in answer.stderr
 
 
 def test_an_agent_that_refuses_does_not_hide_the_tasks_of_the_others() -> None:
@@ -322,12 +323,16 @@ def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
     )
 
 
-def test_nobody_at_the_url_is_one_line() -> None:
+@pytest.mark.parametrize("command", [["agents"], ["send", "hi"]])
+def test_nobody_at_the_url_is_one_line_with_what_to_do(command: list[str]) -> None:
     with answering() as gateway:
         pass
-    answer = headrace(gateway, "agents")
+    answer = headrace(gateway, *command)
     assert answer.exit_code == 1
     assert answer.stderr.startswith(f"Error: no answer from {gateway.url}: ")
+    assert answer.stderr.endswith(
+        "; start `headrace dev`, or name another gateway with --url or HEADRACE_URL\n"
+    )
     assert len(answer.stderr.splitlines()) == 1
 
 
