@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -22,7 +23,9 @@ from headrace_gateway.server.auth.credentials_file import (
     read_file,
 )
 from headrace_gateway.server.auth.schemes import security_of
+from tests.architecture.tree import ROOT
 from tests.support.credentials import ANN, AUDIENCE, BOB, EVE, ISSUER, Issuer, Person, write
+from tests.support.document import blocks
 from tests.support.waiting import eventually
 
 JWT = f"""
@@ -113,6 +116,20 @@ def test_what_is_wrong_with_the_file_is_told(tmp_path: Path, content: str, reaso
     with pytest.raises(CredentialsUnreadable, match=reason) as wrong:
         Callers(path)
     assert "'secret'" not in str(wrong.value)
+
+
+def test_the_documented_files_are_read(tmp_path: Path) -> None:
+    """The page's second file has roles for the first one, and a key of its last table."""
+    path, digest = tmp_path / "credentials.toml", "0" * 64
+    first, second = (block.code for block in blocks(ROOT / "docs" / "security.md", "toml"))
+    (head, issuer), (roles, claims) = (one.split("[jwt]") for one in (first, second))
+    whole = f"{head}{roles}[jwt]{issuer}{claims.lstrip()}"
+    path.write_text(re.sub('sha256 = "[^"]*"', f'sha256 = "{digest}"', whole))
+    known = read_file(path)
+    assert [one.owner for one in known.credential] == ["ann@acme.example", "carol"]
+    assert set(known.grants()) == {"helpdesk", "on-call"}
+    assert known.jwt is not None
+    assert known.jwt.roles_claim == "scope"
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""Agents that README and the pages on delegation, versions and schedules show: they run."""
+
+import asyncio
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from headrace import Agent, RunContext, agent
+from headrace.testing import TestFleet
+from tests.architecture.tree import ROOT
+from tests.support.document import blocks
+
+DOCS = ROOT / "docs"
+
+
+def shown(page: Path, words: str) -> str:
+    """Return the only Python block of a page with `words`."""
+    [code] = [block.code for block in blocks(page, "python") if words in block.code]
+    return code
+
+
+def declared(code: str, name: str) -> Agent:
+    """Return the agent that a block declares, with what a page leaves out imported."""
+    names: dict[str, Any] = {"asyncio": asyncio}
+    exec("from headrace import *\nfrom collections.abc import *\n" + code, names)  # noqa: S102
+    found: Agent = names[name]
+    return found
+
+
+def agent_with(lines: str, answer: str) -> Agent:
+    """Return an agent with a fragment as its body; it answers with the value of `answer`."""
+    body = textwrap.indent(f"topic = ctx.prompt\n{lines}\nreturn {answer}", "    ")
+    return declared(f"@agent\nasync def fragment(ctx: RunContext) -> str:\n{body}\n", "fragment")
+
+
+@agent
+async def planner(ctx: RunContext) -> str:
+    """Plans two lines."""
+    return f"{ctx.prompt} in Rome\n{ctx.prompt} in Ulm"
+
+
+@agent
+async def researcher(ctx: RunContext) -> str:
+    """Finds something."""
+    return f"found {ctx.prompt}"
+
+
+@agent
+async def writer(ctx: RunContext) -> str:
+    """Writes it down."""
+    if "nothing" in ctx.prompt:
+        raise ValueError("no ink")
+    return f"report: {ctx.prompt}"
+
+
+FOUND = "found mills in Rome\nfound mills in Ulm"
+
+
+async def test_the_page_on_delegation_reports_and_says_why_there_is_no_report() -> None:
+    research = declared(shown(DOCS / "delegation.md", "DelegationFailed"), "research")
+    async with TestFleet([research, planner, researcher, writer]) as fleet:
+        assert (await fleet.send("research", "mills")).text == f"report: {FOUND}"
+        failed = await fleet.send("research", "nothing")
+    assert failed.text.startswith("No report: delegation to 'writer' failed: ")
+
+
+async def test_a_childs_events_are_read_as_the_page_on_delegation_does() -> None:
+    fragment = agent_with(shown(DOCS / "delegation.md", "delegate_stream"), "result.text")
+    async with TestFleet([fragment, writer]) as fleet:
+        assert (await fleet.send("fragment", "mills")).text == "report: mills"
+
+
+async def test_readmes_agent_delegates_in_parallel() -> None:
+    fragment = agent_with(
+        shown(ROOT / "README.md", "ctx.delegate"), "'\\n'.join(one.text for one in found)"
+    )
+    async with TestFleet([fragment, planner, researcher]) as fleet:
+        assert (await fleet.send("fragment", "mills")).text == FOUND
+
+
+async def test_the_page_on_versions_has_an_agent_with_one() -> None:
+    shop = declared(shown(DOCS / "agent-versions.md", "pinned"), "shop")
+    async with TestFleet([shop]) as fleet:
+        assert (await fleet.send("shop", "nails")).text == "Hello from version 2"
+
+
+async def test_the_page_on_schedules_reminds_after_a_week() -> None:
+    reminder = declared(shown(DOCS / "schedules.md", "ctx.sleep"), "reminder")
+    async with TestFleet([reminder]) as fleet:
+        task = await fleet.start("reminder", "nails")
+        await fleet.advance(7 * 24 * 3600 - 60)
+        assert (await task.now()).state == "working"
+        await fleet.advance(61)
+        assert (await task.result()).text == "I will remind you.\nRemember: nails"
