@@ -4,16 +4,23 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 
+import orjson
+
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import consumer_differences
 from headrace.jetstream.errors import translated
 from headrace.jetstream.streams import Difference, Effect, declarations, differences
+from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
+from headrace.triggers import covers, overlap
 from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 
 NATS, STREAMS = "NATS", "streams"
+
+_USER_INFO = "$SYS.REQ.USER.INFO"
+_TIMEOUT = 2.0
 
 _NEARLY_FULL, _FULL = 0.8, 0.95
 """Shares of a stream's limit in bytes."""
@@ -31,6 +38,7 @@ async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
     version = bus.connection.connected_server_version
     number = f"{version.major}.{version.minor}.{version.patch}"
     yield ok(NATS, f"version {number} answered in {milliseconds:.1f} ms")
+    yield check_rights(await _rights(bus), f"{bus.settings.prefix}.live.>")
     found = await until_answered(bus, lambda: _differences(bus))
     for difference in found:
         yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)
@@ -46,6 +54,32 @@ async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
         before = time.time()
         there = datetime.fromisoformat((await stream_info(bus, events))["ts"]).timestamp()
         yield check_clock(NATS, before, there, time.time())
+
+
+async def _rights(bus: Bus) -> Json | None:
+    """Return what the server permits this login. None: not even to ask."""
+    try:
+        answer = await bus.request(_USER_INFO, b"", _TIMEOUT)
+    except BusUnavailable:
+        return None
+    rights: Json = (orjson.loads(answer.data).get("data") or {}).get("permissions") or {}
+    return rights
+
+
+def check_rights(rights: Json | None, live: str) -> Diagnosis:
+    """Return whether a login with these permissions may publish on the subjects `live`.
+
+    What somebody publishes there is shown to clients, though no log has it.
+    """
+    if rights is None:
+        return ok(NATS, "this login is restricted")
+    publish = rights.get("publish") or {}
+    allowed = publish.get("allow")
+    may = not allowed or any(overlap(one, live) for one in allowed)
+    if may and not any(covers(one, live) for one in publish.get("deny") or ()):
+        remedy = "give each service a login as `headrace nats-permissions` says"
+        return warning(NATS, f"this login may publish on {live}, as only JetStream should", remedy)
+    return ok(NATS, f"this login may not publish on {live}")
 
 
 async def _differences(bus: Bus) -> list[Difference]:

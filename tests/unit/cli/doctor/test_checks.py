@@ -2,9 +2,10 @@
 
 import pytest
 
+from headrace.model.events import Json
 from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.diagnosis import Level
-from headrace_cli.doctor.nats import check_stream
+from headrace_cli.doctor.nats import check_rights, check_stream
 from headrace_cli.doctor.redis import check_info
 from headrace_cli.doctor.settings import check_settings
 
@@ -25,6 +26,23 @@ def test_a_clock_is_wrong_only_if_the_answers_delay_does_not_explain_it(
     before: float, there: float, after: float, level: Level
 ) -> None:
     assert check_clock("NATS", before, there, after).level == level
+
+
+@pytest.mark.parametrize(
+    ("rights", "level"),
+    [
+        (None, "ok"),
+        ({}, "warning"),
+        ({"publish": {"deny": ["other.live.>", "headrace.live.x"]}}, "warning"),
+        ({"publish": {"allow": ["headrace.>"]}}, "warning"),
+        ({"publish": {"allow": ["headrace.>"], "deny": ["*.live.>"]}}, "ok"),
+        ({"publish": {"allow": ["headrace.run.>", "$JS.API.>"]}}, "ok"),
+    ],
+)
+def test_a_login_that_may_publish_where_only_jetstream_should_is_reported(
+    rights: Json | None, level: Level
+) -> None:
+    assert check_rights(rights, "headrace.live.>").level == level
 
 
 @pytest.mark.parametrize(
