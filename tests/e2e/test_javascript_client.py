@@ -1,12 +1,13 @@
 """`@headrace/client` with real gateways: one of them dies, and the page's examples run."""
 
 import asyncio
+import json
 from pathlib import Path
 
 from headrace.model.events import Json
 from tests.architecture.tree import ROOT
 from tests.support import client_package, javascript
-from tests.support.document import examples
+from tests.support.document import blocks, examples
 from tests.support.fleet import Fleet
 from tests.support.stored_log import lines_of
 from tests.support.waiting import until
@@ -61,6 +62,30 @@ async def test_every_example_of_the_page_prints_what_it_says(
     said = [client_package.run(client_app, node, name) for name in names]
     assert said == [output for _, output in shown]
     assert len(said) == 3
+
+
+async def test_the_examples_of_the_protocols_pages_are_answered(
+    fleet: Fleet, client_app: Path
+) -> None:
+    """The pages on AG-UI and on WebSocket: the official client, and none."""
+    more = {
+        "agui": "console.log(agent.messages.map((one) => one.role).join());\n",
+        "websocket": "socket.addEventListener('message', ({ data }) => "
+        "JSON.parse(data).end && socket.close());\n",
+    }
+    said = {}
+    for page, ending in more.items():
+        [block] = blocks(ROOT / "docs" / f"{page}.md", "js")
+        code = block.code.replace("127.0.0.1:8080", fleet.gateways[0].removeprefix("http://"))
+        (client_app / f"{page}_page.mjs").write_text(code + ending)
+        # Node.js 20 has WebSocket behind an option, which later ones take, too.
+        node = (javascript.program("node"), "--experimental-websocket")
+        said[page] = client_package.run(client_app, *node, f"{page}_page.mjs").splitlines()
+    assert said["agui"] == ["user,assistant"]
+    *events, end = map(json.loads, said["websocket"])
+    assert end == {"id": 1, "end": True}
+    assert len(events) > 3
+    assert all(set(one) == {"id", "cursor", "event"} for one in events)
 
 
 def test_connections_that_end_in_other_ways(client_app: Path) -> None:
