@@ -178,6 +178,34 @@ async def test_what_a_blocking_agent_says_is_sent_while_it_speaks(
     assert len(entries) > 3, "it was sent in one piece"
 
 
+async def test_an_agent_that_never_awaits_lets_its_neighbours_begin_and_end(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    answered = threading.Event()
+
+    @agent()
+    async def greedy(_: RunContext) -> AsyncIterator[Emission]:
+        begun = time.monotonic()
+        while not answered.is_set() and time.monotonic() < begun + 60:
+            _block(0.002)
+            yield "more "
+        yield "made room" if answered.is_set() else "kept the loop to itself"
+
+    async with working(greedy, echo):
+        task = await submitter.start("greedy")
+        await eventually(lambda: _has_begun(task))
+        for number in range(3):
+            neighbour = await submitter.start("echo", f"{number}")
+            assert texts(await neighbour.ended(), 1) == [f"{number}"]
+        answered.set()
+        said = texts(await task.ended(), 1)
+    assert said[-1].endswith("made room")
+
+
+async def _has_begun(task: Task) -> bool:
+    return bool(texts(await task.entries(), 1))
+
+
 async def test_what_is_no_run_becomes_a_dead_letter(
     submitter: TaskSubmitter, working: Working
 ) -> None:
