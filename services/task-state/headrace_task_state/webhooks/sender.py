@@ -40,6 +40,10 @@ _log = logging.getLogger(__name__)
 
 _NO_TASK_YET = 0.3
 
+_SETTLED_WITHIN = 100.0
+"""Seconds for which an answer of unknown outcome keeps its turn: a little less than NATS's usual
+duplicate window, after which it may as well wait in the queue."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -123,13 +127,14 @@ class WebhookSender:
         A stream recognizes an answer that it has only within its duplicate window. So an answer
         whose outcome is unknown does not return to the queue, where others are before it.
         """
+        deadline = time.monotonic() + _SETTLED_WITHIN
         while kept is not None:
             if (wait := kept.webhook.progress.due - time.time()) > 0:
                 return wait
             try:
                 return await self._send_unsent(kept)
             except BusUnavailable as trouble:
-                if kept.webhook.answers is None:
+                if kept.webhook.answers is None or time.monotonic() > deadline:
                     raise
                 _log.info("answers of task %s: %s", self._key.task, trouble)
             await asyncio.sleep(self._resources.bus.timing.retry)
