@@ -5,11 +5,11 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from headrace.schedule_spec import ScheduleSpec
+from headrace.schedule_spec import BackFill, ScheduleSpec
 from headrace.trigger_spec import TriggerSpec
 from tests.architecture.tree import ROOT
 
-_PAGES = ROOT / "services" / "console" / "src" / "pages"
+_SOURCE = ROOT / "services" / "console" / "src"
 _FIELD = re.compile(r'^  \{ name: "(\w+)"', re.MULTILINE)
 
 
@@ -17,12 +17,13 @@ _FIELD = re.compile(r'^  \{ name: "(\w+)"', re.MULTILINE)
     ("page", "declared", "elsewhere"),
     [
         # Its name does not change, and a button pauses it.
-        ("triggers.tsx", TriggerSpec, {"name", "paused"}),
-        ("schedules.tsx", ScheduleSpec, set[str]()),
+        ("pages/triggers.tsx", TriggerSpec, {"name", "paused"}),
+        ("pages/schedules.tsx", ScheduleSpec, set[str]()),
+        ("declarations/back_fill.tsx", BackFill, set[str]()),
     ],
 )
 def test_a_form_has_each_member_of_a_declaration(
     page: str, declared: type[BaseModel], elsewhere: set[str]
 ) -> None:
     members = {field.alias or name for name, field in declared.model_fields.items()}
-    assert set(_FIELD.findall((_PAGES / page).read_text())) == members - elsewhere
+    assert set(_FIELD.findall((_SOURCE / page).read_text())) == members - elsewhere

@@ -815,6 +815,36 @@ async def test_a_schedule_is_declared_run_paused_and_deleted(fleet: Fleet, page:
     await page.until(f"!document.body.innerText.includes('{name}')", "it is gone")
 
 
+async def test_a_schedule_is_back_filled_and_says_for_how_many_times(
+    fleet: Fleet, page: Page
+) -> None:
+    javascript.install(_SOURCE)
+    name = f"nightly-{secrets.token_hex(4)}"
+    await page.open(f"{fleet.gateways[0]}/console/#/schedules?new=1")
+    await fill(page, name=name, agent="echo", message="count the stock", cron="0 2 * * *")
+    await page.click(".declaration [type=submit]")
+    await until_figure(page, "state", "active")
+    await confirmed(page, "Pause")
+    await page.click("a[href*='fill=1']")
+    await fill(page, **{"from": "2026-01-05T00:00:00", "to": "2026-01-01T00:00:00"})
+    assert await violations(page) == []
+    await page.click(".declaration [type=submit]")
+    says = "document.querySelector('.declaration [role=alert]')?.innerText"
+    await page.until(f"{says}?.includes('to must not be before from')", "it says the rule")
+    await fill(page, to="2026-01-07T00:00:00")
+    await page.resize(390, 760, dark=True)
+    assert await violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.click(".declaration [type=submit]")
+    says = "document.querySelector('.page [role=status]')?.innerText"
+    await page.until(f"{says} === 'It fires for 2 times.'", "it says for how many times")
+    assert await violations(page) == []
+    await page.click(".page .actions a")
+    await until_figure(page, "tasks begun", "2")
+    await confirmed(page, "Delete")
+    await page.until("document.querySelector('h1').innerText === 'Schedules'", "the list is shown")
+
+
 async def test_a_trigger_is_declared_and_shows_what_its_events_began(
     fleet: Fleet, page: Page
 ) -> None:

@@ -10,13 +10,15 @@ interface Declared {
   old: Json | null;
   /** Where it leads back to. */
   back: string;
+  /** What its button says. */
+  verb?: string;
   onSave: (name: string, declaration: Json) => Promise<unknown>;
 }
 
 const NAME: Field = { name: "name", label: "Name", kind: "text", isRequired: true };
 
 /** A form for a trigger or schedule. What the gateway refuses is said at its field. */
-export function DeclarationForm({ title, fields, old, back, onSave }: Declared) {
+export function DeclarationForm({ title, fields, old, back, verb = "Save", onSave }: Declared) {
   const form = useRef<HTMLFormElement>(null);
   const [refusal, setRefusal] = useState({ field: "", rule: "" });
   const [isBusy, setBusy] = useState(false);
@@ -52,7 +54,7 @@ export function DeclarationForm({ title, fields, old, back, onSave }: Declared) 
       {refusal.rule && !refusal.field && <p class="error" role="alert">{refusal.rule}</p>}
       <div class="actions">
         <a class="button quiet" href={back}>Go back</a>
-        <button type="submit" disabled={isBusy}>Save</button>
+        <button type="submit" disabled={isBusy}>{verb}</button>
       </div>
     </form>
   );

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 
 import { Figures } from "../figures";
 import { fetchJson, postJson, putJson, type Json } from "../gateway";
@@ -37,11 +38,20 @@ export interface Action {
 }
 
 /** Which one it is. */
-interface Named {
+export interface Named {
   kind: Kind;
   name: string;
   /** Empty: the caller, or names are not an owner's own. */
   owner?: string;
+}
+
+/** An action that takes more than a confirmation. */
+interface Asked {
+  action: string;
+  verb: string;
+  fields: readonly Field[];
+  hint: string;
+  saysOf: (answer: Json) => string;
 }
 
 /** One of them, live: its figures, its last firings and its definition. `links` come after its buttons. */
@@ -97,6 +107,31 @@ export function EditedDeclaration(named: Named) {
       <Heading kind={kind} name={name} error={error} />
       {kind.afterChange && <p class="hint">{kind.afterChange}</p>}
       {value && <DeclarationForm title={`Edit ${name}`} fields={kind.fields} old={value} back={back} onSave={save} />}
+    </>
+  );
+}
+
+/** The form for an action that takes `fields`; `saysOf` tells what came of it. */
+export function AskedAction({ action, verb, fields, hint, saysOf, ...named }: Named & Asked) {
+  const { kind, name, owner = "" } = named;
+  const [said, setSaid] = useState("");
+  const title = `${verb} ${name}`;
+  const back = linkTo([kind.plural, name], { owner });
+  const act = async (_: string, stated: Json) => setSaid(saysOf(await postJson(pathOf(named, `:${action}`), stated)));
+  if (!said) {
+    return (
+      <>
+        <h1>{title}</h1>
+        <p class="hint">{hint}</p>
+        <DeclarationForm title={title} fields={fields} old={{ name }} back={back} verb={verb} onSave={act} />
+      </>
+    );
+  }
+  return (
+    <>
+      <h1>{title}</h1>
+      <p role="status">{said}</p>
+      <div class="actions"><a class="button" href={back}>Go back</a></div>
     </>
   );
 }

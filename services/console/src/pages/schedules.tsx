@@ -1,3 +1,4 @@
+import { BackFill } from "../declarations/back_fill";
 import type { Field } from "../declarations/fields";
 import { EditedDeclaration, NewDeclaration, OneDeclaration, type Kind } from "../declarations/pages";
 import { useRefreshed } from "../declarations/refreshed";
@@ -52,7 +53,10 @@ function viewOf(name: string, query: URLSearchParams) {
   const named = { kind: SCHEDULE, name, owner: query.get("owner") ?? "" };
   if (query.has("new")) return <NewDeclaration kind={SCHEDULE} />;
   if (!name) return <ScheduleList after={query.get("after") ?? ""} />;
-  return query.has("edit") ? <EditedDeclaration {...named} /> : <OneDeclaration {...named} />;
+  if (query.has("edit")) return <EditedDeclaration {...named} />;
+  if (query.has("fill")) return <BackFill {...named} />;
+  const linksOf = ({ cron }: Json) => cron && <a class="button plain" href={linkTo(["schedules", name], { owner: named.owner, fill: "1" })}>Back-fill</a>;
+  return <OneDeclaration {...named} links={linksOf} />;
 }
 
 function ScheduleList({ after }: { after: string }) {
