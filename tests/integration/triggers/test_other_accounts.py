@@ -1,5 +1,6 @@
-"""Events of another NATS account begin tasks, as docs/triggers.md has it configured."""
+"""Events of another NATS account or server begin tasks, as docs/triggers.md has it configured."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -9,12 +10,16 @@ from nats.js.api import StreamConfig
 
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
+from headrace.model.answers import TaskAnswers
+from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
 from headrace.trigger_spec import read_spec
 from headrace.triggers import TriggerStore
+from headrace_task_state.webhooks.bus_answers import BusAnswers
 from headrace_triggers.main import TriggersReplica
 from headrace_triggers.settings import TriggersSettings
 from tests.architecture.tree import ROOT
+from tests.support.leaf_node import LeafNode
 from tests.support.secured_nats import SecuredNats
 from tests.support.triggers import begun
 from tests.support.waiting import eventually
@@ -22,12 +27,20 @@ from tests.support.waiting import eventually
 _PAGE = (ROOT / "docs" / "triggers.md").read_text()
 
 
-def documented(language: str) -> str:
-    """Return the page's block of that language about accounts."""
-    section = _PAGE.partition("## Events of another account")[2].partition("\n## ")[0]
+def documented(language: str, about: str = "account") -> str:
+    """Return the page's block of that language about events of another account or server."""
+    section = _PAGE.partition(f"## Events of another {about}")[2].partition("\n## ")[0]
     found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
     assert found is not None
     return found[1]
+
+
+async def events_begun(bus: Bus) -> list[str]:
+    """Return the ids of the events that have begun tasks, in order."""
+    tasks = await begun(bus)
+    parts = [part for task in tasks for part in task["history"][0]["parts"]]
+    assert len(parts) == len(tasks)
+    return sorted(part["data"]["id"] for part in parts)
 
 
 async def test_events_of_another_account_begin_tasks(tmp_path: Path) -> None:
@@ -50,19 +63,13 @@ async def test_events_of_another_account_begin_tasks(tmp_path: Path) -> None:
                 await TriggerStore(bus).put(read_spec({"agent": "shop", **spec}), "default", "ann")
             await replicas[0].start()
 
-            async def bodies() -> set[str]:
-                tasks = await begun(bus)
-                parts = [part for task in tasks for part in task["history"][0]["parts"]]
-                assert len(parts) == len(tasks)
-                return {part["data"]["id"] for part in parts}
-
             for name in ("o1", "o2"):
                 await events.publish("orders.created", json.dumps({"id": name}).encode())
 
             async def have_begun(*names: str) -> bool:
                 # Alerts over core NATS are lost until the trigger is subscribed to.
                 await publisher.publish("alerts.new", b'{"id": "alert"}')
-                return await bodies() >= set(names)
+                return set(await events_begun(bus)) >= set(names)
 
             await eventually(lambda: have_begun("o1", "o2", "alert"), "their tasks have begun")
             await replicas[0].stop()
@@ -70,10 +77,65 @@ async def test_events_of_another_account_begin_tasks(tmp_path: Path) -> None:
                 await events.publish("orders.created", json.dumps({"id": name}).encode())
             await replicas[1].start()
             await eventually(lambda: have_begun("o3", "o4"), "those that waited begin tasks")
-            ids = [task["history"][0]["parts"][0]["data"]["id"] for task in await begun(bus)]
-            assert sorted(one for one in ids if one != "alert") == ["o1", "o2", "o3", "o4"]
+            ids = [one for one in await events_begun(bus) if one != "alert"]
+            assert ids == ["o1", "o2", "o3", "o4"]
         finally:
             for one in replicas:
                 await one.stop()
+            await publisher.close()
+            await bus.close()
+
+
+async def test_events_of_a_server_behind_a_leaf_node_begin_tasks_that_answer_there(
+    tmp_path: Path,
+) -> None:
+    with LeafNode(tmp_path) as places:
+        hub = places.hub.url
+        bus, replica = (
+            Bus(BusSettings(nats_url=hub)),
+            TriggersReplica(TriggersSettings(nats_url=hub)),
+        )
+        publisher = await nats.connect(places.leaf.url, max_reconnect_attempts=-1)
+        events = publisher.jetstream(timeout=60)
+        try:
+            await bus.connect("test")
+            await Announcer(bus, "w").announce(AgentCard(name="shop"))
+            for name in ("orders", "done"):
+                await events.add_stream(StreamConfig(name=name.upper(), subjects=[f"{name}.>"]))
+            mirror = StreamConfig.from_response(json.loads(documented("json", "server")))
+            await bus.js.add_stream(mirror)
+            for spec in (
+                {"name": "orders", "subject": "orders.*", "stream": "ORDERS"},
+                {"name": "alerts", "subject": "alerts.*"},
+            ):
+                await TriggerStore(bus).put(read_spec({"agent": "shop", **spec}), "default", "ann")
+            await replica.start()
+
+            async def have_begun(*names: str) -> bool:
+                await publisher.publish("alerts.new", b'{"id": "alert"}')
+                return set(await events_begun(bus)) >= set(names)
+
+            for name in ("o1", "o2"):
+                await events.publish("orders.created", json.dumps({"id": name}).encode())
+            await eventually(lambda: have_begun("o1", "o2", "alert"), "their tasks have begun")
+            # While the hub is away, events are stored at the leaf.
+            await asyncio.to_thread(places.hub.kill)
+            for name in ("o3", "o4"):
+                await events.publish("orders.created", json.dumps({"id": name}).encode())
+            await asyncio.to_thread(places.hub.start)
+            await eventually(lambda: have_begun("o3", "o4"), "those that waited begin tasks")
+            ids = [one for one in await events_begun(bus) if one != "alert"]
+            assert ids == ["o1", "o2", "o3", "o4"]
+            place = {"subject": "done.orders", "stream": "DONE"}
+            rule = TaskAnswers.model_validate(
+                {**place, "what": "end", "mode": "binary", "depth": 1}
+            )
+            key = TaskKey("default", "shop", "0-1")
+            for _ in range(2):
+                failure = await BusAnswers(bus, 60.0).publish(rule, key, "log:4:x", {"message": {}})
+                assert failure is None
+            assert (await events.stream_info("DONE")).state.messages == 1
+        finally:
+            await replica.stop()
             await publisher.close()
             await bus.close()
