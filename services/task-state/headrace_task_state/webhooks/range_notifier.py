@@ -121,7 +121,7 @@ class RangeNotifier:
         await self._loaded.wait()
         if key in self._watched:
             await self._resources.webhooks.delete_all(key)
-            del self._watched[key]
+            self._watched.pop(key, None)
 
     async def _load(self) -> None:
         for key, tokens in (await self._resources.webhooks.tasks()).items():

@@ -1,0 +1,49 @@
+"""The webhooks that a range's notifier knows, while they are deleted."""
+
+import asyncio
+from dataclasses import replace
+
+from headrace.model.task import TaskKey
+from headrace.webhooks import Webhooks
+from headrace_task_state.webhooks.range_notifier import RangeNotifier
+from headrace_task_state.webhooks.sender import sender_resources
+from tests.integration.task_state.webhooks.conftest import Hooked
+from tests.support.receiver import Receiver
+from tests.support.task_states import TaskStates
+from tests.support.waiting import TIMEOUT, eventually
+
+
+class WatchedWebhooks(Webhooks):
+    """Have the queue process each task's webhook once more, when it is deleted already."""
+
+    async def delete_all(self, key: TaskKey) -> None:
+        await super().delete_all(key)
+        await self.wake(key, "hook")
+        await eventually(self._are_processed, "the queue has found that it is deleted")
+
+    async def _are_processed(self) -> bool:
+        info = await self._bus.js.consumer_info(self._bus.streams.pushes, "push-0")
+        return not (info.num_pending or info.num_ack_pending)
+
+
+async def test_a_task_is_forgotten_whose_webhook_the_queue_finds_deleted_meanwhile(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    other = Hooked(fleet)
+    for one in (hooked, other):
+        await one.hook(receiver.url())
+        one.log.submit("hello")
+        await one.store()
+    async with sender_resources(fleet.bus, fleet.settings, 60.0) as resources:
+        webhooks = WatchedWebhooks(fleet.bus)
+        notifier = RangeNotifier(replace(resources, webhooks=webhooks), fleet.ranges[0])
+        running = asyncio.create_task(notifier.run())
+        try:
+            await receiver.until(lambda: len(receiver.came) == 2, "both were sent")
+            for one in (hooked, other):
+                async with asyncio.timeout(TIMEOUT):
+                    await notifier.forget(one.log.key)
+                assert await webhooks.list(one.log.key) == []
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
