@@ -170,19 +170,21 @@ def measured_stack(
     )
 
 
+def pids_of(stack: Stack) -> Pids:
+    """Return the processes of a running stack."""
+    by_role: Pids = {}
+    for process in stack.processes():
+        by_role.setdefault(process["role"], []).append(process["pid"])
+    return by_role
+
+
 def of_stack(stack: Stack, folder: Path) -> Contestant:
     """Return the fleet of a running stack; its last gateway idles beside the measured ones."""
-
-    def pids() -> Pids:
-        by_role: Pids = {}
-        for process in stack.processes():
-            by_role.setdefault(process["role"], []).append(process["pid"])
-        return by_role
-
     urls, nats_url = stack.gateways, stack.dev()["nats_url"]
     another = partial(_another, folder / "another", nats_url)
     counter, paced = "/v1/agents/counter", "/v1/agents/paced"
     events = EventPath(nats_url, "headrace.live.>", urls[0])
+    pids = partial(pids_of, stack)
     return Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another, events)
 
 

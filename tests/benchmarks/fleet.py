@@ -14,6 +14,7 @@ from tests.benchmarks.failover import failovers
 from tests.benchmarks.follow_ups import follow_ups
 from tests.benchmarks.rebuild import rebuild
 from tests.benchmarks.scaling import runs_per_second
+from tests.benchmarks.ticking import ticks
 from tests.support.stack import Stack
 
 MEDIAN, WORST = 4.0, 6.0
@@ -32,7 +33,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
         def started(name: str, workers: int) -> Stack:
             limit = {"HEADRACE_CONCURRENCY": str(sizes.permits)}
-            return measured_stack(Path(folder) / name, workers=workers, environment=limit)
+            return measured_stack(
+                Path(folder) / name, workers=workers, triggers=1, environment=limit
+            )
 
         for line in lines(sizes, started):
             sys.stdout.write(f"{line}\n")
@@ -58,6 +61,10 @@ def lines(sizes: argparse.Namespace, stacks: Stacks) -> Iterator[str]:
     with stacks("rebuild", 1) as stack:
         rebuilt = asyncio.run(rebuild(stack, sizes.tasks, sizes.waiting))
     yield from rebuilt.lines()
+    for number in sizes.schedules:
+        with stacks(f"ticking-{number}", 1) as stack:
+            came = asyncio.run(ticks(stack, number, sizes.seconds))
+        yield from came.lines()
 
 
 def asked(words: Sequence[str]) -> argparse.Namespace:
@@ -79,6 +86,17 @@ def asked(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--waiting", type=int, default=100, metavar="N", help="of them, to answer, to cancel (100)"
+    )
+    parser.add_argument(
+        "--schedules",
+        type=int,
+        nargs="+",
+        default=[100, 500],
+        metavar="N",
+        help="that all fire every second (100 500)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="of schedules (60)"
     )
     return parser.parse_args(words)
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.benchmarks.contestants import Contestant
+from tests.benchmarks.contestants import Contestant, Pids
 
 _IDLE = 0.1
 """Of a core. A stack that has nothing to do takes half of that, one at work many times as much."""
@@ -15,7 +15,12 @@ _LOOK = 0.2
 
 def by_role(contestant: Contestant) -> dict[str, float]:
     """Return the seconds that each role's processes have run, in all; 0 without Linux's /proc."""
-    return {role: _seconds(pids) for role, pids in contestant.pids().items()}
+    return seconds_of(contestant.pids())
+
+
+def seconds_of(pids: Pids) -> dict[str, float]:
+    """Return the seconds that the processes of each role have run, in all."""
+    return {role: _seconds(of_role) for role, of_role in pids.items()}
 
 
 def _seconds(pids: Iterable[int]) -> float:

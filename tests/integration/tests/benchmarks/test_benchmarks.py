@@ -108,9 +108,10 @@ async def test_a_server_that_hangs_up_is_no_answer() -> None:
 
 SMALL_FLEET = ["--kills", "1", "--rounds", "1", "--messages", "4", "--workers", "1"]
 SMALL_FLEET += ["--permits", "4", "--tasks", "40", "--waiting", "2"]
+SMALL_FLEET += ["--schedules", "2", "--seconds", "2"]
 
 
-def test_failover_scaling_follow_ups_and_rebuilds_are_measured(stack: Stack) -> None:
+def test_failover_scaling_follow_ups_rebuilds_and_schedules_are_measured(stack: Stack) -> None:
     check(list(fleet.lines(fleet.asked(SMALL_FLEET), lambda *_: nullcontext(stack))))
     # What is left over would load the machine as long as the stack runs.
     for agent in ("counter", "paced"):
@@ -139,7 +140,7 @@ def test_the_fleet_is_measured_in_stacks_of_its_own() -> None:
 
 def check(lines: list[str]) -> None:
     """Assert that the lines tell of each measurement of the fleet."""
-    failover, scaling, first, follow_up, rebuilt, *asked, streamed = lines
+    failover, scaling, first, follow_up, rebuilt, *asked, streamed, ticked, cost = lines
     assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)
     assert re.fullmatch(r"runs of 1 s of waiting, 1 worker processes: \d+ runs/s", scaling)
     assert "first message, idle" in first
@@ -147,6 +148,9 @@ def check(lines: list[str]) -> None:
     assert re.fullmatch(r"view rebuilt: \d+ tasks/s", rebuilt)
     assert [line.split()[0] for line in asked] == ["get", "subscribe", "follow-up", "cancel"]
     assert re.fullmatch(r"  a stream meanwhile: \d+ events/s, before: \d+", streamed)
+    ticking = r"2 schedules that fire every second, 2 s: \d+ tasks/s begun, \d+ firings/s skipped"
+    assert re.fullmatch(ticking, ticked)
+    assert re.match(r"processor time per task, ms: .*triggers \d", cost)
 
 
 @pytest.mark.soak
