@@ -3,6 +3,7 @@
 from base64 import b64decode
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
@@ -17,7 +18,7 @@ from headrace.jetstream.api import (
     until_answered,
 )
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.direct_get import direct_get
+from headrace.jetstream.direct_get import DirectAnswer, direct_get
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import KV_OPERATION, SEQUENCE, SUBJECT, TTL
 from headrace.jetstream.purge import purge
@@ -151,14 +152,18 @@ class Bucket:
                 "next_by_subj": f"{self.prefix}{pattern}",
                 **start,
             }
-            page = await direct_get(self._bus, self._stream, query, self._copied)
-            if not page.complete:
-                raise BusUnavailable(f"the bucket {self.prefix} does not answer")
+            page = await until_answered(self._bus, partial(self._page, query))
             for key, sequence, copied in page.messages:
                 found[key] = copied
                 start = {"seq": sequence + 1}
-            if not page.messages or not page.pending:
+            if page.complete and not page.pending:
                 return {key: copied for key, copied in found.items() if copied is not None}
+
+    async def _page(self, query: Json) -> DirectAnswer[tuple[str, int, ReplicaValue | None]]:
+        page = await direct_get(self._bus, self._stream, query, self._copied)
+        if not (page.complete or page.messages):
+            raise BusUnavailable(f"the bucket {self.prefix} does not answer")
+        return page
 
     def _copied(self, msg: Msg) -> tuple[str, int, ReplicaValue | None]:
         headers = msg.headers or {}

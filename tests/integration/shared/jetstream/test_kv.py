@@ -5,8 +5,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from nats.aio.msg import Msg
 
+from headrace.jetstream import kv
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import DirectAnswer, direct_get
 from headrace.jetstream.kv import Bucket, KeyChanged, Value
+from headrace.model.events import Json
 from tests.support.waiting import eventually
 
 type Change = Callable[[Bucket], Awaitable[object]]
@@ -110,3 +113,23 @@ async def test_a_copy_since_a_time_has_what_was_written_since(bucket: Bucket) ->
     await bucket.delete("t.b")
     assert [*await bucket.copy(since=middle)] == ["t.c", "t.a"]
     assert len(await bucket.copy()) == 2
+
+
+async def test_a_copy_goes_on_where_an_answer_ended(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(bucket)
+    asked = list[Json]()
+
+    async def lossy[Read](
+        bus: Bus, stream: str, query: Json, read: Callable[[Msg], Read]
+    ) -> DirectAnswer[Read]:
+        asked.append(query)
+        answer = await direct_get(bus, stream, query, read)
+        if len(asked) % 2:
+            return DirectAnswer()
+        return answer if len(answer.messages) == 1 else DirectAnswer(answer.messages[:1])
+
+    monkeypatch.setattr(kv, "direct_get", lossy)
+    assert [*await bucket.copy()] == ["t.a", "t.b", "t.c"]
+    assert [one["seq"] for one in asked] == [1, 1, 2, 2, 3, 3]
