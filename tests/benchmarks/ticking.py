@@ -5,6 +5,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
+import nats
+
 from headrace.client import Client
 from tests.benchmarks.contestants import pids_of
 from tests.benchmarks.processor_time import seconds_of
@@ -21,6 +23,8 @@ class Ticks:
     seconds: float
     began: int
     skipped: int
+    waiting: int
+    """Firings that had not been processed at the end."""
     milliseconds: dict[str, float]
     """Of processor time per task, by role."""
 
@@ -29,7 +33,7 @@ class Ticks:
         rate, skipped = self.began / self.seconds, self.skipped / self.seconds
         yield (
             f"{self.schedules} schedules that fire every second, {self.seconds:.0f} s:"
-            f" {rate:.0f} tasks/s begun, {skipped:.0f} firings/s skipped"
+            f" {rate:.0f} tasks/s begun, {skipped:.0f} firings/s skipped, {self.waiting} waiting"
         )
         costs = ", ".join(f"{role} {cost:.2f}" for role, cost in self.milliseconds.items())
         yield f"processor time per task, ms: {costs}"
@@ -45,6 +49,7 @@ async def ticks(stack: Stack, schedules: int, seconds: float) -> Ticks:
         await asyncio.sleep(seconds)
         took = time.perf_counter() - begun
         costs = {role: each - used[role] for role, each in seconds_of(pids_of(stack)).items()}
+        waiting = await _waiting(stack.dev()["nats_url"])
         after = await _each(names, client.schedules.get)
         await _each(names, client.schedules.delete)
     began, skipped = (
@@ -52,7 +57,16 @@ async def ticks(stack: Stack, schedules: int, seconds: float) -> Ticks:
         for what in ("began", "skipped")
     )
     per_task = {role: cost * 1000 / max(began, 1) for role, cost in costs.items()}
-    return Ticks(schedules, took, began, skipped, per_task)
+    return Ticks(schedules, took, began, skipped, waiting, per_task)
+
+
+async def _waiting(url: str) -> int:
+    connection = await nats.connect(url)
+    try:
+        info = await connection.jetstream().consumer_info("SCHEDULES", "firings")
+    finally:
+        await connection.close()
+    return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
 
 async def _each[Found](names: list[str], do: Callable[[str], Awaitable[Found]]) -> list[Found]:
