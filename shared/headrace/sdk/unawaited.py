@@ -50,7 +50,7 @@ class _Replaced:
     hook: _Hook | None = None
 
 
-def _notice(coroutine: CoroutineType[Any, Any, Any]) -> None:
+def _notice(coroutine: "CoroutineType[Any, Any, Any]") -> None:
     frame = coroutine.cr_frame
     # A coroutine that has not begun: its frame has its arguments.
     ctx = frame.f_locals.get("self") if frame is not None else None
