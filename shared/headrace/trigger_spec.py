@@ -1,10 +1,9 @@
 """A trigger as its owner states it: over HTTP, in headrace.yaml and beside an agent."""
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from headrace.model.answers import AnswerRule
 from headrace.model.errors import HeadraceError
@@ -17,7 +16,6 @@ from headrace.model.event_template import (
     why_no_template,
 )
 from headrace.model.events import Json
-from headrace.model.field_rule import first_problem
 from headrace.model.subjects import LONGEST_CONTEXT, LONGEST_SUBJECT, check_agent_name
 
 _LITERAL = r"[^\s.*>{}$_][^\s.*>{}]*"
@@ -167,15 +165,3 @@ def _holds(expected: Expected, event: Event, path: str) -> bool:
 def _is_same(found: object, value: Scalar) -> bool:
     # To Python, 1 is True.
     return found == value and isinstance(found, bool) == isinstance(value, bool)
-
-
-def read_spec(declared: Mapping[str, object]) -> TriggerSpec:
-    """Return the trigger that is declared.
-
-    Raises:
-        ValueError: it breaks a rule; the message names the field and the rule.
-    """
-    try:
-        return TriggerSpec.model_validate(declared)
-    except ValidationError as invalid:
-        raise ValueError(first_problem(invalid, "trigger")) from None

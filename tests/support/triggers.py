@@ -11,7 +11,7 @@ from headrace.model.events import Json
 from headrace.settings import RunLimitSettings
 from headrace.tasks.admission import Admission
 from headrace.tasks.run_limits import RunLimits
-from headrace.trigger_spec import read_spec
+from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import Trigger, TriggerStore
 from headrace_triggers.firing import Firings
 from tests.support.waiting import eventually
@@ -41,7 +41,7 @@ class Orders:
             "stream": self.stream,
         }
         store = TriggerStore(self.bus)
-        return (await store.put(read_spec(usual | spec), tenant, "ann"))[0]
+        return (await store.put(TriggerSpec.model_validate(usual | spec), tenant, "ann"))[0]
 
     async def publish(self, body: object, **headers: str) -> bool:
         """Store an event; return whether the stream took it for a new one."""

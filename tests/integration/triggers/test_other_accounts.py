@@ -13,7 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.answers import TaskAnswers
 from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
-from headrace.trigger_spec import read_spec
+from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import TriggerStore
 from headrace_task_state.webhooks.bus_answers import BusAnswers
 from headrace_triggers.main import TriggersReplica
@@ -60,7 +60,9 @@ async def test_events_of_another_account_begin_tasks(tmp_path: Path) -> None:
                 {"name": "orders", "subject": "orders.*", "stream": "ORDERS"},
                 {"name": "alerts", "subject": "alerts.*"},
             ):
-                await TriggerStore(bus).put(read_spec({"agent": "shop", **spec}), "default", "ann")
+                await TriggerStore(bus).put(
+                    TriggerSpec.model_validate({"agent": "shop", **spec}), "default", "ann"
+                )
             await replicas[0].start()
 
             for name in ("o1", "o2"):

@@ -10,7 +10,7 @@ from headrace.jetstream.permissions import EventAccess
 from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace.trigger_firings import FiringHistory
-from headrace.trigger_spec import read_spec
+from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import TriggerStore
 from headrace_gateway.settings import GatewaySettings
 from headrace_triggers.main import TriggersReplica
@@ -44,7 +44,7 @@ async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Pat
             ):
                 spec: Json = {"name": name, "agent": "shop", "subject": subject, "stream": stream}
                 spec["answers"] = {"subject": "headrace.orders.done", "stream": "ORDERS"}
-                await TriggerStore(bus).put(read_spec(spec), "default", "ann")
+                await TriggerStore(bus).put(TriggerSpec.model_validate(spec), "default", "ann")
 
             async def have_begun_one() -> bool:
                 return len(await begun(bus)) >= 1

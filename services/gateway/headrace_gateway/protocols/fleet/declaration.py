@@ -3,14 +3,16 @@
 Whoever may send messages to an agent may declare them, and their tasks run as that caller.
 """
 
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from headrace.model.answers import AnswerRule
-from headrace.model.events import PRIORITY, Json
+from headrace.model.events import PRIORITY
+from headrace.model.field_rule import first_problem
 from headrace.model.subjects import NORMAL
 from headrace.triggers import may_use
 from headrace_gateway.call import Call, call_of, caller_of
-from headrace_gateway.json_errors import check_body_type, json_object
+from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
 from headrace_gateway.refusals import AgentUnknown, NotPermitted
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import read_body
@@ -18,15 +20,22 @@ from headrace_gateway.services import Services
 from headrace_gateway.tasks.terms import terms
 
 
-async def declared(services: Services, request: Request) -> Json:
-    """Return the body of a request that declares something.
+async def declared[Spec: BaseModel](
+    services: Services, request: Request, spec: type[Spec], **more: str
+) -> Spec:
+    """Return what the body of a request declares, with `more` fields that it may not change.
 
     Raises:
+        InputInvalid: it breaks a rule; the message names the field and the rule.
         HeadraceError: as `caller_of`, `check_body_type`, `read_body` and `json_object`.
     """
     caller_of(services, request)  # before its body is read
     check_body_type(request)
-    return json_object(await read_body(request, services.body_limits))
+    body = json_object(await read_body(request, services.body_limits))
+    try:
+        return spec.model_validate({**body, **more})
+    except ValidationError as error:
+        raise InputInvalid(first_problem(error, "the body")) from None
 
 
 def declaring(

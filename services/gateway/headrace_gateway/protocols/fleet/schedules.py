@@ -7,14 +7,12 @@ all owners of their tenant.
 import secrets
 from datetime import UTC, datetime
 
-from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.field_rule import first_problem
 from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
 from headrace.model.subjects import decode_token, encode_token
 from headrace.model.timestamp import timestamp
@@ -91,7 +89,7 @@ class SchedulePages:
             HeadraceError: as `declared`, `declaring`, `priority_of` and `check_parts`.
         """
         services = self._services
-        stated = _valid(ScheduleSpec, await declared(services, request))
+        stated = await declared(services, request, ScheduleSpec)
         name = _name(request)
         call = declaring(services, request, "PutSchedule", stated.agent, schedule=name)
         schedule = stated.schedule(priority_of(call, stated.priority))
@@ -157,7 +155,7 @@ class SchedulePages:
             ScheduleUnknown: as `Schedules.back_fill`.
             HeadraceError: as `declared` and `Access.check_anyone`.
         """
-        asked = _valid(BackFill, await declared(self._services, request))
+        asked = await declared(self._services, request, BackFill)
         _check_owner(request, caller_of(self._services, request), "back-fill a schedule")
         found = await self._found(request, "RunSchedule")
         filling = self._schedules.back_fill(found.key, asked.start, asked.end, asked.overlap)
@@ -220,18 +218,6 @@ def _owner(request: Request) -> str | None:
 def _check_owner(request: Request, caller: Caller, what: str) -> None:
     if _owner(request) not in {None, caller.owner}:
         raise InputInvalid(f"owner: only the owner can {what}")
-
-
-def _valid[Spec: BaseModel](spec: type[Spec], body: Json) -> Spec:
-    """Return what a body states.
-
-    Raises:
-        InputInvalid: it breaks a rule; the message names the field and the rule.
-    """
-    try:
-        return spec.model_validate(body)
-    except ValidationError as error:
-        raise InputInvalid(first_problem(error, "the body")) from None
 
 
 def _name(request: Request) -> str:

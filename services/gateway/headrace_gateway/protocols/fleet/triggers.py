@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
 from headrace.trigger_firings import FiringHistory
-from headrace.trigger_spec import TriggerSpec, read_spec
+from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import Trigger, TriggerStore, TriggerUnknown
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
@@ -76,11 +76,7 @@ class TriggerPages:
             HeadraceError: as `declared`, `declaring`, `priority_of` and `TriggerStore.put`.
         """
         services = self._services
-        body = await declared(services, request)
-        try:
-            spec = read_spec({**body, "name": request.path_params["name"]})
-        except ValueError as error:
-            raise InputInvalid(str(error)) from None
+        spec = await declared(services, request, TriggerSpec, name=request.path_params["name"])
         call = declaring(services, request, "PutTrigger", spec.agent, trigger=spec.name)
         _check_accepted(spec, call.card)
         caller = call.caller
