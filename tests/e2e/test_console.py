@@ -883,6 +883,14 @@ async def test_a_trigger_is_declared_and_shows_what_its_events_began(
         await page.resize(390, 760, dark=True)
         assert await violations(page) == []
         assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        await page.evaluate(
+            "{globalThis.real = fetch;"
+            "globalThis.fetch = async () => new Response('', {status: 503}); 0}"
+        )
+        await page.until("document.querySelector('.page > [role=alert]')", "it can't be refreshed")
+        await until_figure(page, "events waiting", "1")
+        await page.evaluate("{globalThis.fetch = real; 0}")
+        await page.until("!document.querySelector('.page > [role=alert]')", "it is refreshed")
         await confirmed(page, "Resume")
         await until_figure(page, "events waiting", "0")
         await page.click(".buttons a[href^='#/operate']")

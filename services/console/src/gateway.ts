@@ -1,4 +1,4 @@
-import { Gateways, type RetryPolicy } from "@headrace/client/gateways.js";
+import { Gateways } from "@headrace/client/gateways.js";
 import { ResumingStream } from "@headrace/client/resuming.js";
 import type { SseFrame } from "@headrace/client/sse.js";
 
@@ -9,9 +9,6 @@ export type Json = Record<string, any>;
 
 /** The gateway that serves this page, at `console/` below it, whatever a proxy's prefix is. */
 export const ROOT = new URL("..", location.href.replace(/[?#].*$/, "")).href;
-
-/** A tab stays open over an outage: it tries for some 20 minutes. */
-export const RETRIES: RetryPolicy = { attempts: 300 };
 
 /** A request that the gateway refused. */
 export class Refused extends Error {
@@ -41,6 +38,9 @@ export async function authorized(url: string, init: RequestInit = {}): Promise<R
   if (response.status === 401 && token === session.token) session.refuse();
   return response;
 }
+
+/** How streams reach the gateway. A tab stays open over an outage: it tries for some 20 minutes. */
+export const CONNECTION = { fetch: authorized, retries: { attempts: 300 } };
 
 /**
  * Returns the JSON of a path of the gateway.
@@ -91,7 +91,7 @@ export async function* follow(
 
 class LiveStream extends ResumingStream {
   constructor(path: string, signal: AbortSignal, fetched: typeof authorized) {
-    super(new Gateways([urlOf(path)], { fetch: fetched, signal, retries: RETRIES }), "");
+    super(new Gateways([urlOf(path)], { ...CONNECTION, fetch: fetched, signal }), "");
     // It has served this page.
     this.gateways.succeeded();
   }

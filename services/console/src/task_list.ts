@@ -1,6 +1,6 @@
 import { watchTasks, type ListChange } from "@headrace/client/lists.js";
 
-import { authorized, fetchJson, Refused, RETRIES, urlOf, type Json } from "./gateway";
+import { CONNECTION, fetchJson, Refused, urlOf, type Json } from "./gateway";
 import { changed, PAGE_SIZE, type ListedTask } from "./listed_tasks";
 import { Store } from "./store";
 
@@ -37,7 +37,7 @@ export class TaskList extends Store {
     const filter = { contextId, owner, status: this.status };
     const url = urlOf(`v1/agents/${encodeURIComponent(this.agent)}`);
     try {
-      for await (const change of watchTasks(url, filter, { fetch: authorized, signal, retries: RETRIES })) {
+      for await (const change of watchTasks(url, filter, { ...CONNECTION, signal })) {
         if (change === null) void this.load();
         else this.take(change);
       }

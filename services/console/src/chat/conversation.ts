@@ -1,7 +1,7 @@
 import type { Message, RunAgentInput } from "@ag-ui/core";
 import { HeadraceAgent } from "@headrace/client/ag_ui.js";
 
-import { authorized, fetchJson, postJson, Refused, RETRIES, urlOf, type Json } from "../gateway";
+import { CONNECTION, fetchJson, postJson, Refused, urlOf, type Json } from "../gateway";
 import { Store } from "../store";
 import { Transcript, type Run, type UserMessage } from "./transcript";
 
@@ -108,8 +108,7 @@ export class Conversation extends Store {
       threadId: this.thread,
       initialMessages: said.map(({ id, content }) => ({ id, role: "user", content }) as Message),
       initialState: this.transcript.state,
-      fetch: authorized,
-      retries: RETRIES,
+      ...CONNECTION,
     });
     const abortController = new AbortController();
     this.active.set(run, abortController);

@@ -16,5 +16,5 @@ export function useRefreshed<Value>(
     const timer = setInterval(() => document.hidden || reload(), EVERY);
     return () => clearInterval(timer);
   }, []);
-  return { ...useLoaded(`${key} ${round}`, load), reload };
+  return { ...useLoaded(key, load, round), reload };
 }

@@ -25,7 +25,7 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
   const [results, setResults] = useState<Json[]>([]);
   const given = Object.entries({ kind, agent, task, after, limit: String(PAGE_SIZE) }).filter(([, value]) => value);
   const query = new URLSearchParams(given).toString();
-  const { value, error } = useLoaded(`${query} ${round}`, (signal) => fetchJson(`v1/dead-letters?${query}`, { signal }));
+  const { value, error } = useLoaded(query, (signal) => fetchJson(`v1/dead-letters?${query}`, { signal }), round);
   const letters: Json[] = value?.["letters"] ?? [];
   const ids = letters.map((one) => one["id"]).filter((id) => chosen.has(id));
   const set = (changes: Record<string, string>) => route.go(linkTo(["operate"], { ...asked, after: "", ...changes }));

@@ -37,7 +37,7 @@ function VersionTable({ agent, actionsOf }: Omit<Shown, "agents"> & { agent: str
   const [round, setRound] = useState(0);
   const reload = () => setRound((count) => count + 1);
   const path = `v1/fleet/agents/${encodeURIComponent(agent)}/versions`;
-  const { value, error } = useLoaded(`${path} ${round}`, (signal) => fetchJson(path, { signal }));
+  const { value, error } = useLoaded(path, (signal) => fetchJson(path, { signal }), round);
   useEffect(() => {
     if (error) return;
     const timer = setInterval(reload, REFRESH);
