@@ -110,7 +110,9 @@ async def test_events_of_a_server_behind_a_leaf_node_begin_tasks_that_answer_the
                 {"name": "orders", "subject": "orders.*", "stream": "ORDERS"},
                 {"name": "alerts", "subject": "alerts.*"},
             ):
-                await TriggerStore(bus).put(read_spec({"agent": "shop", **spec}), "default", "ann")
+                await TriggerStore(bus).put(
+                    TriggerSpec.model_validate(spec | {"agent": "shop"}), "default", "ann"
+                )
             await replica.start()
 
             async def have_begun(*names: str) -> bool:
