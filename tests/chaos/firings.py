@@ -104,7 +104,8 @@ class Sources:
             await self._bus.js.add_stream(config)
             await make_stream(self._bus, nodes)
         declared = {f"triggers/{name}": self.trigger(name) for name in self.triggers}
-        for number, key in enumerate(self._keys):
+        # Where nothing says how many may wait, none is to come too many while workers are replaced.
+        for number, key in enumerate(self._keys, _EACH_SECOND if self._is_basic else 0):
             rule = {} if self._is_basic else {"maxQueued": _QUEUED}
             declared[f"schedules/{key.name}"] = schedule_of(number) | rule
         for path, content in declared.items():

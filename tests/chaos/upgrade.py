@@ -163,7 +163,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=2, metavar="N", help="after each roll")
     parser.add_argument("--nodes", type=int, default=1, choices=(1, _NODES), help="NATS nodes")
     parser.add_argument("--events", type=int, default=300, metavar="N", help="of triggers")
-    parser.add_argument("--schedules", type=int, default=8, metavar="N")
+    parser.add_argument("--schedules", type=int, default=24, metavar="N")
     parser.add_argument("--retention", type=float, default=60.0, help="of tasks, seconds")
     return parser.parse_args()
 
