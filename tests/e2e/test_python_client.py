@@ -45,6 +45,8 @@ async def test_a_killed_gateways_streams_go_on_at_the_other_without_loss_or_repe
     assert "".join(frame.text for frame in frames) == whole
     kinds = [frame.type for frame in frames]
     assert [kinds.count(kind) for kind in ("RUN_STARTED", "TEXT_MESSAGE_START")] == [1, 1]
+    assert run.task != stream.task
+    assert await lines_of(fleet.nats_url, "counter", run.task)
     assert (kinds[-1], stream.state) == ("RUN_FINISHED", "completed")
 
 

@@ -1,6 +1,6 @@
 """A stream of events across any number of connections, as A2A's and AG-UI's are."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -62,6 +62,9 @@ class ResumableStream[Event]:
         """Return the request that opens, or continues, the stream; the cursor is added to it."""
         raise NotImplementedError
 
+    def _connected(self, headers: Mapping[str, str]) -> None:
+        """Take note of a response's headers."""
+
     def _kept(self, frames: list[SseFrame], *, recovered: bool) -> list[SseFrame]:  # noqa: ARG002 - for subclasses
         """Return those of `frames`, which came together, that are part of the stream.
 
@@ -89,6 +92,7 @@ class ResumableStream[Event]:
                 async with self._gateways.response(await self._continued()) as response:
                     decoder = SseDecoder()
                     recovered = response.headers.get(RECOVERED_HEADER) != "false"
+                    self._connected(response.headers)
                     async for piece in response.aiter_bytes():
                         for frame in self._kept(decoder.feed(piece), recovered=recovered):
                             retries.succeeded()

@@ -1,11 +1,13 @@
 """An AG-UI run's events, from its start or from a cursor on, to its end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.client.gateways import Gateways, Request
 from headrace.client.resumable_stream import ResumableStream
 from headrace.client.sse import SseFrame
 from headrace.model.events import Json
+from headrace.model.task import TASK_HEADER
 
 _FINISHED, _ERROR = "RUN_FINISHED", "RUN_ERROR"
 _DISCONNECTED = "disconnected"
@@ -42,6 +44,8 @@ class RunStream(ResumableStream[RunEvent]):
         super().__init__(gateways, cursor)
         body = request.body or {}
         self.thread, self.run = str(body.get("threadId", "")), str(body.get("runId", ""))
+        self.task = ""
+        """Id of the run's A2A task; empty before the first event."""
         self.interrupts = list[Json]()
         """The agent's questions, as AG-UI Interrupts, once the run has ended with them."""
         self._starting = request
@@ -55,6 +59,9 @@ class RunStream(ResumableStream[RunEvent]):
     async def _request(self) -> Request:
         # Gateways know a run by its ids: the request that started it does not start another one.
         return self._starting
+
+    def _connected(self, headers: Mapping[str, str]) -> None:
+        self.task = headers.get(TASK_HEADER, self.task)
 
     def _kept(self, frames: list[SseFrame], *, recovered: bool) -> list[SseFrame]:
         self._recovered = recovered

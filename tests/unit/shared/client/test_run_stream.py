@@ -1,5 +1,7 @@
 """AG-UI runs across connections."""
 
+from dataclasses import replace
+
 from headrace.client import Client, RetryPolicy, RunEvent
 from headrace.model.events import Json
 from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
@@ -46,6 +48,17 @@ async def test_what_a_stopping_gateway_closes_stays_open() -> None:
         events = await run(gateway)
     kinds = [event.json for event in events]
     assert kinds == [STARTED, OPENED, said("one "), said("two"), CLOSED, FINISHED]
+
+
+async def test_a_run_has_the_id_of_its_task_also_after_a_gateway_that_names_none() -> None:
+    begun = frames((0, STARTED), (1, OPENED))
+    named = replace(begun, headers=(("Headrace-Task", "0-ab"),))
+    rest = frames((1, STARTED), (1, OPENED), (2, CLOSED), (3, FINISHED))
+    with answering(**{PATH: [named, rest]}) as gateway:
+        async with Client(gateway.url, retry=RetryPolicy(first_pause=0.0)) as client:
+            run = client.run("a", "hi", thread="t", run="r")
+            tasks = [run.task, *[run.task async for _ in run]]
+    assert tasks == ["", "0-ab", "0-ab", "0-ab", "0-ab"]
 
 
 async def test_a_run_that_ended_meanwhile_is_over() -> None:
