@@ -22,7 +22,7 @@ from tests.architecture.tree import ROOT
 from tests.support.leaf_node import LeafNode
 from tests.support.secured_nats import SecuredNats
 from tests.support.triggers import begun
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT, eventually
 
 _PAGE = (ROOT / "docs" / "triggers.md").read_text()
 
@@ -127,7 +127,9 @@ async def test_events_of_a_server_behind_a_leaf_node_begin_tasks_that_answer_the
             for name in ("o3", "o4"):
                 await events.publish("orders.created", json.dumps({"id": name}).encode())
             await asyncio.to_thread(places.hub.start)
-            await eventually(lambda: have_begun("o3", "o4"), "those that waited begin tasks")
+            # A mirror tries again 10 s later if its origin was not there yet.
+            what = "those that waited begin tasks"
+            await eventually(lambda: have_begun("o3", "o4"), what, 3 * TIMEOUT)
             ids = [one for one in await events_begun(bus) if one != "alert"]
             assert ids == ["o1", "o2", "o3", "o4"]
             place = {"subject": "done.orders", "stream": "DONE"}
