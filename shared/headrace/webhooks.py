@@ -22,7 +22,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.purge import purge
 from headrace.model.answers import TaskAnswers
-from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.messages import BusMessage
 from headrace.model.subjects import encode_token
@@ -257,8 +257,7 @@ class Webhooks:
         return [
             place
             for name, copied in recent.items()
-            if (place := _place(name)) is not None
-            and _is_publishing(_decode(place[0], copied.data))
+            if (place := _place(name)) is not None and _is_publishing(place[0], copied.data)
         ]
 
     async def wake(self, key: TaskKey, token: str) -> None:
@@ -321,7 +320,11 @@ def _place(name: str) -> tuple[TaskKey, str] | None:
     return None
 
 
-def _is_publishing(webhook: Webhook) -> bool:
+def _is_publishing(key: TaskKey, data: bytes) -> bool:
+    try:
+        webhook = _decode(key, data)
+    except UndecodableMessage:
+        return False  # Whoever delivers to it reports that.
     return webhook.answers is not None and webhook.progress.is_in_progress
 
 

@@ -121,7 +121,7 @@ class TaskState:
         await client.flush()
         _log.info("replica %s is ready", self._name)
         self._sender_resources = await self._stack.enter_async_context(
-            sender_resources(self._bus, self._settings, self._timing.webhook_without_task)
+            sender_resources(self._bus, self._settings, self._timing)
         )
         await self._clock.compare()
         self._stack.callback(keep_running(self._clock.run, "clocks").cancel)

@@ -33,5 +33,8 @@ class MaintenanceTiming:
     """As `RangeFollower` takes it."""
     webhook_without_task: float = 60.0
     """After which a webhook whose task was never stored is deleted: its gateway died."""
+    answer_in_doubt: float = 100.0
+    """For which an answer on NATS whose outcome is unknown is published again before others: a
+    little less than the usual duplicate window of streams, after which it may as well wait."""
     cancel: CancelTiming = field(default_factory=CancelTiming)
     """Of cancels of child tasks."""

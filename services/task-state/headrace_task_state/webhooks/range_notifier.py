@@ -191,7 +191,7 @@ class RangeNotifier:
     async def _work(self, subject: str, msg: Msg | None) -> None:
         try:
             if msg is None:
-                await self._attend(subject, None)
+                await self._attend_at_once(subject)
                 msg = self._next.pop(subject, None)
             while msg is not None:
                 wait = await self._attend(subject, msg)
@@ -202,6 +202,13 @@ class RangeNotifier:
                 msg = self._next.pop(subject, None)
         finally:
             self._busy.discard(subject)
+
+    async def _attend_at_once(self, subject: str) -> None:
+        """Do what the queue has not delivered yet; what has to wait for long is left to it."""
+        wait = await self._attend(subject, None)
+        while wait is not None and wait <= _AFTER_TROUBLE:
+            await asyncio.sleep(wait)
+            wait = await self._attend(subject, None)
 
     async def _attend(self, subject: str, msg: Msg | None) -> float | None:
         """Process a message; return after how many seconds to process it again."""

@@ -18,6 +18,7 @@ from headrace.model.errors import BusUnavailable, InvalidName, LogLost, Undecoda
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
 from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.bus_answers import BusAnswers
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_TASK_YET = 0.3
-
-_SETTLED_WITHIN = 100.0
-"""Seconds for which an answer of unknown outcome keeps its turn: a little less than NATS's usual
-duplicate window, after which it may as well wait in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +76,7 @@ class SenderResources:
     permits: Permits
     letters: UndeliveredLetters
     snapshots: Snapshots
-    without_task: float
-    """Seconds that a webhook waits for its task."""
+    timing: MaintenanceTiming
 
 
 class WebhookSender:
@@ -105,9 +101,6 @@ class WebhookSender:
             if wait:
                 return wait
             async with self._resources.permits.turn(target):
-                is_new = not webhook.progress.sequence
-                if is_new and await last_entry(self._resources.bus, self._key) is None:
-                    return await self._without_task(webhook)
                 try:
                     return await self._send_settled(kept)
                 except LogLost as loss:
@@ -116,7 +109,7 @@ class WebhookSender:
                     return None
 
     async def _without_task(self, webhook: Webhook) -> float | None:
-        if time.time() - webhook.created < self._resources.without_task:
+        if time.time() - webhook.created < self._resources.timing.webhook_without_task:
             return _NO_TASK_YET
         await self._resources.webhooks.delete(self._key, self._token)
         return None
@@ -127,12 +120,12 @@ class WebhookSender:
         A stream recognizes an answer that it has only within its duplicate window. So an answer
         whose outcome is unknown does not return to the queue, where others are before it.
         """
-        deadline = time.monotonic() + _SETTLED_WITHIN
+        deadline = time.monotonic() + self._resources.timing.answer_in_doubt
         while kept is not None:
             if (wait := kept.webhook.progress.due - time.time()) > 0:
                 return wait
             try:
-                return await self._send_unsent(kept)
+                return await self._send_now(kept)
             except BusUnavailable as trouble:
                 if kept.webhook.answers is None or time.monotonic() > deadline:
                     raise
@@ -141,6 +134,12 @@ class WebhookSender:
             with suppress(BusUnavailable):
                 kept = await self._resources.webhooks.get(self._key, self._token)
         return None
+
+    async def _send_now(self, kept: StoredWebhook) -> float | None:
+        is_new = not kept.webhook.progress.sequence
+        if is_new and await last_entry(self._resources.bus, self._key) is None:
+            return await self._without_task(kept.webhook)
+        return await self._send_unsent(kept)
 
     async def _send_unsent(self, kept: StoredWebhook) -> float | None:
         progress = kept.webhook.progress
@@ -273,11 +272,9 @@ class WebhookSender:
 
 @asynccontextmanager
 async def sender_resources(
-    bus: Bus, settings: TaskStateSettings, without_task: float
+    bus: Bus, settings: TaskStateSettings, timing: MaintenanceTiming
 ) -> AsyncIterator[SenderResources]:
     """Yield the dependencies of sending, on a connected bus.
-
-    A webhook whose task is not stored within `without_task` seconds is deleted.
 
     Raises:
         InvalidName: HEADRACE_PUSH_ALLOW names what is neither a host nor a network.
@@ -306,7 +303,7 @@ async def sender_resources(
             Permits(settings.push_per_owner, settings.push_per_host),
             UndeliveredLetters(bus),
             Snapshots(bus),
-            without_task,
+            timing,
         )
     finally:
         await keys.stop()

@@ -7,16 +7,18 @@ import pytest
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
+from headrace.jetstream.kv import Bucket
 from headrace.log.read import last_stored
 from headrace.model.answers import DEPTH, TaskAnswers
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.task import COMPLETED, TaskKey
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
 from headrace.webhooks import answers_webhook
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.webhooks.bus_answers import BusAnswers, attributes_of, encoded
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.support.spans import RecordedSpans, parent, traceparent
-from tests.support.task_states import TaskStates
+from tests.support.task_states import TaskStates, new_key
 from tests.support.waiting import TIMEOUT, eventually
 
 
@@ -206,11 +208,38 @@ async def test_answers_in_progress_when_task_state_stopped_do_not_wait_for_the_q
         assert (await fleet.get(one.log.key)).state == COMPLETED
     await first.stop()
     await fleet.bus.unsubscribe(subscription)
+    bucket = Bucket(fleet.bus, fleet.bus.streams.push)
+    await bucket.put(f"default.agent.{new_key().task}.answers", b"{", 0)
     # As if thousands of other tasks were before these.
     await fleet.bus.js.purge_stream(fleet.bus.streams.pushes)
     await orders.make()
     await fleet.start()
     assert ids_of(await orders.got(2)) == ids_of(begun)
+
+
+@pytest.mark.parametrize("timing", [MaintenanceTiming(answer_in_doubt=0.5)], ids=["hasty"])
+async def test_answers_whose_outcome_never_becomes_known_do_not_hold_up_others_for_ever(
+    open_fleet: Opening,
+) -> None:
+    fleet = await open_fleet(push_timeout=0.2)
+    orders = Orders(fleet)
+    await orders.make()
+    # Who has no right to publish on a subject hears nothing, as if nobody answered there.
+    silent = f"{fleet.settings.prefix}-silent"
+    got = asyncio.Queue[Msg]()
+    subscription = await fleet.bus.subscribe(silent, got.put)
+    tasks = [Hooked(fleet) for _ in range(65)]
+    for number, one in enumerate(tasks):
+        one.log.log = f"{number:08}"
+        await finish(one, orders.answers(subject=silent))
+    await fleet.start()
+    async with asyncio.timeout(TIMEOUT):
+        for _ in range(64):
+            await got.get()
+    last = Hooked(fleet)
+    await finish(last, orders.answers())
+    assert len(await orders.got(1)) == 1
+    await fleet.bus.unsubscribe(subscription)
 
 
 async def test_a_task_past_retention_is_kept_until_it_has_answered(open_fleet: Opening) -> None:

@@ -34,7 +34,7 @@ async def test_a_task_is_forgotten_whose_webhook_the_queue_finds_deleted_meanwhi
         await one.hook(receiver.url())
         one.log.submit("hello")
         await one.store()
-    async with sender_resources(fleet.bus, fleet.settings, 60.0) as resources:
+    async with sender_resources(fleet.bus, fleet.settings, fleet.timing) as resources:
         webhooks = WatchedWebhooks(fleet.bus)
         notifier = RangeNotifier(replace(resources, webhooks=webhooks), fleet.ranges[0])
         running = asyncio.create_task(notifier.run())
