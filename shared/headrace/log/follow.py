@@ -300,10 +300,16 @@ class TailRule:
         return taken
 
     def _silent_until(self, follower: TailFollower, plan: _Plan) -> float:
-        """Return when to check the follower if no message arrives until then."""
+        """Return when to check the follower if no message arrives until then.
+
+        Logs that have been silent for long are checked a little early, at times that they share:
+        one query for a hundred logs costs less than ten queries for a few.
+        """
+        shortest = self._timing.silence
         if follower.last_seen > plan.checked:
-            plan.silence = self._timing.silence
-        return max(follower.last_seen, plan.checked) + plan.silence
+            plan.silence = shortest
+        at = max(follower.last_seen, plan.checked) + plan.silence
+        return at if plan.silence <= shortest else at - at % (shortest / 2)
 
     def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
         # At most one silence later, so that silence is measured from messages that arrive

@@ -72,7 +72,7 @@ class SlowClient:
     def __init__(self, backlog: Backlog | None) -> None:
         """Use `backlog`; if None, measure how long a write takes."""
         self._backlog = backlog
-        self._written = self._taken = 0
+        self._written, self._taken = 0, -1
         self._since: float | None = None
 
     @property
@@ -91,6 +91,8 @@ class SlowClient:
 
     def seconds(self, now: float, *, writing: bool) -> float:
         """Return for how long the client has received nothing; `now` is loop time in seconds."""
+        if self._taken == self._written and not writing:
+            return 0.0  # All had been received, and nothing was written since: most streams wait.
         waiting = self._backlog.size() if self._backlog is not None else int(writing)
         # Framing bytes around each write are counted as not received; they are few.
         taken = self._written - waiting

@@ -7,13 +7,14 @@ class FakeBacklog(Backlog):
     """A client that takes what a test says."""
 
     def __init__(self) -> None:
-        self.waiting = 0
+        self.waiting = self.looks = 0
         self.dropped = False
 
     def buffered(self) -> int:
         return self.waiting
 
     def size(self) -> int:
+        self.looks += 1
         return self.waiting
 
     def drop(self) -> None:
@@ -39,6 +40,16 @@ class Client:
 def test_a_client_for_whom_nothing_waits_does_not_stall() -> None:
     client = Client()
     assert [client.after(100) for _ in range(3)] == [0, 0, 0]
+
+
+def test_the_kernel_is_not_asked_about_a_client_that_has_received_everything() -> None:
+    client = Client()
+    client.after(1, written=1000)
+    client.after(1, taken=1000)
+    looks = client.backlog.looks
+    assert [client.after(1) for _ in range(3)] == [0, 0, 0]
+    assert client.backlog.looks == looks
+    assert [client.after(1, written=10), client.after(1)] == [0, 1]
 
 
 def test_a_client_that_takes_nothing_stalls_from_the_first_look_on() -> None:
