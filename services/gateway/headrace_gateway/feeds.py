@@ -28,7 +28,10 @@ class EntryRenderer(Protocol):
 
 
 class FeedBlock:
-    """An entry, rendered at most once by each entry renderer for all clients."""
+    """An entry; what entry renderers make of it is kept from its second client on.
+
+    Most streams have one client, for whom it would take more memory than the entry itself.
+    """
 
     __slots__ = ("_rendered", "entry", "size")
 
@@ -36,7 +39,8 @@ class FeedBlock:
         """Hold `entry`."""
         self.entry = entry
         self.size = sum(map(len, entry.lines))
-        self._rendered: dict[EntryRenderer, tuple[bytes, ...]] = {}
+        self._rendered: dict[EntryRenderer, tuple[bytes, ...]] | None = None
+        """By their renderers; None until the first rendering, which is not kept."""
 
     def render(self, entry_renderer: EntryRenderer, splice: bytes, after: int) -> bytes:
         """Return the frames of the events after generation `after`, with `splice` in envelopes."""
@@ -47,6 +51,9 @@ class FeedBlock:
         skip = after + 1 - self.entry.generation
         if skip > 0:
             return entry_renderer.render(self.entry, skip)
+        if self._rendered is None:
+            self._rendered = {}
+            return entry_renderer.render(self.entry, 0)
         pieces = self._rendered.get(entry_renderer)
         if pieces is None:
             pieces = self._rendered[entry_renderer] = entry_renderer.render(self.entry, 0)

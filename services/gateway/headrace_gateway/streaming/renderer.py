@@ -88,7 +88,7 @@ class Renderer(Protocol):
 
 
 class SharedRenderer(Renderer):
-    """Renders with an entry renderer: each entry once for all clients."""
+    """Renders with an entry renderer: each entry once for its first client, once for all others."""
 
     __slots__ = ("_ending", "_entry_renderer", "_opening", "_splice")
 

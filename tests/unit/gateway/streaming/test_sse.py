@@ -33,7 +33,7 @@ def test_rest_frames_are_the_logs_own_lines() -> None:
 @pytest.mark.parametrize("request_id", [1, "a-b", None, 'quo"te'])
 def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
     block = FeedBlock(three_events())
-    for _ in range(2):  # rendered once, spliced for every client
+    for _ in range(3):  # rendered twice, spliced for every client
         data = block.render(JSON_RPC, json.dumps(request_id).encode(), 0)
         expected = {"jsonrpc": "2.0", "id": request_id}
         assert frames(data) == [
@@ -50,7 +50,7 @@ def test_a_cursor_within_a_batch_gets_the_rest_of_it(entry_renderer: object, aft
     assert cursors == [f"log00000:{n}" for n in range(max(4, after + 1), 7)]
 
 
-def test_a_batch_is_rendered_once_per_dialect() -> None:
+def test_a_batch_is_rendered_for_its_first_client_and_once_for_all_others() -> None:
     rendered = []
 
     class Counting:
@@ -59,8 +59,8 @@ def test_a_batch_is_rendered_once_per_dialect() -> None:
             return (b"%d" % entry.generation,)
 
     block, entry_renderer = FeedBlock(three_events()), Counting()
-    assert [block.render(entry_renderer, b"", after) for after in (0, 3, 4, 0)] == [b"4"] * 4
-    assert rendered == [0, 1], "the whole batch once, and the part that one client needed"
+    assert [block.render(entry_renderer, b"", after) for after in (0, 3, 4, 0, 0)] == [b"4"] * 5
+    assert rendered == [0, 0, 1], "the whole batch twice, and the part that one client needed"
 
 
 def test_a_ready_frame_and_a_close_notice_are_well_formed() -> None:
