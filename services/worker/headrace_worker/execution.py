@@ -29,7 +29,7 @@ from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles
 from headrace_worker.prices import Prices, UsageMeter
 from headrace_worker.recovery import RecoveredRun
-from headrace_worker.runtime import AttemptLog, WorkerRuntime
+from headrace_worker.runtime import WorkerRuntime
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.shared_state import SharedState
 from headrace_worker.sleeps import Sleeps
@@ -126,7 +126,6 @@ class Execution:
             attempt.interrupt,
             resources.timing,
         )
-        logged = AttemptLog(resources.bus, parent, request.owner, taken.writer.sequence)
         self.context = RunContext(
             key=key,
             context=request.context,
@@ -138,7 +137,13 @@ class Execution:
             deadline=taken.deadline,
             checkpoint_data=recovered.checkpoint.data,
             traceparent=parent.traceparent,
-            _runtime=WorkerRuntime(self.emitter, state, self.children, logged, self.sleeps),
+            _runtime=WorkerRuntime(
+                self.emitter,
+                state,
+                self.children,
+                self.sleeps,
+                parent,
+            ),
         )
         self.agent_task: asyncio.Task[None] | None = None
 
@@ -155,8 +160,10 @@ class Execution:
         return Parent(
             key=key,
             context=request.context,
+            owner=request.owner,
             run=assignment.run,
             attempt=taken.authorship.attempt,
+            head=taken.writer.sequence,
             bus=resources.bus,
             rule=resources.rule,
             appender=self.appender,

@@ -1,10 +1,8 @@
 """What an agent's `RunContext` can do on a worker."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from headrace.jetstream.connection import Bus
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
@@ -25,52 +23,6 @@ from headrace_worker.shared_state import SharedState
 from headrace_worker.sleeps import Sleeps
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptLog:
-    """The log of one attempt's task, and the logs of its conversation."""
-
-    bus: Bus
-    parent: Parent
-    owner: str
-    head: int
-    """Stream sequence of the log's last entry before the attempt."""
-
-    async def task(self) -> Json:
-        """See `Runtime.task`."""
-        return await task_before(self.bus, self.parent.key, self.head)
-
-    async def events(self) -> list[tuple[int, Json]]:
-        """See `Runtime.events`."""
-        return await events_before(self.bus, self.parent.key, self.head)
-
-    async def entries(self) -> list[Entry]:
-        """See `Runtime.entries`."""
-        return await entries_before(self.bus, self.parent.key, self.head)
-
-    async def context_tasks(self) -> list[Json]:
-        """See `Runtime.context_tasks`."""
-        return await earlier_tasks(self.bus, self.parent.key, self.owner, self.parent.context)
-
-    async def context_logs(self, asked_by: str | None, fork: ForkOf | None) -> list[list[Entry]]:
-        """See `Runtime.context_logs`."""
-        parent = self.parent
-        return await earlier_logs(self.bus, parent.key, self.owner, parent.context, asked_by, fork)
-
-    async def waiting_child(self) -> tuple[str, str]:
-        """Return task and agent of the child for which the previous run asked the user.
-
-        Raises:
-            DelegationRefused: no child task is waiting for input.
-        """
-        try:
-            found = await waiting_child(self.bus, self.parent.key, self.parent.run)
-        except LogLost:
-            found = None
-        if found is None:
-            raise DelegationRefused("", "not_waiting", "no child task is waiting for input")
-        return found
-
-
 class WorkerRuntime:
     """The worker's implementation of `headrace.sdk.runtime.Runtime`."""
 
@@ -79,11 +31,11 @@ class WorkerRuntime:
         emitter: Emitter,
         state: SharedState,
         children: Children,
-        logged: AttemptLog,
         sleeps: Sleeps,
+        parent: Parent,
     ) -> None:
         """Combine the parts of one attempt."""
-        parent, inputs = logged.parent, logged.parent.inputs
+        inputs = parent.inputs
         # Called per token: bound directly, to save a stack frame.
         self.emit: Callable[[Emission], bool] = emitter.emit
         self.room = emitter.room
@@ -91,10 +43,33 @@ class WorkerRuntime:
         self.ask, self.next_input = inputs.ask, inputs.next_steering
         self.sleep = sleeps.begin
         self.offloaded = parent.offload.offloaded
-        self.task, self.events, self.entries = logged.task, logged.events, logged.entries
-        self.context_tasks, self.context_logs = logged.context_tasks, logged.context_logs
         self._emitter, self._inputs, self._state = emitter, inputs, state
-        self._parent, self._children, self._logged = parent, children, logged
+        self._parent, self._children = parent, children
+
+    async def task(self) -> Json:
+        """See `Runtime.task`."""
+        parent = self._parent
+        return await task_before(parent.bus, parent.key, parent.head)
+
+    async def events(self) -> list[tuple[int, Json]]:
+        """See `Runtime.events`."""
+        parent = self._parent
+        return await events_before(parent.bus, parent.key, parent.head)
+
+    async def entries(self) -> list[Entry]:
+        """See `Runtime.entries`."""
+        parent = self._parent
+        return await entries_before(parent.bus, parent.key, parent.head)
+
+    async def context_tasks(self) -> list[Json]:
+        """See `Runtime.context_tasks`."""
+        parent = self._parent
+        return await earlier_tasks(parent.bus, parent.key, parent.owner, parent.context)
+
+    async def context_logs(self, asked_by: str | None, fork: ForkOf | None) -> list[list[Entry]]:
+        """See `Runtime.context_logs`."""
+        bus, key, owner = self._parent.bus, self._parent.key, self._parent.owner
+        return await earlier_logs(bus, key, owner, self._parent.context, asked_by, fork)
 
     async def checkpoint(
         self,
@@ -148,10 +123,25 @@ class WorkerRuntime:
         if result is not None:
             task, agent = result.id, result.agent
         else:
-            task, agent = await self._logged.waiting_child()
+            task, agent = await self._waiting_child()
         answer = DelegationRequest(agent, message, relay=relay, timeout=timeout)
         request = ChildRequest.answering(task, answer, self._parent)
         return await self._children.result(self._children.answer(request))
+
+    async def _waiting_child(self) -> tuple[str, str]:
+        """Return task and agent of the child for which the previous run asked the user.
+
+        Raises:
+            DelegationRefused: no child task is waiting for input.
+        """
+        parent = self._parent
+        try:
+            found = await waiting_child(parent.bus, parent.key, parent.run)
+        except LogLost:
+            found = None
+        if found is None:
+            raise DelegationRefused("", "not_waiting", "no child task is waiting for input")
+        return found
 
     def _child(self, request: DelegationRequest) -> Child:
         return self._children.ask(ChildRequest.of(request, self._parent))

@@ -24,8 +24,11 @@ class Parent:
 
     key: TaskKey
     context: str
+    owner: str
     run: int
     attempt: int
+    head: int
+    """Stream sequence of the log's last entry before the attempt."""
     bus: Bus
     rule: TailRule
     appender: Appender
