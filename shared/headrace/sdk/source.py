@@ -55,13 +55,14 @@ def is_of_author(frame: FrameType) -> bool:
     return not (package in _OURS or file.startswith(_NOT_THE_AUTHORS))
 
 
-def called_at() -> str:
+def called_at(caller: str = "") -> str:
     """Return the innermost line of the author's own code that is being executed, as `declared_at`.
 
-    Nothing if only Python, installed packages and Headrace are.
+    Nothing if only Python, installed packages and Headrace are. With `caller`, only code that this
+    module of Headrace has called counts: not the program that serves the agent.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - how `warnings` finds a caller, too
-    while frame is not None:
+    while frame is not None and not (caller and frame.f_globals.get("__name__") == caller):
         if is_of_author(frame):
             return place_of(frame)
         frame = frame.f_back

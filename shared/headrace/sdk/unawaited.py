@@ -16,6 +16,9 @@ _HOOK = "_warn_unawaited_coroutine"
 """Python calls it for each coroutine that goes without having begun. Its warning would not do: the
 application's filters decide on it, and usually show it once for a line."""
 
+_DRIVER = "headrace.sdk.drive"
+"""Calls agents."""
+
 
 class LostCall(NamedTuple):
     """One such call."""
@@ -56,6 +59,6 @@ def _notice(coroutine: "CoroutineType[Any, Any, Any]") -> None:
     ctx = frame.f_locals.get("self") if frame is not None else None
     calls = _watched.get(id(ctx)) if ctx is not None else None
     if calls is not None:
-        calls.append(LostCall(coroutine.__name__, called_at()))
+        calls.append(LostCall(coroutine.__name__, called_at(_DRIVER)))
     elif _Replaced.hook is not None:
         _Replaced.hook(coroutine)
