@@ -260,7 +260,10 @@ async def test_nothing_that_a_message_contains_is_executed_or_fetched(
     forbidden = "script, img, svg, iframe, style, form, input, [onerror], [onload]"
     found = f"document.querySelectorAll('.markdown :is({forbidden})').length"
     assert await page.evaluate(found) == 0
-    links = await page.evaluate("[...document.querySelectorAll('.answer a')].map((a) => a.href)")
+    links = await page.evaluate(
+        "[...document.querySelectorAll('.answer .markdown a')].map((a) => a.href)"
+    )
+    assert links
     assert set(links) <= {"", "https://example.com/seen.png"}
     name = "<img src=x onerror=hacked()>.svg"
     await chat(page, fleet.gateways[0], "multimodal")

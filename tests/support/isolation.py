@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from headrace.model.errors import StateUnavailable
-from headrace.model.task import mint_task_id
+from headrace.model.task import TASK_HEADER, mint_task_id
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.clients.websocket import connect
@@ -75,6 +75,9 @@ class MaskedResponse:
         for value, name in ((thing.task, "TASK"), (thing.context, "CONTEXT")):
             said = said.replace(value, name)
         headers = {(k, v) for k, v in response.headers.items() if k not in _TELLING_NOTHING}
+        if (began := response.headers.get(TASK_HEADER)) is not None:
+            headers.remove((TASK_HEADER.lower(), began))
+            headers.add((TASK_HEADER, "TASK" if began == thing.task else "a new one"))
         return cls(response.status_code, frozenset(headers), said)
 
     @property
