@@ -23,6 +23,7 @@ from tests.contract.workers.scripts import (
     statuses,
     texts,
 )
+from tests.support.plain_client_view import as_a_plain_client_sees
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
@@ -60,6 +61,7 @@ async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
     taken = metadata(next(e for e in entries if e.stamp.attempt == 2).events[0])
     assert taken[events.DISCARDED_AFTER] == 1
     assert taken[events.WORKER] == successor.id
+    assert list(as_a_plain_client_sees(entries).values()) == [WHOLE]
     assert entries[-1].stamp.state == COMPLETED
     assert texts((await task.found()).task) == [WHOLE]
     assert await eventually(task.is_off_the_queue)

@@ -14,6 +14,7 @@ from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED, FAILED
 from headrace.sdk.agent import Agent
 from tests.integration.worker.conftest import Working
+from tests.support.plain_client_view import as_a_plain_client_sees
 from tests.support.task_submitter import TaskSubmitter
 
 
@@ -28,19 +29,6 @@ def folded(entries: list[Entry]) -> Json:
     for entry in entries:
         fold.apply_entry(entry)
     return fold.task()
-
-
-def as_a_plain_client_sees(entries: list[Entry]) -> dict[str, str]:
-    """Return the artifacts' texts to one that knows A2A and nothing of attempts."""
-    held: dict[str, str] = {}
-    for update in (e["artifactUpdate"] for entry in entries for e in entry.events if _is_art(e)):
-        name, text = update["artifact"]["artifactId"], update["artifact"]["parts"][0].get("text")
-        held[name] = held[name] + text if update.get("append") else text
-    return {name: text for name, text in held.items() if text}
-
-
-def _is_art(event: Json) -> bool:
-    return "artifactUpdate" in event
 
 
 async def test_the_next_attempt_finds_the_checkpoint_and_goes_on_from_there(

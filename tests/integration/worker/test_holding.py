@@ -6,15 +6,12 @@ from collections.abc import AsyncIterator
 from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
-from headrace.model.events import Json
 from headrace.model.messages import HolderReply
-from headrace.model.task import CANCELED, COMPLETED, SUBMITTED, WORKING
+from headrace.model.task import CANCELED, SUBMITTED, WORKING
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.slow_counter import COUNT
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
-from tests.support.worker_process import WorkerProcess
 
 DEMO = "tests.support.slow_counter:agents"
 
@@ -46,82 +43,6 @@ def texts(entries: list[Entry], attempt: int) -> list[str]:
     ]
 
 
-def first_chunk(entries: list[Entry], attempt: int) -> Json:
-    """Return the first artifact update that an attempt wrote."""
-    return next(
-        event["artifactUpdate"]
-        for entry in entries
-        for event in entry.events
-        if entry.stamp.attempt == attempt and "artifactUpdate" in event
-    )
-
-
-def holder_of(
-    held: HolderReply, workers: list[WorkerProcess]
-) -> tuple[WorkerProcess, WorkerProcess]:
-    """Return the holder and the other one of two workers."""
-    first, second = workers
-    return (first, second) if first.id == held.worker else (second, first)
-
-
-async def started(spawn: Spawn, count: int = 2) -> list[WorkerProcess]:
-    return await asyncio.gather(*(asyncio.to_thread(spawn, DEMO) for _ in range(count)))
-
-
-async def test_a_killed_workers_run_is_taken_over_and_goes_on_to_its_end(
-    submitter: TaskSubmitter, spawn: Spawn
-) -> None:
-    workers = await started(spawn)
-    task = await submitter.start("slow-counter")
-    holder, other = holder_of(await task.held(), workers)
-    await task.reaches(10)
-    holder.kill()
-    entries = await task.ended()
-    assert attempts(entries) == [1, 2]
-    taken = next(e for e in entries if e.stamp.attempt == 2).events[0]["statusUpdate"]
-    assert taken["metadata"][events.DISCARDED_AFTER] == 1
-    assert taken["metadata"][events.WORKER] == other.id
-    assert texts(entries, 2) == [f"{n} " for n in range(1, COUNT + 1)]
-    assert entries[-1].stamp.state == COMPLETED
-    # To clients that know nothing of attempts, the new output replaces the dead one's.
-    first = {attempt: first_chunk(entries, attempt) for attempt in (1, 2)}
-    assert first[1]["artifact"]["artifactId"] == first[2]["artifact"]["artifactId"]
-    assert "append" not in first[2]
-    assert await eventually(task.is_off_the_queue)
-
-
-async def test_a_frozen_worker_comes_back_fenced_and_mute(
-    submitter: TaskSubmitter, spawn: Spawn
-) -> None:
-    workers = await started(spawn)
-    task = await submitter.start("slow-counter")
-    holder, _ = holder_of(await task.held(), workers)
-    await task.reaches(6)
-    await asyncio.to_thread(holder.freeze)
-    await eventually(lambda: _attempt_in_tail(task, 2))
-    holder.thaw()
-    await task.ended()
-    await eventually(lambda: _has_written(holder, "another worker has taken over"))
-    entries = await task.entries()
-    assert attempts(entries) == [1, 2]
-    after = [e.stamp.attempt for e in entries[[e.stamp.attempt for e in entries].index(2) :]]
-    assert set(after) == {2}
-    assert texts(entries, 2) == [f"{n} " for n in range(1, COUNT + 1)]
-    assert await eventually(task.is_off_the_queue)
-
-
-async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
-    submitter: TaskSubmitter, spawn: Spawn
-) -> None:
-    await started(spawn)
-    task = await submitter.start("slow-counter")
-    await task.held()
-    assert (await task.publish(1))["error"]["err_code"] == 10077
-    assert await task.ask("cancel") is not None
-    entries = await task.ended()
-    assert attempts(entries) == [1]
-
-
 async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
     submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
@@ -141,21 +62,6 @@ async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
     entries = await task.ended()
     assert attempts(entries) == [1]
     assert await eventually(task.is_off_the_queue)
-
-
-async def test_a_request_for_an_ended_run_is_dropped(
-    submitter: TaskSubmitter, working: Working
-) -> None:
-    async with working(echo):
-        task = await submitter.start("echo", "x")
-        before = await task.ended()
-        await eventually(task.is_off_the_queue)
-        info = await submitter.bus.js.consumer_info(submitter.bus.streams.runs, "echo")
-        assert info.delivered is not None
-        assert info.delivered.consumer_seq == 1
-        await task.publish(1)
-        await eventually(task.is_off_the_queue)
-        assert len(await task.entries()) == len(before)
 
 
 async def test_a_request_for_a_superseded_run_is_dropped(
@@ -283,14 +189,6 @@ async def test_a_follow_up_goes_on_with_what_was_said(
         entries = await eventually(lambda: _ended_run(task, run))
     assert [e.stamp.run for e in entries[:5]] == [1, 1, 1, run, run]
     assert texts(entries, 1)[-1] == "first second"
-
-
-async def _has_written(worker: WorkerProcess, words: str) -> bool:
-    return words in worker.output()
-
-
-async def _attempt_in_tail(task: Task, attempt: int) -> bool:
-    return (await task.last()).stamp.attempt == attempt
 
 
 async def _ended_run(task: Task, run: int) -> list[Entry] | None:

@@ -25,13 +25,25 @@ from headrace_worker.heartbeats import HEARTBEAT
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.test_holding import attempts, holder_of, started, texts
+from tests.integration.worker.test_holding import DEMO, attempts, texts
 from tests.support.resuming_sizes import IS_SOAK
 from tests.support.servers import NatsProcess
 from tests.support.service_process import ServiceProcess
 from tests.support.task_submitter import Task, TaskSubmitter, fresh_names, open_submitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
+
+
+def holder_of(
+    held: HolderReply, workers: list[WorkerProcess]
+) -> tuple[WorkerProcess, WorkerProcess]:
+    """Return the holder and the other one of two workers."""
+    first, second = workers
+    return (first, second) if first.id == held.worker else (second, first)
+
+
+async def started(spawn: Spawn, count: int = 2) -> list[WorkerProcess]:
+    return await asyncio.gather(*(asyncio.to_thread(spawn, DEMO) for _ in range(count)))
 
 
 class Turnstile:
