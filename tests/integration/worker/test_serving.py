@@ -260,17 +260,6 @@ async def test_an_agent_is_announced_and_withdrawn(
         await directory.stop()
 
 
-async def test_a_drained_worker_finishes_what_it_can(
-    submitter: TaskSubmitter, spawn: Spawn
-) -> None:
-    [worker] = await started(spawn, 1)
-    task = await submitter.start("counter", "12 50")
-    await task.reaches(5)
-    await asyncio.to_thread(worker.stop)
-    last = await task.last()
-    assert (last.stamp.state, last.stamp.attempt) == (COMPLETED, 1)
-
-
 async def test_a_drained_worker_hands_the_rest_to_others_at_once(
     submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
