@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import RECOVERED, Json
-from headrace.model.task import INPUT_REQUIRED, WORKING
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING
 from headrace_cli.display import Display
 from headrace_cli.tables import one_line
 
@@ -97,7 +97,8 @@ class Transcript:
         self._remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._say_parts(status.get("message", {}).get("parts", []))
-        if state == INPUT_REQUIRED and self.hints:
+        # The stream of AUTH_REQUIRED goes on, so nobody is prompted for its answer.
+        if state == AUTH_REQUIRED or (state == INPUT_REQUIRED and self.hints):
             self.show_how_to_answer(task_of(event))
 
     def _show_work(self, status: Json) -> None:

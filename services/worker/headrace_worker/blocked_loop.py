@@ -18,6 +18,8 @@ def what_blocks(thread: int) -> tuple[str, str]:
     """
     agent, line = "an agent", ""
     for frame in _frames(thread):
+        if frame.f_globals.get("__name__") == "headrace.service":
+            break  # What follows has started this worker.
         if not line and is_of_author(frame):
             line = _advice(frame)
         if frame.f_code in drive.CALLS:

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.errors import Misdeclared
-from headrace.sdk.source import declared_at, imported_at
+from headrace.sdk.source import declared_at, imported_at, null_byte_in
 
 
 def load(target: str) -> Agents:
@@ -72,9 +72,8 @@ def _what_is_not_python(module: str, error: SyntaxError) -> str:
         return f"{module}: {error.msg}{place}"
     # Python does not name the file.
     file = _file_of(module)
-    before, null, _ = (file.read_bytes() if file else b"").partition(b"\0")
-    if file and null:
-        return f"{file.name}:{before.count(b'\n') + 1}: a null byte; save the file as UTF-8 text"
+    if file is not None and (why := null_byte_in(file, file.read_bytes())):
+        return why
     return f"{module} imports a file that has null bytes; save it as UTF-8 text{place}"
 
 

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 
 _OURS = {"headrace", "headrace_cli", "headrace_worker"}
+_LOOPS = {"asyncio.base_events", "asyncio.events", "asyncio.runners"}
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 _NOT_THE_AUTHORS = ("<frozen ", *_LIBRARIES)
 
@@ -55,16 +56,31 @@ def is_of_author(frame: FrameType) -> bool:
     return not (package in _OURS or file.startswith(_NOT_THE_AUTHORS))
 
 
-def called_at(caller: str = "") -> str:
+def called_at() -> str:
     """Return the innermost line of the author's own code that is being executed, as `declared_at`.
 
-    Nothing if only Python, installed packages and Headrace are. With `caller`, only code that this
-    module of Headrace has called counts: not the program that serves the agent.
+    Nothing if only Python, installed packages and Headrace are.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - how `warnings` finds a caller, too
-    while frame is not None and not (caller and frame.f_globals.get("__name__") == caller):
+    while frame is not None:
         if is_of_author(frame):
             return place_of(frame)
+        frame = frame.f_back
+    return ""
+
+
+def left_at(frame: FrameType | None) -> str:
+    """Return the line of the author's own code that `frame` runs for an agent, as `declared_at`.
+
+    Nothing if it runs none: what has called Headrace or an event loop is the program that serves
+    the agent.
+    """
+    while frame is not None:
+        if is_of_author(frame):
+            return place_of(frame)
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] in _OURS or module in _LOOPS:
+            return ""
         frame = frame.f_back
     return ""
 
@@ -73,6 +89,16 @@ def stopped_at(function: object, line: int | None) -> str:
     """Return the place of `line` in the file of `function`, as `declared_at`."""
     code = code_of(function)
     return declared_at(function) if code is None or line is None else _place(code, line)
+
+
+def null_byte_in(file: PurePath, content: bytes) -> str:
+    """Return what to say of the first null byte of a module, whose line Python does not name.
+
+    Empty: it has none.
+    """
+    before, null, _ = content.partition(b"\0")
+    line = before.count(b"\n") + 1
+    return f"{file.name}:{line}: a null byte; save the file as UTF-8 text" if null else ""
 
 
 def place_of(frame: FrameType) -> str:

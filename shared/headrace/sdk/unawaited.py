@@ -1,11 +1,12 @@
 """Calls of a run's context that an agent does not await, and that therefore do nothing."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.sdk.source import called_at
+from headrace.sdk.source import left_at
 
 if TYPE_CHECKING:
     from headrace.sdk.context import RunContext
@@ -15,9 +16,6 @@ type _Hook = Callable[[CoroutineType[Any, Any, Any]], None]
 _HOOK = "_warn_unawaited_coroutine"
 """Python calls it for each coroutine that goes without having begun. Its warning would not do: the
 application's filters decide on it, and usually show it once for a line."""
-
-_DRIVER = "headrace.sdk.drive"
-"""Calls agents."""
 
 
 class LostCall(NamedTuple):
@@ -59,6 +57,11 @@ def _notice(coroutine: "CoroutineType[Any, Any, Any]") -> None:
     ctx = frame.f_locals.get("self") if frame is not None else None
     calls = _watched.get(id(ctx)) if ctx is not None else None
     if calls is not None:
-        calls.append(LostCall(coroutine.__name__, called_at(_DRIVER)))
+        place = left_at(sys._getframe(1))  # noqa: SLF001 - as in `source`
+        calls.append(LostCall(coroutine.__name__, place))
+    elif coroutine.cr_origin is None:
+        # As Python's, which would name this line instead of its caller's.
+        message = f"coroutine '{coroutine.__qualname__}' was never awaited"
+        warnings.warn(message, RuntimeWarning, stacklevel=2, source=coroutine)
     elif _Replaced.hook is not None:
         _Replaced.hook(coroutine)

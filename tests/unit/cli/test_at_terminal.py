@@ -141,6 +141,17 @@ def test_a_question_that_is_left_open_is_answered_later_by_the_command_that_is_s
     assert endings == [(6, hint), (0, hint)]
 
 
+def test_credentials_are_asked_for_with_the_command_that_gives_them() -> None:
+    asked = status("AUTH_REQUIRED", {"text": "Your token?"})
+    answers = stream(asked, status("WORKING"), text("Thanks."), status("COMPLETED"))
+    with answering(**{PATH: answers}) as gateway:
+        command = ("send", "nails", "--agent", "shop", "--url", gateway.url)
+        with at_terminal(*command) as terminal:
+            assert terminal.end() == 0
+    assert "Your token?" in terminal.text
+    assert terminal.text.count("answer with: headrace send --task t1 TEXT") == 1
+
+
 def test_a_message_is_edited_and_comes_back_with_the_arrow_keys() -> None:
     answers = [stream(text("One."), status("COMPLETED")), stream(text("Two."), status("COMPLETED"))]
     with (

@@ -31,8 +31,8 @@ from tests.support.memory_gateway import memory_gateway
 RUNS = 20
 
 CALLS = 505
-"""Python functions called per submission, from its request to its first event; it was 497. On a busy
-machine the gateway's own timers add a few."""
+"""Python functions called per submission, from its request to its first event; it was 497.
+On a busy machine the gateway's own timers add a few."""
 
 CALLS_OF_BLOCKING_RUN = 700
 """Python functions called per run whose request waits for its end, with the append that ends it; it

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.model.errors import HeadraceError
+from headrace.sdk.source import null_byte_in
 from headrace_cli.dev.declared_by_agents import AgentInCode
 from headrace_cli.dev.settings import DevSettings
 from headrace_cli.failures import CannotStart
@@ -159,7 +160,8 @@ def _declared_in(path: Path) -> Iterator[_Found]:
     try:
         module = ast.parse(source, path.name)
     except SyntaxError as error:
-        raise CannotStart(f"{path.name}:{error.lineno}: {error.msg}") from None
+        why = null_byte_in(path, source) or f"{path.name}:{error.lineno}: {error.msg}"
+        raise CannotStart(why) from None
     decorators = set(_names_of_the_decorator(module))
     for node in module.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

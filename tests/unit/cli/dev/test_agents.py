@@ -114,6 +114,7 @@ def test_the_default_agent_that_is_set_stays(tmp_path: Path) -> None:
     ("file", "content", "message"),
     [
         ("shop.py", "from headrace import agent\ndef (", "shop.py:2: "),
+        ("shop.py", "from headrace import agent\n\n\0", "shop.py:3: a null byte; save"),
         ("headrace.yaml", "agents:\n  shop: {colour: red}\n", "headrace.yaml:2: "),
     ],
 )

@@ -2,13 +2,33 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import warnings
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from headrace import Emission, RunContext, agent
 from headrace.testing import TestFleet
+
+_SCRIPT = """\
+import asyncio
+from headrace import agent
+from headrace.testing import TestFleet
+
+@agent
+async def shop(ctx):
+    answer = ctx.text("lost")
+    return f"{answer}"
+
+async def main():
+    async with TestFleet([shop]) as fleet:
+        print((await fleet.send("shop", "nails")).status_text)
+
+asyncio.run(main())
+"""
 
 
 async def nothing() -> None:
@@ -78,4 +98,15 @@ async def test_other_coroutines_are_left_to_pythons_warning() -> None:
             answer = await fleet.send("shop", "nails")
         gc.collect()
     assert answer.text == "done"
-    assert ["coroutine 'nothing' was never awaited" in str(one.message) for one in shown] == [True]
+    assert [(str(one.message), one.filename) for one in shown] == [
+        ("coroutine 'nothing' was never awaited", __file__)
+    ]
+
+
+def test_a_call_that_goes_with_its_function_is_told_where_that_is(tmp_path: Path) -> None:
+    """As in a worker, the outermost code is a script, not pytest's."""
+    script = tmp_path / "serving.py"
+    script.write_text(_SCRIPT)
+    command = [sys.executable, str(script)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "await ctx.text(…) (serving.py:5) " in said
