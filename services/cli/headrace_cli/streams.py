@@ -11,6 +11,7 @@ from headrace.jetstream.durables import consumer_differences, mend
 from headrace.jetstream.errors import translated
 from headrace.jetstream.mirrors import Mirror, create_mirrors
 from headrace.jetstream.streams import Difference, apply, differences
+from headrace.tasks.forget import clear_mirrored
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 
@@ -55,6 +56,9 @@ def apply_(nats_url: str | None, *, shrink: bool, promote: bool, printer: Printe
             await mend(bus)
 
         planned = await _planned(bus)
+        if promote:
+            with translated():
+                await clear_mirrored(bus)
         await until_answered(bus, change)
         return planned
 

@@ -37,13 +37,23 @@ async def create_mirrors(js: JetStreamContext, settings: BusSettings, domain: st
     """Create what is missing of the mirrors of the streams in a JetStream domain; return all.
 
     Raises:
-        StreamsDiffer: a stream of that name exists and is no mirror; nothing was changed.
+        StreamsDiffer: a stream of that name exists and is no mirror, or one of another domain;
+            nothing was changed.
         nats.errors.Error: JetStream does not answer, or refuses.
     """
     wanted = list(_mirrors(settings, domain))
     found = {str(one.name): await find(js, str(one.name)) for one in wanted}
     if own := [name for name, config in found.items() if config and not config.get("mirror")]:
         raise StreamsDiffer(f"{', '.join(own)} exist here and are no mirrors; nothing was changed")
+    api_of = f"$JS.{domain}.API"
+    if others := [
+        name
+        for name, config in found.items()
+        if config and (config["mirror"].get("external") or {}).get("api") != api_of
+    ]:
+        raise StreamsDiffer(
+            f"{', '.join(others)} are mirrors of another domain; nothing was changed"
+        )
     for one in wanted:
         if found[str(one.name)] is None:
             await create(js, one)

@@ -155,7 +155,10 @@ class Effect(StrEnum):
             case Effect.SHRINK:
                 return "headrace streams apply --shrink"
             case Effect.PROMOTE:
-                return "headrace streams apply --promote"
+                return (
+                    "set HEADRACE_NATS_JETSTREAM_DOMAIN to the other region's, or if that is lost: "
+                    "headrace streams apply --promote"
+                )
             case Effect.IMPOSSIBLE:
                 return "JetStream can't change it; move the data to a new stream"
             case _:

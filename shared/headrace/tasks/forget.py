@@ -7,11 +7,15 @@ state finishes the work.
 """
 
 import logging
+from collections.abc import AsyncIterator
+
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
-from headrace.log.read import last_stored, next_stored
+from headrace.jetstream.streams import find
+from headrace.log.read import Tombstone, last_stored, next_stored, tombstone_of
 from headrace.log.tombstone import put_tombstone
 from headrace.model.errors import TaskUnknown
 from headrace.model.subjects import decode_token
@@ -29,6 +33,9 @@ that send the task's first message again, learn of the deletion from it."""
 
 _CLEAN_UP = 5.0
 """Seconds that the agent of a task to be deleted has to clean up."""
+
+_AT_ONCE = 256
+_TIMEOUT = 10.0
 
 
 async def mark_deleted(bus: Bus, key: TaskKey) -> None:
@@ -82,15 +89,60 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
         )
         last = await last_stored(bus, key)
     is_deleted = last is not None and last.tombstone is not None and last.tombstone.why == "deleted"
+    await purge(bus, bus.streams.runs, bus.subjects.runs_of_task(key))
+    await _clear_stored(bus, key, 0 if last is None else last.sequence, is_deleted=is_deleted)
+
+
+async def clear_mirrored(bus: Bus) -> int:
+    """Delete from mirrors what the tombstones in them replace; return the number of tombstones.
+
+    A mirror keeps what is removed from its origin, and its tombstones do not expire. Those whose
+    time is over go as soon as it is a stream, and what they replace would be a log again.
+
+    Raises:
+        BusUnavailable: NATS does not answer. Repeat the call.
+        nats.errors.Error: JetStream refuses.
+    """
+    cleared = 0
+    for number in range(bus.settings.event_streams):
+        stream = bus.streams.events(number)
+        if not ((await find(bus.js, stream)) or {}).get("mirror"):
+            continue
+        async for key, sequence, tombstone in _tombstones(bus, stream):
+            await _clear_stored(bus, key, sequence, is_deleted=tombstone.why == "deleted")
+            cleared += 1
+    return cleared
+
+
+async def _tombstones(bus: Bus, stream: str) -> AsyncIterator[tuple[TaskKey, int, Tombstone]]:
+    config = ConsumerConfig(
+        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
+        ack_policy=AckPolicy.NONE,
+        headers_only=True,
+        inactive_threshold=300.0,
+    )
+    last_entries = await bus.js.pull_subscribe(">", stream=stream, config=config)
+    try:
+        pending = (await last_entries.consumer_info()).num_pending
+        while pending:
+            for msg in await last_entries.fetch(_AT_ONCE, _TIMEOUT):
+                pending = msg.metadata.num_pending
+                if (tombstone := tombstone_of(msg.headers)) is not None:
+                    key = bus.subjects.key_of_event(msg.subject)
+                    yield key, msg.metadata.sequence.stream, tombstone
+    finally:
+        await last_entries.unsubscribe()
+
+
+async def _clear_stored(bus: Bus, key: TaskKey, tombstone: int, *, is_deleted: bool) -> None:
     if is_deleted:
         await _drop_letters(bus, key)
         await FileStore(bus).erase(key)
     else:
         await FileStore(bus).drop(key)
-    await purge(bus, bus.streams.runs, bus.subjects.runs_of_task(key))
-    if last is not None:
+    if tombstone:
         stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
-        await (erase if is_deleted else purge)(bus, stream, subject, last.sequence)
+        await (erase if is_deleted else purge)(bus, stream, subject, tombstone)
 
 
 async def _drop_letters(bus: Bus, key: TaskKey) -> None:

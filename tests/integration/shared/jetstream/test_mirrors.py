@@ -5,13 +5,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from nats.js.errors import NotFoundError
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
 from headrace.jetstream.mirrors import create_mirrors
+from headrace.jetstream.purge import purge
 from headrace.jetstream.streams import Effect, apply, differences, ensure_streams
+from headrace.log.tombstone import Why, put_tombstone
 from headrace.model.errors import StreamsDiffer
+from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
+from headrace.tasks.forget import clear_mirrored
 from tests.support.leaf_node import HUB, LeafNode
 from tests.support.waiting import eventually
 
@@ -81,3 +86,48 @@ async def test_a_region_with_streams_of_its_own_gets_no_mirrors(
     with pytest.raises(StreamsDiffer, match=r"EVENTS, .* exist here and are no mirrors"):
         await create_mirrors(second.js, second.settings, HUB)
     assert first.connected
+
+
+async def test_what_was_erased_at_the_origin_is_erased_before_a_mirror_becomes_a_stream(
+    regions: tuple[LeafNode, Bus, Bus],
+) -> None:
+    places, first, second = regions
+    await create_mirrors(second.js, second.settings, HUB)
+    await create_mirrors(second.js, second.settings, HUB)
+    keys = [TaskKey(one, "a", f"0-{number:032x}") for one in TENANTS for number in (1, 2, 3)]
+    logs = [first.subjects.event(key) for key in keys]
+    content = [(await first.js.publish(log, b"content")).seq for log in logs]
+
+    async def counts() -> list[int]:
+        return [(await one.js.stream_info("EVENTS")).state.messages for one in (first, second)]
+
+    async def are(*expected: int) -> bool:
+        return await counts() == list(expected)
+
+    await eventually(lambda: are(6, 6), "the mirror has the content")
+    for number, (key, log, last) in enumerate(zip(keys, logs, content, strict=True)):
+        if number % 3:
+            why: Why = "deleted" if number % 3 == 1 else "retention"
+            await put_tombstone(first, key, "", why, 1, last)
+            await purge(first, "EVENTS", log, last + 1)
+    await eventually(lambda: are(2, 10), "all is erased, and at the origin tombstones have expired")
+    places.hub.kill()
+    assert await clear_mirrored(second) == 4
+    await apply(second.js, second.settings, shrink=False, promote=True)
+    left = {key for key in keys if await last_entry_of(second, key)}
+    assert left == {keys[0], keys[3]}
+
+
+async def last_entry_of(bus: Bus, key: TaskKey) -> bytes:
+    """Return the last content of a log; empty: none is left, but for a tombstone."""
+    try:
+        return (await bus.js.get_last_msg("EVENTS", bus.subjects.event(key))).data or b""
+    except NotFoundError:
+        return b""
+
+
+async def test_mirrors_of_another_domain_are_told(regions: tuple[LeafNode, Bus, Bus]) -> None:
+    _, _, second = regions
+    await create_mirrors(second.js, second.settings, "hbu")
+    with pytest.raises(StreamsDiffer, match=r"EVENTS, .* are mirrors of another domain"):
+        await create_mirrors(second.js, second.settings, HUB)
