@@ -181,7 +181,7 @@ class TaskState:
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)
-        notifier = RangeNotifier(self._sender_resources, lease.range)
+        notifier = RangeNotifier(self._sender_resources, lease.range, writer.confirm)
         settings, timing = self._settings, self._timing
         completion = SummaryCompletion(self._bus, writer, settings.sweep_after, self._clock, timing)
         retention = Retention(

@@ -279,6 +279,9 @@ class Writer(Protocol):
     def lease(self) -> Lease:
         """The lease under which it writes."""
 
+    async def confirm(self) -> None:
+        """Raise LeaseLost if the lease is gone."""
+
     async def progress(self) -> Progress:
         """Return how far the range has been applied; `Progress()` is the beginning."""
 

@@ -154,6 +154,9 @@ class _Writer:
     def __init__(self, store: MemoryStore, lease: Lease) -> None:
         self._store, self.lease = store, lease
 
+    async def confirm(self) -> None:
+        self._check()
+
     async def progress(self) -> Progress:
         return self._store.projection.progress.get(self.lease.range, Progress())
 

@@ -197,8 +197,10 @@ async def test_a_lapsed_lease_that_nobody_took_does_not_write_either(
 ) -> None:
     log = some_log()
     writer, batches, last = await begun(stored_range, log)
+    await writer.confirm()
     await stored_range.leases.release([writer.lease])
     for step in (
+        writer.confirm(),
         stored_range.apply(writer, batches, last),
         writer.defer(DueList.AT_WORK, "t:x", 1),
     ):

@@ -282,6 +282,11 @@ class RedisWriter:
         self._view = keys.view(lease.era)
         self._usage = keys.usage, usage_days * _DAY
 
+    async def confirm(self) -> None:
+        """Raise LeaseLost if the lease is gone."""
+        [token] = await self._redis.ask(["GET", self._keys.lease(self.lease.range)])
+        self._check(b"fenced" if token != self.lease.token.encode() else token)
+
     async def progress(self) -> Progress:
         """Return how far the range has been applied."""
         [fields] = await self._redis.ask(["HGETALL", self._keys.progress(self.lease.range)])

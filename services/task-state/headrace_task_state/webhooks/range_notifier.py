@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from nats.aio.msg import Msg
@@ -12,10 +12,10 @@ from headrace.background import keep_running
 from headrace.jetstream.kv import KeyChanged
 from headrace.log import last_entry
 from headrace.log_context import LogContext
-from headrace.model.errors import BusUnavailable, LogTooNew, UndecodableMessage
+from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable, UndecodableMessage
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
-from headrace_task_state.store import Range
+from headrace_task_state.store import LeaseLost, Range
 from headrace_task_state.webhooks.permits import Target
 from headrace_task_state.webhooks.queue import Queue, QueueLost
 from headrace_task_state.webhooks.sender import SenderResources, WebhookSender
@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 _PAUSE = 0.5
 _AFTER_MOVE = 0.01
+_AFTER_LOSS = 0.5
 _AFTER_TROUBLE = 2.0
 _AFTER_ERROR = 60.0
 
@@ -41,9 +42,14 @@ class RangeNotifier:
     queue before the range's position advances. So the change is delivered whatever process dies.
     """
 
-    def __init__(self, resources: SenderResources, place: Range) -> None:
-        """Notify webhooks of the tasks in `place`."""
-        self._resources, self._place = resources, place
+    def __init__(
+        self, resources: SenderResources, place: Range, confirm: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Notify webhooks of the tasks in `place`.
+
+        `confirm` raises LeaseLost once another replica may have taken the range.
+        """
+        self._resources, self._place, self._confirm = resources, place, confirm
         self._queue = Queue(resources.bus, place.stream, self._receive)
         self._watched: dict[TaskKey, dict[str, Target | None]] = {}
         """By task and token: the webhook's target, once it has been read."""
@@ -218,6 +224,9 @@ class RangeNotifier:
             return await self._send(key, token, msg)
         except KeyChanged:
             return _AFTER_MOVE
+        except (LeaseLost, StateUnavailable) as trouble:
+            _log.info("%s is left to the replica that has its range: %s", subject, trouble)
+            return _AFTER_LOSS
         except BusUnavailable as trouble:
             _log.info("%s: %s", subject, trouble)
             return _AFTER_TROUBLE
@@ -231,7 +240,9 @@ class RangeNotifier:
     async def _send(self, key: TaskKey, token: str, msg: Msg | None) -> float | None:
         # Before the webhook's record is read, so that later changes are announced.
         targets = self._watched.setdefault(key, {})
-        target = targets.setdefault(token, None)
+        if token not in targets:
+            await self._watch_new(key, token)
+        target = targets[token]
         if target is not None and (wait := self._resources.permits.wait(target)):
             # A waiting message costs no read.
             return wait
@@ -253,6 +264,23 @@ class RangeNotifier:
         if again is not None:
             return await sender.resend(kept, again)
         return await sender.send(kept)
+
+    async def _watch_new(self, key: TaskKey, token: str) -> None:
+        """Watch a webhook that the queue has brought.
+
+        If this replica was suspended, another one may have taken the range and looked for webhooks
+        before this one was made. Unless that one gets the message, it announces no change to it.
+
+        Raises:
+            LeaseLost: the message belongs to another replica.
+            StateUnavailable: that is not certain.
+        """
+        self._watched[key][token] = None
+        try:
+            await self._confirm()
+        except BaseException:
+            self._unwatch(key, token)
+            raise
 
     def _unwatch(self, key: TaskKey, token: str) -> None:
         targets = self._watched.get(key, {})

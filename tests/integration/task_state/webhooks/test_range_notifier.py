@@ -1,10 +1,13 @@
 """The webhooks that a range's notifier knows, while they are deleted."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from headrace.model.task import TaskKey
 from headrace.webhooks import Webhooks
+from headrace_task_state.store import LeaseLost
 from headrace_task_state.webhooks.range_notifier import RangeNotifier
 from headrace_task_state.webhooks.sender import sender_resources
 from tests.integration.task_state.webhooks.conftest import Hooked
@@ -26,6 +29,53 @@ class WatchedWebhooks(Webhooks):
         return not (info.num_pending or info.num_ack_pending)
 
 
+async def held() -> None:
+    """The lease is there."""
+
+
+class LostLease:
+    """The lease of a replica that was suspended, and has not noticed that another one has it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def confirm(self) -> None:
+        self.asked += 1
+        raise LeaseLost("the lease was lost")
+
+
+async def test_a_new_webhook_is_left_to_the_replica_that_has_the_range(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    lost, tasks = LostLease(), [hooked, Hooked(fleet)]
+    async with (
+        sender_resources(fleet.bus, fleet.settings, fleet.timing) as resources,
+        running(RangeNotifier(resources, fleet.ranges[0], lost.confirm)),
+    ):
+        for one in tasks:
+            await one.hook(receiver.url())
+            one.log.submit("hello")
+            await one.store()
+
+        async def has_come_again() -> bool:
+            return lost.asked > len(tasks)
+
+        await eventually(has_come_again, "the queue keeps what is not its own")
+        assert receiver.came == []
+        async with running(RangeNotifier(resources, fleet.ranges[0], held)):
+            await receiver.until(lambda: len(receiver.came) == len(tasks), "both are told")
+
+
+@asynccontextmanager
+async def running(notifier: RangeNotifier) -> AsyncIterator[None]:
+    task = asyncio.create_task(notifier.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_task_is_forgotten_whose_webhook_the_queue_finds_deleted_meanwhile(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
@@ -36,14 +86,10 @@ async def test_a_task_is_forgotten_whose_webhook_the_queue_finds_deleted_meanwhi
         await one.store()
     async with sender_resources(fleet.bus, fleet.settings, fleet.timing) as resources:
         webhooks = WatchedWebhooks(fleet.bus)
-        notifier = RangeNotifier(replace(resources, webhooks=webhooks), fleet.ranges[0])
-        running = asyncio.create_task(notifier.run())
-        try:
+        notifier = RangeNotifier(replace(resources, webhooks=webhooks), fleet.ranges[0], held)
+        async with running(notifier):
             await receiver.until(lambda: len(receiver.came) == 2, "both were sent")
             for one in (hooked, other):
                 async with asyncio.timeout(TIMEOUT):
                     await notifier.forget(one.log.key)
                 assert await webhooks.list(one.log.key) == []
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
