@@ -6,8 +6,10 @@ view. Data elsewhere is deleted next. If a process dies in between, the tombston
 state finishes the work.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
+from itertools import batched
 
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
@@ -17,7 +19,7 @@ from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import find
 from headrace.log.read import Tombstone, last_stored, next_stored, tombstone_of
 from headrace.log.tombstone import put_tombstone
-from headrace.model.errors import TaskUnknown
+from headrace.model.errors import TaskUnknown, UndecodableMessage
 from headrace.model.subjects import decode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.cancel import cancel_task
@@ -34,8 +36,9 @@ that send the task's first message again, learn of the deletion from it."""
 _CLEAN_UP = 5.0
 """Seconds that the agent of a task to be deleted has to clean up."""
 
-_AT_ONCE = 256
-_TIMEOUT = 10.0
+_READ_AT_ONCE = 256
+_READ_TIMEOUT = 10.0
+_CLEARED_AT_ONCE = 32
 
 
 async def mark_deleted(bus: Bus, key: TaskKey) -> None:
@@ -96,6 +99,9 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
 async def clear_mirrored(bus: Bus) -> int:
     """Delete from mirrors what the tombstones in them replace; return the number of tombstones.
 
+    Only tombstones that are the last of their logs count: not those whose time was over when a new
+    task of the same id began.
+
     A mirror keeps what is removed from its origin, and its tombstones do not expire. Those whose
     time is over go as soon as it is a stream, and what they replace would be a log again.
 
@@ -108,9 +114,16 @@ async def clear_mirrored(bus: Bus) -> int:
         stream = bus.streams.events(number)
         if not ((await find(bus.js, stream)) or {}).get("mirror"):
             continue
-        async for key, sequence, tombstone in _tombstones(bus, stream):
-            await _clear_stored(bus, key, sequence, is_deleted=tombstone.why == "deleted")
-            cleared += 1
+        # All before the first is cleared: that changes what the consumer counts.
+        found = [one async for one in _tombstones(bus, stream)]
+        for some in batched(found, _CLEARED_AT_ONCE):
+            await asyncio.gather(
+                *(
+                    _clear_stored(bus, key, sequence, is_deleted=tombstone.why == "deleted")
+                    for key, sequence, tombstone in some
+                )
+            )
+        cleared += len(found)
     return cleared
 
 
@@ -125,11 +138,15 @@ async def _tombstones(bus: Bus, stream: str) -> AsyncIterator[tuple[TaskKey, int
     try:
         pending = (await last_entries.consumer_info()).num_pending
         while pending:
-            for msg in await last_entries.fetch(_AT_ONCE, _TIMEOUT):
+            for msg in await last_entries.fetch(_READ_AT_ONCE, _READ_TIMEOUT):
                 pending = msg.metadata.num_pending
-                if (tombstone := tombstone_of(msg.headers)) is not None:
+                if (tombstone := tombstone_of(msg.headers)) is None:
+                    continue
+                try:
                     key = bus.subjects.key_of_event(msg.subject)
-                    yield key, msg.metadata.sequence.stream, tombstone
+                except UndecodableMessage:
+                    continue  # No task's log, so nothing reads it.
+                yield key, msg.metadata.sequence.stream, tombstone
     finally:
         await last_entries.unsubscribe()
 

@@ -1,6 +1,7 @@
 """Mirrors have what their origins have, and become streams that take more when these are lost."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,13 +11,13 @@ from nats.js.errors import NotFoundError
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
 from headrace.jetstream.mirrors import create_mirrors
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import purge
 from headrace.jetstream.streams import Effect, apply, differences, ensure_streams
 from headrace.log.tombstone import Why, put_tombstone
 from headrace.model.errors import StreamsDiffer
 from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
-from headrace.tasks.forget import clear_mirrored
 from tests.support.leaf_node import HUB, LeafNode
 from tests.support.waiting import eventually
 
@@ -93,18 +94,23 @@ async def test_what_was_erased_at_the_origin_is_erased_before_a_mirror_becomes_a
 ) -> None:
     places, first, second = regions
     await create_mirrors(second.js, second.settings, HUB)
-    await create_mirrors(second.js, second.settings, HUB)
     keys = [TaskKey(one, "a", f"0-{number:032x}") for one in TENANTS for number in (1, 2, 3)]
     logs = [first.subjects.event(key) for key in keys]
     content = [(await first.js.publish(log, b"content")).seq for log in logs]
+    for key in keys:
+        await FileStore(first).put(key, FileOwner("u", "c"), b"content")
 
-    async def counts() -> list[int]:
-        return [(await one.js.stream_info("EVENTS")).state.messages for one in (first, second)]
+    async def count(bus: Bus, stream: str = "EVENTS") -> int:
+        return (await bus.js.stream_info(stream)).state.messages
 
     async def are(*expected: int) -> bool:
-        return await counts() == list(expected)
+        return [await count(first), await count(second)] == list(expected)
+
+    async def files_are(expected: int) -> bool:
+        return await count(second, "OBJ_FILES") == expected
 
     await eventually(lambda: are(6, 6), "the mirror has the content")
+    await eventually(lambda: files_are(12), "the mirror has the files")
     for number, (key, log, last) in enumerate(zip(keys, logs, content, strict=True)):
         if number % 3:
             why: Why = "deleted" if number % 3 == 1 else "retention"
@@ -112,10 +118,25 @@ async def test_what_was_erased_at_the_origin_is_erased_before_a_mirror_becomes_a
             await purge(first, "EVENTS", log, last + 1)
     await eventually(lambda: are(2, 10), "all is erased, and at the origin tombstones have expired")
     places.hub.kill()
-    assert await clear_mirrored(second) == 4
-    await apply(second.js, second.settings, shrink=False, promote=True)
+    await promote(places)
     left = {key for key in keys if await last_entry_of(second, key)}
     assert left == {keys[0], keys[3]}
+    assert await files_are(4)
+
+
+async def promote(places: LeafNode) -> None:
+    """Let the second region's mirrors become streams, as an operator does."""
+    words = "streams", "apply", "--promote", "--nats-url", places.leaf.url
+    command = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "headrace_cli",
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(command.communicate(), 120)
+    assert command.returncode == 0, said.decode()
 
 
 async def last_entry_of(bus: Bus, key: TaskKey) -> bytes:
@@ -128,6 +149,6 @@ async def last_entry_of(bus: Bus, key: TaskKey) -> bytes:
 
 async def test_mirrors_of_another_domain_are_told(regions: tuple[LeafNode, Bus, Bus]) -> None:
     _, _, second = regions
-    await create_mirrors(second.js, second.settings, "hbu")
+    await create_mirrors(second.js, second.settings, HUB)
     with pytest.raises(StreamsDiffer, match=r"EVENTS, .* are mirrors of another domain"):
-        await create_mirrors(second.js, second.settings, HUB)
+        await create_mirrors(second.js, second.settings, "hbu")
