@@ -665,7 +665,8 @@ async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(
     await page.until(
         f"{answers}.filter((one) => one.includes({json.dumps(hostile)})).length === 6", "all answer"
     )
-    assert "closed with 1000" in await page.text("[aria-label=WebSocket]")
+    socket = "document.querySelector('[aria-label=WebSocket]').innerText"
+    await page.until(f"{socket}.includes('closed with 1000')", "the socket is closed")
     printed = [await printed_by_python(page, binding) for binding in ("REST", "WebSocket", "gRPC")]
     assert [hostile in one for one in printed] == [True] * 3
     assert await violations(page) == []
