@@ -60,8 +60,9 @@ async def fired(bus: Bus, key: ScheduleKey, count: int = 1) -> list[Msg]:
         while len(found) < count:
             # Until the consumer has a leader nobody answers.
             with suppress(ServiceUnavailableError):
-                found += await subscription.fetch(1, timeout=_TIMEOUT)
-            await found[-1].ack_sync()
+                [msg] = await subscription.fetch(1, timeout=_TIMEOUT)
+                await msg.ack_sync(timeout=_TIMEOUT)
+                found.append(msg)
         await subscription.unsubscribe()
         await bus.js.delete_consumer(bus.streams.schedules, name)
     return found
