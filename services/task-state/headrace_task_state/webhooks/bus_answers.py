@@ -4,7 +4,6 @@ Binary mode follows the NATS protocol binding of CloudEvents 1.0.3: attributes a
 prefix ``ce-``, percent-encoded.
 """
 
-import asyncio
 from urllib.parse import quote
 
 import orjson
@@ -27,10 +26,6 @@ _JSON = "application/json"
 _ROOM = 4096
 """Bytes of a message that headers may take."""
 
-_SETTLED_WITHIN = 60.0
-"""Seconds for which an answer that may be stored already is published again at once while its
-stream has no leader. Later its stream may not recognize it: NATS's usual window is two minutes."""
-
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 
@@ -48,13 +43,10 @@ class BusAnswers:
         name: str,
         event: Json,
         traceparent: str | None = None,
-        *,
-        is_in_doubt: bool = False,
     ) -> Failure | None:
         """Publish a StreamResponse as the CloudEvent `name`; return why it can't be.
 
-        `traceparent` is the W3C trace context of the input that it answers. With `is_in_doubt` it
-        may be stored already.
+        `traceparent` is the W3C trace context of the input that it answers.
 
         Raises:
             BusUnavailable: NATS does not answer.
@@ -62,9 +54,7 @@ class BusAnswers:
         span = _span(answers, key, traceparent)
         with tracing.current(span):
             context = tracing.traceparent_of(span) or traceparent
-            failure = await self._publish(
-                answers, key, name, event, context, is_in_doubt=is_in_doubt
-            )
+            failure = await self._publish(answers, key, name, event, context)
             if failure is not None:
                 tracing.note_error(span, "not_published")
         return failure
@@ -76,8 +66,6 @@ class BusAnswers:
         name: str,
         event: Json,
         traceparent: str | None,
-        *,
-        is_in_doubt: bool,
     ) -> Failure | None:
         headers = {MESSAGE_ID: name, DEPTH: f"{answers.depth}"}
         if traceparent is not None:
@@ -95,28 +83,16 @@ class BusAnswers:
             await self._bus.publish(answers.subject, body, headers=headers)
             return None
         headers[EXPECTED_STREAM] = answers.stream
-        return await self._store(answers.subject, body, headers, is_in_doubt=is_in_doubt)
+        return await self._store(answers.subject, body, headers)
 
-    async def _store(
-        self, subject: str, body: bytes, headers: dict[str, str], *, is_in_doubt: bool
-    ) -> Failure | None:
-        """Store the answer; wait for a leader if it may be stored already: `_SETTLED_WITHIN`."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + (_SETTLED_WITHIN if is_in_doubt else 0)
-        while True:
-            try:
-                await store(self._bus, subject, body, self._timeout, headers)
-            except NobodyListens:
-                failure = Failure(f"no stream stores {subject}")
-            except Refused as refused:
-                failure = Failure(str(refused))
-                if not refused.is_passing:
-                    return failure
-            else:
-                return None
-            if loop.time() >= deadline:
-                return failure
-            await asyncio.sleep(self._bus.timing.retry)
+    async def _store(self, subject: str, body: bytes, headers: dict[str, str]) -> Failure | None:
+        try:
+            await store(self._bus, subject, body, self._timeout, headers)
+        except NobodyListens:
+            return Failure(f"no stream stores {subject}", is_passing=True)
+        except Refused as refused:
+            return Failure(str(refused), is_passing=refused.is_passing)
+        return None
 
 
 def attributes_of(key: TaskKey, name: str, event: Json) -> dict[str, str]:

@@ -34,6 +34,8 @@ class Failure:
     reason: str
     is_final: bool = False
     """Whether retrying is pointless."""
+    is_passing: bool = False
+    """Whether nobody is there to take it, as while a stream elects its leader."""
     is_gone: bool = False
     """Whether the receiver answered that it wants no more notifications."""
     wait: float = 0.0

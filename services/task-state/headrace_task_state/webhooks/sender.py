@@ -85,6 +85,7 @@ class WebhookSender:
     def __init__(self, resources: SenderResources, key: TaskKey, token: str) -> None:
         """Prepare to notify the webhook whose id is encoded in `token`."""
         self._resources, self._key, self._token = resources, key, token
+        self._settled_until: float | None = None
 
     async def send(self, kept: StoredWebhook) -> float | None:
         """Send what is unsent; return after how many seconds to continue; None: all is sent.
@@ -120,20 +121,25 @@ class WebhookSender:
         A stream recognizes an answer that it has only within its duplicate window. So an answer
         whose outcome is unknown does not return to the queue, where others are before it.
         """
-        deadline = time.monotonic() + self._resources.timing.answer_in_doubt
         while kept is not None:
             if (wait := kept.webhook.progress.due - time.time()) > 0:
                 return wait
             try:
                 return await self._send_now(kept)
             except BusUnavailable as trouble:
-                if kept.webhook.answers is None or time.monotonic() > deadline:
+                if kept.webhook.answers is None or not self._may_settle():
                     raise
                 _log.info("answers of task %s: %s", self._key.task, trouble)
             await asyncio.sleep(self._resources.bus.timing.retry)
             with suppress(BusUnavailable):
                 kept = await self._resources.webhooks.get(self._key, self._token)
         return None
+
+    def _may_settle(self) -> bool:
+        """Return whether an answer is still published again at once, since the trouble began."""
+        now = time.monotonic()
+        self._settled_until = self._settled_until or now + self._resources.timing.answer_in_doubt
+        return now <= self._settled_until
 
     async def _send_now(self, kept: StoredWebhook) -> float | None:
         is_new = not kept.webhook.progress.sequence
@@ -156,7 +162,9 @@ class WebhookSender:
                     }
                 )
                 continue
-            attempt = progress.attempts + 1
+            is_again = progress.is_in_progress and progress.until == delivery.generation
+            is_in_doubt = is_again and answers is not None
+            attempt = progress.attempts + (0 if is_in_doubt else 1)
             under_way = progress.model_copy(
                 update={"until": delivery.generation, "attempts": attempt, "due": 0.0}
             )
@@ -170,10 +178,10 @@ class WebhookSender:
                 event=event,
                 traceparent=delivery.traceparent,
             )
-            is_in_doubt = progress.is_in_progress and progress.until == delivery.generation
-            failure = await self._attempt(
-                kept.webhook, undelivered, attempt, is_in_doubt=is_in_doubt
-            )
+            failure = await self._attempt(kept.webhook, undelivered, attempt)
+            if is_in_doubt and failure is not None and failure.is_passing and self._may_settle():
+                raise BusUnavailable(failure.reason)
+            self._settled_until = None
             if failure is not None and not self._is_over(failure, under_way):
                 wait = self._resources.backoff.wait(attempt, failure.wait)
                 later = under_way.model_copy(
@@ -213,8 +221,6 @@ class WebhookSender:
         webhook: Webhook,
         progress: UndeliveredNotification,
         number: int,
-        *,
-        is_in_doubt: bool = False,
     ) -> Failure | None:
         name = notice_id(progress.log, progress.generation, webhook.id)
         if webhook.answers is not None:
@@ -225,7 +231,6 @@ class WebhookSender:
                 name,
                 progress.event,
                 progress.traceparent,
-                is_in_doubt=is_in_doubt,
             )
         try:
             body = await body_of(webhook, progress.event)

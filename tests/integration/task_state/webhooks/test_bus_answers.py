@@ -181,6 +181,7 @@ async def test_an_answer_of_unknown_outcome_is_published_again_at_once(open_flee
         await fleet.bus.js.purge_stream(fleet.bus.streams.pushes)
         again = await got.get()
     await fleet.bus.unsubscribe(subscription)
+    assert (await hooked.progress("answers")).attempts == 1
     await orders.make()
     [message] = await orders.got(1)
     assert ids_of([first]) == ids_of([again]) == ids_of([message])
@@ -240,6 +241,28 @@ async def test_answers_whose_outcome_never_becomes_known_do_not_hold_up_others_f
     await finish(last, orders.answers())
     assert len(await orders.got(1)) == 1
     await fleet.bus.unsubscribe(subscription)
+
+
+@pytest.mark.parametrize("timing", [MaintenanceTiming(answer_in_doubt=0.5)], ids=["hasty"])
+async def test_an_answer_of_unknown_outcome_whose_stream_is_gone_fails_in_the_end(
+    open_fleet: Opening,
+) -> None:
+    fleet = await open_fleet(push_timeout=0.5)
+    hooked, orders = Hooked(fleet), Orders(fleet)
+    got = asyncio.Queue[Msg]()
+    subscription = await fleet.bus.subscribe(orders.subject, got.put)
+    await fleet.start()
+    await finish(hooked, orders.answers())
+    async with asyncio.timeout(TIMEOUT):
+        await got.get()
+    await fleet.bus.unsubscribe(subscription)
+
+    async def is_refused() -> bool:
+        return "no stream stores" in (await hooked.progress("answers")).failure
+
+    await eventually(is_refused, "it is an attempt that has failed")
+    await orders.make()
+    assert len(await orders.got(1)) == 1
 
 
 async def test_a_task_past_retention_is_kept_until_it_has_answered(open_fleet: Opening) -> None:
