@@ -3,6 +3,7 @@
 import inspect
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 
@@ -61,12 +62,7 @@ def called_at() -> str:
 
     Nothing if only Python, installed packages and Headrace are.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - how `warnings` finds a caller, too
-    while frame is not None:
-        if is_of_author(frame):
-            return place_of(frame)
-        frame = frame.f_back
-    return ""
+    return _nearest(sys._getframe(1), is_end=lambda _: False)  # noqa: SLF001 - as `warnings` does
 
 
 def left_at(frame: FrameType | None) -> str:
@@ -75,14 +71,21 @@ def left_at(frame: FrameType | None) -> str:
     Nothing if it runs none: what has called Headrace or an event loop is the program that serves
     the agent.
     """
-    while frame is not None:
+    return _nearest(frame, is_end=_is_ours_or_a_loop)
+
+
+def _nearest(frame: FrameType | None, *, is_end: Callable[[FrameType], bool]) -> str:
+    """Return the author's line nearest to `frame`, of it and its callers up to where `is_end`."""
+    while frame is not None and not is_end(frame):
         if is_of_author(frame):
             return place_of(frame)
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] in _OURS or module in _LOOPS:
-            return ""
         frame = frame.f_back
     return ""
+
+
+def _is_ours_or_a_loop(frame: FrameType) -> bool:
+    module = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] in _OURS or module in _LOOPS
 
 
 def stopped_at(function: object, line: int | None) -> str:

@@ -8,7 +8,6 @@ state finishes the work.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from itertools import batched
 
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
@@ -93,7 +92,9 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
         last = await last_stored(bus, key)
     is_deleted = last is not None and last.tombstone is not None and last.tombstone.why == "deleted"
     await purge(bus, bus.streams.runs, bus.subjects.runs_of_task(key))
-    await _clear_stored(bus, key, 0 if last is None else last.sequence, is_deleted=is_deleted)
+    await _clear_kept(bus, key, is_deleted=is_deleted)
+    if last is not None:
+        await _clear_log(bus, key, last.sequence, is_deleted=is_deleted)
 
 
 async def clear_mirrored(bus: Bus) -> int:
@@ -115,19 +116,14 @@ async def clear_mirrored(bus: Bus) -> int:
         if not ((await find(bus.js, stream)) or {}).get("mirror"):
             continue
         # All before the first is cleared: that changes what the consumer counts.
-        found = [one async for one in _tombstones(bus, stream)]
+        found = await _tombstones(bus, stream)
         for some in batched(found, _CLEARED_AT_ONCE):
-            await asyncio.gather(
-                *(
-                    _clear_stored(bus, key, sequence, is_deleted=tombstone.why == "deleted")
-                    for key, sequence, tombstone in some
-                )
-            )
+            await asyncio.gather(*(_clear_replaced(bus, *each) for each in some))
         cleared += len(found)
     return cleared
 
 
-async def _tombstones(bus: Bus, stream: str) -> AsyncIterator[tuple[TaskKey, int, Tombstone]]:
+async def _tombstones(bus: Bus, stream: str) -> list[tuple[TaskKey, int, Tombstone]]:
     config = ConsumerConfig(
         deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         ack_policy=AckPolicy.NONE,
@@ -135,6 +131,7 @@ async def _tombstones(bus: Bus, stream: str) -> AsyncIterator[tuple[TaskKey, int
         inactive_threshold=300.0,
     )
     last_entries = await bus.js.pull_subscribe(">", stream=stream, config=config)
+    found = list[tuple[TaskKey, int, Tombstone]]()
     try:
         pending = (await last_entries.consumer_info()).num_pending
         while pending:
@@ -146,20 +143,31 @@ async def _tombstones(bus: Bus, stream: str) -> AsyncIterator[tuple[TaskKey, int
                     key = bus.subjects.key_of_event(msg.subject)
                 except UndecodableMessage:
                     continue  # No task's log, so nothing reads it.
-                yield key, msg.metadata.sequence.stream, tombstone
+                found.append((key, msg.metadata.sequence.stream, tombstone))
     finally:
         await last_entries.unsubscribe()
+    return found
 
 
-async def _clear_stored(bus: Bus, key: TaskKey, tombstone: int, *, is_deleted: bool) -> None:
+async def _clear_replaced(bus: Bus, key: TaskKey, sequence: int, tombstone: Tombstone) -> None:
+    is_deleted = tombstone.why == "deleted"
+    await _clear_kept(bus, key, is_deleted=is_deleted)
+    await _clear_log(bus, key, sequence, is_deleted=is_deleted)
+
+
+async def _clear_kept(bus: Bus, key: TaskKey, *, is_deleted: bool) -> None:
+    """Delete the task's files, and its dead letters if it is deleted."""
     if is_deleted:
         await _drop_letters(bus, key)
         await FileStore(bus).erase(key)
     else:
         await FileStore(bus).drop(key)
-    if tombstone:
-        stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
-        await (erase if is_deleted else purge)(bus, stream, subject, tombstone)
+
+
+async def _clear_log(bus: Bus, key: TaskKey, tombstone: int, *, is_deleted: bool) -> None:
+    """Delete the task's log up to the tombstone with that sequence."""
+    stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
+    await (erase if is_deleted else purge)(bus, stream, subject, tombstone)
 
 
 async def _drop_letters(bus: Bus, key: TaskKey) -> None:

@@ -1,8 +1,7 @@
 """What nats-server brings back into the queue of webhooks after ``kill -9``."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 from nats.aio.msg import Msg
@@ -30,12 +29,6 @@ SENT = Webhook(
     progress=WebhookProgress(generation=2, sequence=2),
 )
 """The record of a webhook that was sent everything."""
-
-
-@pytest.fixture
-def nats_alone(tmp_path: Path) -> Iterator[NatsProcess]:
-    with NatsProcess(tmp_path / "nats") as server:
-        yield server
 
 
 @pytest.fixture

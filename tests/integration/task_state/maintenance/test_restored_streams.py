@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +46,6 @@ class Backups:
     def _place(self, stream: str) -> Path:
         [found] = self.server.folder.glob(f"*-data/jetstream/*/streams/{stream}")
         return found
-
-
-@pytest.fixture
-def nats_alone(tmp_path: Path) -> Iterator[NatsProcess]:
-    with NatsProcess(tmp_path / "nats") as server:
-        yield server
 
 
 @pytest.fixture
