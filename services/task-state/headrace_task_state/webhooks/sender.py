@@ -22,7 +22,7 @@ from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.bus_answers import BusAnswers
-from headrace_task_state.webhooks.deliveries import deliveries
+from headrace_task_state.webhooks.deliveries import WebhookDelivery, deliveries
 from headrace_task_state.webhooks.notice import (
     Failure,
     Notice,
@@ -148,68 +148,54 @@ class WebhookSender:
         return await self._send_unsent(kept)
 
     async def _send_unsent(self, kept: StoredWebhook) -> float | None:
-        progress = kept.webhook.progress
-        goes_on = grouping_of(kept.webhook)
-        async for delivery in deliveries(self._resources.bus, self._key, progress, goes_on):
+        progress, groups = kept.webhook.progress, grouping_of(kept.webhook)
+        async for delivery in deliveries(self._resources.bus, self._key, progress, groups):
             answers = kept.webhook.answers
             if answers is not None and not answers.include(delivery.events[-1]):
-                progress = progress.model_copy(
-                    update={
-                        "generation": delivery.generation,
-                        "sequence": delivery.resume_after,
-                        "until": 0,
-                        "traceparent": delivery.traceparent,
-                    }
-                )
+                progress = _past(progress, delivery)
                 continue
-            is_again = progress.is_in_progress and progress.until == delivery.generation
-            is_in_doubt = is_again and answers is not None
-            attempt = progress.attempts + (0 if is_in_doubt else 1)
-            under_way = progress.model_copy(
-                update={"until": delivery.generation, "attempts": attempt, "due": 0.0}
-            )
+            is_in_doubt = _is_in_doubt(kept.webhook, progress, delivery)
+            under_way = _under_way(progress, delivery, is_in_doubt=is_in_doubt)
             kept = await self._resources.webhooks.tell(self._key, self._token, kept, under_way)
-            event = await event_of(
-                kept.webhook, self._key, self._token, delivery, self._resources.snapshots
-            )
-            undelivered = UndeliveredNotification(
-                log=delivery.log,
-                generation=delivery.generation,
-                event=event,
-                traceparent=delivery.traceparent,
-            )
-            failure = await self._attempt(kept.webhook, undelivered, attempt)
+            undelivered = await self._undelivered(kept.webhook, delivery)
+            failure = await self._attempt(kept.webhook, undelivered, under_way.attempts)
             if is_in_doubt and failure is not None and failure.is_passing and self._may_settle():
                 raise BusUnavailable(failure.reason)
             self._settled_until = None
             if failure is not None and not self._is_over(failure, under_way):
-                wait = self._resources.backoff.wait(attempt, failure.wait)
-                later = under_way.model_copy(
-                    update={"due": time.time() + wait, "failure": failure.reason}
-                )
-                await self._resources.webhooks.tell(self._key, self._token, kept, later)
-                _log.info(
-                    "webhook of task %s: attempt %d failed: %s",
-                    self._key.task,
-                    attempt,
-                    failure.reason,
-                )
-                return wait
+                return await self._put_off(kept, failure)
             if failure is not None:
                 await self._give_up(kept.webhook, undelivered, failure)
                 if failure.is_gone:
                     await self._resources.webhooks.delete(self._key, self._token)
                     return None
-            progress = WebhookProgress(
-                generation=delivery.generation,
-                sequence=delivery.resume_after,
-                is_given_up=failure is not None,
-                failure="" if failure is None else failure.reason,
-                traceparent=delivery.traceparent,
-            )
+            progress = _done(delivery, failure)
         if progress != kept.webhook.progress:
             await self._resources.webhooks.tell(self._key, self._token, kept, progress)
         return None
+
+    async def _undelivered(
+        self, webhook: Webhook, delivery: WebhookDelivery
+    ) -> UndeliveredNotification:
+        snapshots = self._resources.snapshots
+        return UndeliveredNotification(
+            log=delivery.log,
+            generation=delivery.generation,
+            event=await event_of(webhook, self._key, self._token, delivery, snapshots),
+            traceparent=delivery.traceparent,
+        )
+
+    async def _put_off(self, kept: StoredWebhook, failure: Failure) -> float:
+        """Record the failed attempt; return the seconds until the next one."""
+        attempt = kept.webhook.progress.attempts
+        wait = self._resources.backoff.wait(attempt, failure.wait)
+        later = kept.webhook.progress.model_copy(
+            update={"due": time.time() + wait, "failure": failure.reason}
+        )
+        await self._resources.webhooks.tell(self._key, self._token, kept, later)
+        reason = failure.reason
+        _log.info("webhook of task %s: attempt %d failed: %s", self._key.task, attempt, reason)
+        return wait
 
     def _is_over(self, failure: Failure, progress: WebhookProgress) -> bool:
         return failure.is_final or self._resources.backoff.is_over(
@@ -273,6 +259,43 @@ class WebhookSender:
             )
             return None
         return self._resources.backoff.wait(attempt, failure.wait)
+
+
+def _past(progress: WebhookProgress, delivery: WebhookDelivery) -> WebhookProgress:
+    """Return the progress behind events that the webhook is not for."""
+    update = {
+        "generation": delivery.generation,
+        "sequence": delivery.resume_after,
+        "until": 0,
+        "traceparent": delivery.traceparent,
+    }
+    return progress.model_copy(update=update)
+
+
+def _under_way(
+    progress: WebhookProgress, delivery: WebhookDelivery, *, is_in_doubt: bool
+) -> WebhookProgress:
+    """Return the progress during an attempt; an answer published again is no new attempt."""
+    attempts = progress.attempts + (0 if is_in_doubt else 1)
+    update = {"until": delivery.generation, "attempts": attempts, "due": 0.0}
+    return progress.model_copy(update=update)
+
+
+def _is_in_doubt(webhook: Webhook, progress: WebhookProgress, delivery: WebhookDelivery) -> bool:
+    """Return whether the delivery is an answer on NATS that may be stored already."""
+    is_again = progress.is_in_progress and progress.until == delivery.generation
+    return is_again and webhook.answers is not None
+
+
+def _done(delivery: WebhookDelivery, failure: Failure | None) -> WebhookProgress:
+    """Return the progress behind a delivery that was made, or given up for `failure`."""
+    return WebhookProgress(
+        generation=delivery.generation,
+        sequence=delivery.resume_after,
+        is_given_up=failure is not None,
+        failure="" if failure is None else failure.reason,
+        traceparent=delivery.traceparent,
+    )
 
 
 @asynccontextmanager
