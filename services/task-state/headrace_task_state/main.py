@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -93,23 +93,15 @@ class TaskState:
         Raises:
             BusUnavailable: NATS or Redis did not answer within `startup_timeout`.
         """
-        self._stack.push_async_callback(self._store.close)
-        self._stack.push_async_callback(self._bus.close)
-        await asyncio.gather(
-            self._bus.connect(f"task-state {self._name}"),
-            wait_for(self._store.name, self._store.check, self._settings.startup_timeout),
-        )
-        self._stack.push_async_callback(self._directory.stop)
-        await self._directory.start()
+        await self._connect()
         reader = self._store.reader
         frontier = Frontier(self._bus, reader, self._ranges)
-        answers = self._answers(reader, frontier)
-        questions = Questions(self._settings.subjects, answers, self._pieces())
+        questions = Questions(
+            self._settings.subjects, self._answers(reader, frontier), self._pieces()
+        )
         broker, observers = FleetBroker(self._settings, "task-state answers"), telemetry(_NAME)
         questions.include_in(broker, observers)
-        application = FastStream(broker, logger=None)
-        self._stack.push_async_callback(application.stop)
-        await application.start()
+        await self._serve(broker)
         if other_version_in_use := await self._store.is_other_version_in_use():
             _log.warning(
                 "building a new view; the view of another version serves lists until it is built"
@@ -117,23 +109,9 @@ class TaskState:
         else:
             await questions.include_lists(broker, observers)
         # Requests reach no replica until the server has its subscriptions.
-        client = await broker.connect()
-        await client.flush()
+        await (await broker.connect()).flush()
         _log.info("replica %s is ready", self._name)
-        self._sender_resources = await self._stack.enter_async_context(
-            sender_resources(self._bus, self._settings, self._timing)
-        )
-        await self._clock.compare()
-        self._stack.callback(keep_running(self._clock.run, "clocks").cancel)
-        health = StoreHealth(self._store)
-        self._stack.callback(keep_running(health.run, "metrics of Redis").cancel)
-        replica = Replica(self._name, self._store.leases(self._name), self._ranges, self._duties)
-        leasing = keep_running(replica.run, "leases")
-        self._stack.push_async_callback(replica.stop)
-        self._stack.callback(leasing.cancel)
-        self._stack.callback(
-            keep_running(QueueUpkeep(self._bus, self._timing).run, "unused queues").cancel
-        )
+        await self._maintain()
         self._answers_now = not other_version_in_use
 
         async def switch() -> None:
@@ -145,6 +123,38 @@ class TaskState:
             await self._store.delete_unused_versions(self._timing.version_interval)
 
         self._stack.callback(asyncio.create_task(switch(), name="versions").cancel)
+
+    async def _connect(self) -> None:
+        self._stack.push_async_callback(self._store.close)
+        self._stack.push_async_callback(self._bus.close)
+        await asyncio.gather(
+            self._bus.connect(f"task-state {self._name}"),
+            wait_for(self._store.name, self._store.check, self._settings.startup_timeout),
+        )
+        self._stack.push_async_callback(self._directory.stop)
+        await self._directory.start()
+
+    async def _serve(self, broker: FleetBroker) -> None:
+        application = FastStream(broker, logger=None)
+        self._stack.push_async_callback(application.stop)
+        await application.start()
+
+    async def _maintain(self) -> None:
+        """Take a share of the ranges, and look after what is nobody's range."""
+        self._sender_resources = await self._stack.enter_async_context(
+            sender_resources(self._bus, self._settings, self._timing)
+        )
+        await self._clock.compare()
+        self._keep(self._clock.run, "clocks")
+        self._keep(StoreHealth(self._store).run, "metrics of Redis")
+        replica = Replica(self._name, self._store.leases(self._name), self._ranges, self._duties)
+        leasing = keep_running(replica.run, "leases")
+        self._stack.push_async_callback(replica.stop)
+        self._stack.callback(leasing.cancel)
+        self._keep(QueueUpkeep(self._bus, self._timing).run, "unused queues")
+
+    def _keep(self, run: Callable[[], Awaitable[None]], name: str) -> None:
+        self._stack.callback(keep_running(run, name).cancel)
 
     @staticmethod
     async def _caught_up(frontier: Frontier) -> None:
