@@ -358,11 +358,8 @@ class RangeFollower:
                 started = self._loop.time()
                 batch = batches.build(self._left(arrivals, progress, shards), progress)
                 await self._announced(batch)
-                then = batch.then
-                if then.position < (
-                    end := arrivals[-1].sequence if arrivals else consumer.examined
-                ):
-                    then = replace(then, position=end)
+                end = arrivals[-1].sequence if arrivals else consumer.examined
+                then = replace(batch.then, position=max(batch.then.position, end))
                 if then == progress:
                     continue
                 await writing.begin(progress, then, batch.changes)
@@ -374,17 +371,19 @@ class RangeFollower:
                 metrics.LAG.labels(self._range.name).set(waiting)
                 if waiting < FULL:
                     await writing.done()
-                    is_loaded = len(arrivals) >= MANY
-                    linger = LONGER if is_loaded else LINGER
-                    await asyncio.sleep(started + linger - self._loop.time())
-                    if is_loaded:
-                        await consumer.accumulate_all(started + LONGEST - self._loop.time())
-                    await consumer.accumulate(started + self._output_linger - self._loop.time())
+                    await self._linger(consumer, started, is_loaded=len(arrivals) >= MANY)
         finally:
             await writing.give_up()
             changes.close()
             await self._bus.unsubscribe(wanted)
             await consumer.close()
+
+    async def _linger(self, consumer: Consumer, started: float, *, is_loaded: bool) -> None:
+        """Let messages gather since `started`, the longer the more there are."""
+        await asyncio.sleep(started + (LONGER if is_loaded else LINGER) - self._loop.time())
+        if is_loaded:
+            await consumer.accumulate_all(started + LONGEST - self._loop.time())
+        await consumer.accumulate(started + self._output_linger - self._loop.time())
 
     def _left(
         self, arrivals: list[Arrival], progress: Progress, shards: dict[int, int]
