@@ -1,10 +1,13 @@
 """Requests of tests to JetStream's API that also wait for a leader election."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import nats.errors
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 from tests.support.waiting import eventually
 
@@ -43,6 +46,27 @@ async def ask(client: Client, subject: str, query: Json | None = None) -> Json:
         return {}
     content: Json = json.loads(answer.data)
     return content
+
+
+async def answered[T](request: Callable[[], Awaitable[T]]) -> T:
+    """Return what a request of nats-py's returns, made again while nobody leads.
+
+    For requests that may be carried out twice.
+
+    Raises:
+        AssertionError: Nobody answered within a minute.
+    """
+    answers = list[T]()
+
+    async def is_answered() -> bool:
+        try:
+            answers.append(await request())
+        except (nats.errors.TimeoutError, ServiceUnavailableError, NoStreamResponseError):
+            return False
+        return True
+
+    await eventually(is_answered, "JetStream answers")
+    return answers[0]
 
 
 async def leader_of(client: Client, info: str) -> str:

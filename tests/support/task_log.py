@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
 from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
 from headrace.log.append import AppendResult
@@ -13,6 +14,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew
 from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+from tests.support.jetstream_api import answered
 from tests.support.waiting import eventually
 
 TIMEOUT = 60.0
@@ -79,11 +81,13 @@ class TaskLog:
 
     async def junk(self, headers: dict[str, str] | None = None, body: bytes = b"junk") -> int:
         """Store what is no entry; return its sequence."""
-        return (await self.bus.js.publish(self.subject, body, headers=headers)).seq
+        return await store_with_retries(self.bus, self.subject, body, headers)
 
     async def purge(self, keep: int | None = None) -> None:
         """Purge the log as retention does (`keep` 1), or as nobody should."""
-        await self.bus.js.purge_stream(self.stream, subject=self.subject, keep=keep)
+        await answered(
+            lambda: self.bus.js.purge_stream(self.stream, subject=self.subject, keep=keep)
+        )
 
     async def read(self) -> list[Entry]:
         """Return every entry, at least up to the last one of this writer."""

@@ -108,11 +108,16 @@ async def test_what_was_put_for_some_seconds_is_forgotten_then(bucket: Bucket) -
 async def test_a_copy_since_a_time_has_what_was_written_since(bucket: Bucket) -> None:
     places = await fill(bucket)
     middle = (await bucket.get("t.b")).written
-    assert [*await bucket.copy(since=middle)] == ["t.b", "t.c"]
+
+    async def is_copied(*keys: str) -> bool:
+        # Replicas hear of a change a moment later.
+        return [*await bucket.copy(since=middle)] == list(keys)
+
+    await eventually(lambda: is_copied("t.b", "t.c"), "the last two keys are copied")
     await bucket.put("t.a", b"anew", places["a"])
     await bucket.delete("t.b")
-    assert [*await bucket.copy(since=middle)] == ["t.c", "t.a"]
-    assert len(await bucket.copy()) == 2
+    await eventually(lambda: is_copied("t.c", "t.a"), "what is left of them and the change are")
+    assert (await bucket.copy()).keys() >= {"t.a", "t.c"}
 
 
 async def test_a_copy_goes_on_where_an_answer_ended(
@@ -125,7 +130,11 @@ async def test_a_copy_goes_on_where_an_answer_ended(
         bus: Bus, stream: str, query: Json, read: Callable[[Msg], Read]
     ) -> DirectAnswer[Read]:
         asked.append(query)
-        answer = await direct_get(bus, stream, query, read)
+        answer = DirectAnswer[Read]()
+        while (
+            len(answer.messages) < len("abc") + 1 - query["seq"]
+        ):  # A replica that lags has fewer.
+            answer = await direct_get(bus, stream, query, read)
         if len(asked) % 2:
             return DirectAnswer()
         return answer if len(answer.messages) == 1 else DirectAnswer(answer.messages[:1])

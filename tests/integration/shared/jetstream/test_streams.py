@@ -12,12 +12,17 @@ from headrace.model.errors import StreamsDiffer
 from headrace.settings import BusSettings
 from tests.integration.shared.conftest import Connect
 from tests.support.delete_stream import delete_stream
+from tests.support.jetstream_api import answered
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
 
 
 async def config(bus: Bus, stream: str) -> api.StreamConfig:
-    return (await bus.js.stream_info(stream)).config
+    return (await answered(lambda: bus.js.stream_info(stream))).config
+
+
+async def update(bus: Bus, changed: api.StreamConfig) -> None:
+    await answered(lambda: bus.js.update_stream(changed))
 
 
 def settings(bus: Bus, **changed: object) -> BusSettings:
@@ -55,7 +60,7 @@ async def test_a_second_request_for_a_run_is_refused_while_the_first_one_waits(
     first, second = [(await bus.request(subject, b"{}", 30.0)).data for _ in range(2)]
     assert b'"seq"' in first
     assert b"10077" in second
-    await bus.js.purge_stream(bus.streams.runs, subject=subject)
+    await answered(lambda: bus.js.purge_stream(bus.streams.runs, subject=subject))
 
 
 async def shapes(bus: Bus) -> dict[str, api.StreamConfig]:
@@ -97,7 +102,7 @@ async def test_a_service_with_other_settings_changes_nothing_and_names_each_diff
 async def test_what_shrinks_does_so_only_when_told(own: Bus, topology: Topology) -> None:
     stream = own.streams.events(0)
     before = await config(own, stream)
-    await own.js.update_stream(before.evolve(description="the operator's"))
+    await update(own, before.evolve(description="the operator's"))
     smaller = settings(own, events_max_bytes=10_000_000, replicas=1)
     with pytest.raises(StreamsDiffer, match="nothing was changed"):
         await apply(own.js, smaller, shrink=False)
@@ -116,7 +121,7 @@ async def test_what_shrinks_does_so_only_when_told(own: Bus, topology: Topology)
 
 async def test_a_size_limit_of_what_has_none_in_the_settings_is_the_operator_s(own: Bus) -> None:
     dead = own.streams.dead
-    await own.js.update_stream((await config(own, dead)).evolve(max_bytes=1_000_000, max_age=3600))
+    await update(own, (await config(own, dead)).evolve(max_bytes=1_000_000, max_age=3600))
     await ensure_streams(own.js, own.settings)
     found = await config(own, dead)
     assert (found.max_bytes, found.max_age) == (1_000_000, 3600)
@@ -136,7 +141,7 @@ async def test_a_stream_that_breaks_the_contract_is_refused_and_mended_by_apply(
 ) -> None:
     stream = own.streams.events(0)
     before = await config(own, stream)
-    await own.js.update_stream(before.evolve(**broken))
+    await update(own, before.evolve(**broken))
     with pytest.raises(StreamsDiffer, match=f"{stream}: {setting} is .*, the bus contract needs"):
         await ensure_streams(own.js, own.settings)
     await apply(own.js, own.settings, shrink=False)
@@ -147,7 +152,7 @@ async def test_a_subject_that_is_missing_is_added_by_apply_and_others_stay(own: 
     stream = own.streams.events(0)
     before = await config(own, stream)
     theirs = [*(before.subjects or [])[1:], f"{own.subjects.prefix}.operator"]
-    await own.js.update_stream(before.evolve(subjects=theirs))
+    await update(own, before.evolve(subjects=theirs))
     with pytest.raises(StreamsDiffer, match=f"{stream}: subjects"):
         await ensure_streams(own.js, own.settings)
     await apply(own.js, own.settings, shrink=False)
@@ -157,8 +162,8 @@ async def test_a_subject_that_is_missing_is_added_by_apply_and_others_stay(own: 
 
 async def test_buckets_and_the_store_of_files_are_minded_too(own: Bus) -> None:
     bucket, files = f"KV_{own.streams.keys}", f"OBJ_{own.streams.files}"
-    await own.js.update_stream((await config(own, bucket)).evolve(max_msgs_per_subject=5))
-    await own.js.update_stream((await config(own, files)).evolve(discard=api.DiscardPolicy.OLD))
+    await update(own, (await config(own, bucket)).evolve(max_msgs_per_subject=5))
+    await update(own, (await config(own, files)).evolve(discard=api.DiscardPolicy.OLD))
     found = await differences(own.js, settings(own, files_max_bytes=5_000_000))
     assert {(one.stream, one.setting, one.effect) for one in found} == {
         (bucket, "max_msgs_per_subject", Effect.CHANGE),

@@ -6,6 +6,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule, last_entry
 from headrace.log.follow import TailTiming
 from tests.integration.shared.conftest import Connect
+from tests.support.jetstream_api import answered
 from tests.support.nats_proxy import Frame, NatsProxy
 from tests.support.task_log import TaskLog, following, generations
 from tests.support.topology import Topology
@@ -84,9 +85,9 @@ async def test_a_live_message_that_is_never_republished_is_still_delivered(own: 
 
 
 async def stop_republishing(bus: Bus) -> None:
-    config = (await bus.js.stream_info(bus.streams.events(0))).config
+    config = (await answered(lambda: bus.js.stream_info(bus.streams.events(0)))).config
     config.republish = None
-    await bus.js.update_stream(config)
+    await answered(lambda: bus.js.update_stream(config))
 
 
 async def test_messages_that_do_not_parse_are_stepped_over(

@@ -18,6 +18,7 @@ from headrace.settings import BusSettings
 from headrace.tasks.forget import clear_away
 from tests.integration.shared.conftest import Connect
 from tests.support.delete_stream import delete_stream
+from tests.support.jetstream_api import answered
 from tests.support.task_log import TaskLog, following
 from tests.support.waiting import eventually
 
@@ -185,7 +186,7 @@ async def _store(log: TaskLog, body: bytes) -> bytes:
 async def test_streams_let_messages_expire(connect: Connect) -> None:
     bus = await connect()
     await ensure_streams(bus.js, BusSettings(**bus.settings.model_dump()))
-    info = await bus.js.stream_info(bus.streams.events(0))
+    info = await answered(lambda: bus.js.stream_info(bus.streams.events(0)))
     assert info.config.allow_msg_ttl
 
 
