@@ -65,6 +65,11 @@ def test_ready_is_said_when_the_demo_agents_answer(stack: Stack) -> None:
     }
 
 
+def test_the_demo_agents_are_called_so(stack: Stack) -> None:
+    said = "no agents in this folder; these are the demo agents"
+    until(lambda: said in stack.said, "the line is printed")
+
+
 def test_an_answer_streams_to_the_terminal(stack: Stack) -> None:
     done = headrace(stack.url, "send", "--agent", "counter", "5")
     assert done.stdout == "1 2 3 4 5 \n"

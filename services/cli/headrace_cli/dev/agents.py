@@ -19,6 +19,9 @@ from headrace_cli.services import check_target, module_of
 AGENTS_FILE = "headrace.yaml"
 """Declares a project's agents."""
 
+_MAKE_AGENTS = frozenset({"*", "agent", "Agent", "Agents", "RunContext"})
+"""What code of agents imports; a client may import other names of `headrace`."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -34,13 +37,15 @@ def with_agents(settings: DevSettings, folder: Path) -> DevSettings:
     """Return `settings` with the agents to serve, and the first one as the default agent.
 
     Without `agents` and `config`, those of the ``headrace.yaml`` in `folder` are served; without
-    that file, all functions declared with ``@agent`` in its modules; without any, the demo agents.
+    that file, all functions declared with ``@agent`` in its modules; without any, the demo agents,
+    unless a module imports what agents are made with.
 
     The name of an agent that `agents` names is read from its module's source, which is not run;
     where it is not there to read, the gateways choose the default.
 
     Raises:
-        CannotStart: the file or a module is invalid, or both flags were given.
+        CannotStart: the file or a module is invalid, both flags were given, or the modules may have
+            agents that can't be found.
     """
     given = settings.model_fields_set
     if settings.config and "agents" in given:
@@ -53,8 +58,10 @@ def with_agents(settings: DevSettings, folder: Path) -> DevSettings:
         file = AGENTS_FILE
     if file:
         return _completed(settings, _first_in(folder / file), config=file)
-    found = list(_found_in(folder))
+    modules = [path for path in sorted(folder.glob("*.py")) if _may_declare(path.stem)]
+    found = [one for path in modules for one in _declared_in(path)]
     if not found:
+        _check_none_is_meant(modules)
         return settings
     return _completed(settings, found[0].name, agents=",".join(one.target for one in found))
 
@@ -86,9 +93,14 @@ def in_code(settings: DevSettings, folder: Path) -> list[AgentInCode]:
         sections = _read(folder / settings.config).agents.items()
         found = ((name, getattr(one, "target", "")) for name, one in sections)
         return [AgentInCode(target, name) for name, target in found if target]
-    if "agents" not in settings.model_fields_set:  # The demo agents declare nothing.
+    if serves_demo(settings):  # They declare nothing.
         return []
     return [AgentInCode(target) for target in settings.agents.split(",")]
+
+
+def serves_demo(settings: DevSettings) -> bool:
+    """Return whether `settings` name no agents, so that the demo agents are served."""
+    return not settings.config and "agents" not in settings.model_fields_set
 
 
 def _first_in(file: Path) -> str:
@@ -143,25 +155,56 @@ def _first_of_list(module: ast.Module, name: str) -> str:
     return ""
 
 
-def _found_in(folder: Path) -> Iterator[_Found]:
-    for path in sorted(folder.glob("*.py")):
-        if path.stem.isidentifier() and not _is_of_tests(path.stem):
-            yield from _declared_in(path)
+def _check_none_is_meant(modules: list[Path]) -> None:
+    meant = [path for path in modules if _is_written_with_headrace(path)]
+    if meant:
+        looked_at = ", ".join(path.name for path in meant)
+        raise CannotStart(
+            f"no agent found in {looked_at}: only functions with headrace's @agent at the top level"
+            f" of a module of this folder are found; name others in {AGENTS_FILE}, or with"
+            f" --agents {meant[0].stem}:NAME"
+        )
 
 
-def _is_of_tests(module: str) -> bool:
-    return module == "conftest" or module.startswith("test_") or module.endswith("_test")
+def _is_written_with_headrace(path: Path) -> bool:
+    module = _parsed(path)
+    nodes = ast.walk(module) if module else ()
+    return any(_is_for_agents(node) for node in nodes)
 
 
-def _declared_in(path: Path) -> Iterator[_Found]:
+def _is_for_agents(node: ast.AST) -> bool:
+    match node:
+        case ast.Import(names=names):
+            return any(one.name == "headrace" for one in names)
+        case ast.ImportFrom(module="headrace", names=names, level=0):
+            return not _MAKE_AGENTS.isdisjoint(one.name for one in names)
+        case ast.ImportFrom(module=str(module), level=0):
+            return module.startswith("headrace_worker.adapters")
+        case _:
+            return False
+
+
+def _may_declare(module: str) -> bool:
+    of_tests = module == "conftest" or module.startswith("test_") or module.endswith("_test")
+    return module.isidentifier() and not of_tests
+
+
+def _parsed(path: Path) -> ast.Module | None:
+    """Return a module's source, or None if it does not mention headrace."""
     source = path.read_bytes()
     if b"headrace" not in source:
-        return
+        return None
     try:
-        module = ast.parse(source, path.name)
+        return ast.parse(source, path.name)
     except SyntaxError as error:
         why = null_byte_in(path, source) or f"{path.name}:{error.lineno}: {error.msg}"
         raise CannotStart(why) from None
+
+
+def _declared_in(path: Path) -> Iterator[_Found]:
+    module = _parsed(path)
+    if module is None:
+        return
     decorators = set(_names_of_the_decorator(module))
     for node in module.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -176,6 +219,7 @@ def _names_of_the_decorator(module: ast.Module) -> Iterator[str]:
     for node in module.body:
         if isinstance(node, ast.ImportFrom) and node.module == "headrace" and not node.level:
             yield from (one.asname or one.name for one in node.names if one.name == "agent")
+            yield from ("agent" for one in node.names if one.name == "*")
         if isinstance(node, ast.Import):
             own = (one.asname or one.name for one in node.names if one.name == "headrace")
             yield from (f"{name}.agent" for name in own)

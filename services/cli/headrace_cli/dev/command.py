@@ -49,7 +49,8 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
 
     Without --agents and --config, runs the agents of the headrace.yaml in this folder; without that
     file, the functions declared with @agent in this folder's modules; without any, the demo agents.
-    The first agent is the default agent.
+    The first agent is the default agent. Only functions at the top level of modules are found; name
+    other agents in headrace.yaml or with --agents.
 
     Starts NATS, Valkey, gateways, workers, task state and triggers services. Prints `ready URL` on
     stdout once agents answer there, then the URL of NATS, the agents and a command to try; logs go

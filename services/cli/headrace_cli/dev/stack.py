@@ -10,7 +10,13 @@ from pathlib import Path
 
 from headrace.settings import without_credentials
 from headrace_cli.dev import data_directory, dev_file, plan, prometheus
-from headrace_cli.dev.agents import AGENTS_FILE, in_code, targets_of, with_agents
+from headrace_cli.dev.agents import (
+    AGENTS_FILE,
+    in_code,
+    serves_demo,
+    targets_of,
+    with_agents,
+)
 from headrace_cli.dev.agents_code import roots_of
 from headrace_cli.dev.child_process import ChildProcess
 from headrace_cli.dev.console import Console
@@ -138,6 +144,8 @@ class _Stack:
             _say(self._about_prometheus())
         for line in await self._apply_declarations(self._settings):
             _say(line)
+        if self._settings.workers and serves_demo(self._settings):
+            _say("no agents in this folder; these are the demo agents")
         for line in await summary(url):
             _say(line)
 

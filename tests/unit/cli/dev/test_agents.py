@@ -45,6 +45,48 @@ def test_without_any_the_demo_agents_are_served(tmp_path: Path) -> None:
     assert served(tmp_path) == ("headrace_dojo:agents", "", "")
 
 
+CLIENT = "import headrace.client\nfrom headrace import File\nfrom headrace.client import Client\n"
+
+
+def test_a_folder_of_clients_has_the_demo_agents(tmp_path: Path) -> None:
+    for name in ("shop", "till"):
+        (tmp_path / f"{name}.py").write_text(CLIENT)
+    for name in ("test_shop", "conftest"):
+        (tmp_path / f"{name}.py").write_text("import headrace\n")
+    assert served(tmp_path) == ("headrace_dojo:agents", "", "")
+
+
+def test_a_star_import_has_the_decorator(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("from headrace import *\n@agent\nasync def sell(ctx): ...\n")
+    assert served(tmp_path) == ("shop:sell", "", "sell")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from headrace import agent\nif True:\n  @agent\n  async def sell(ctx): ...\n",
+        "def made():\n  import headrace\n  return headrace.agent(print)\n",
+        "from headrace import agent as served\nsell = served(print)\n",
+        "from headrace_worker.adapters.graph_agent import langgraph_agent\n",
+        "from headrace import RunContext\nfrom elsewhere import declared\n",
+    ],
+)
+def test_agents_that_are_not_found_are_not_replaced_by_the_demo_agents(
+    tmp_path: Path, source: str
+) -> None:
+    for name in ("shop", "till"):
+        (tmp_path / f"{name}.py").write_text(source)
+    (tmp_path / "buy.py").write_text(CLIENT)
+    with pytest.raises(CannotStart) as refused:
+        served(tmp_path)
+    assert str(refused.value) == (
+        "no agent found in shop.py, till.py: only functions with headrace's @agent at the top level"
+        " of a module of this folder are found; name others in headrace.yaml, or with"
+        " --agents shop:NAME"
+    )
+    assert served(tmp_path, agents="shop:sell")[0] == "shop:sell"
+
+
 def test_declared_functions_of_the_folder_are_found(tmp_path: Path) -> None:
     for name in ("shop", "test_shop", "shop_test", "conftest", "no-module"):
         (tmp_path / f"{name}.py").write_text(MODULE)

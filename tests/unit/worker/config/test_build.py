@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import headrace
 from headrace import Provider, RunContext, agent
 from headrace.model.agent_card import SecurityScheme
 from headrace_worker.config import Configuration, Unusable, build
@@ -99,6 +100,10 @@ def test_who_may_ask_stands_in_the_card() -> None:
             python("made_up_module:nobody"),
             "agents.a: module made_up_module has no attribute nobody",
         ),
+        (
+            python("made_up_module:numbr"),
+            "agents.a: module made_up_module has no attribute numbr; did you mean number?",
+        ),
         (python("no_such_module:x"), "agents.a: no module named no_such_module"),
         (
             python("tests.support.exits_at_import:x"),
@@ -130,6 +135,15 @@ def test_what_can_not_be_made_is_told_by_field(section: dict[str, Any], expected
     with pytest.raises(Unusable) as refused:
         build(configured({"a": section}, llms=llms, tools=tools))
     assert expected in str(refused.value)
+
+
+def test_what_a_module_imports_to_make_agents_is_not_suggested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(vars(sys.modules["made_up_module"]), "agent", headrace.agent)
+    with pytest.raises(Unusable) as refused:
+        build(configured({"a": python("made_up_module:agents")}))
+    assert str(refused.value).endswith("module made_up_module has no attribute agents")
 
 
 def test_all_that_can_not_be_made_is_told_at_once() -> None:
