@@ -9,14 +9,20 @@ from headrace.jetstream.api import until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import consumer_differences, mend
 from headrace.jetstream.errors import translated
-from headrace.jetstream.mirrors import Mirror, create_mirrors
-from headrace.jetstream.streams import Difference, apply, differences
+from headrace.jetstream.mirrors import Mirror, answering_origins, create_mirrors
+from headrace.jetstream.streams import Difference, allowed_changes, apply, differences
+from headrace.model.errors import StreamsDiffer
 from headrace.tasks.forget import clear_mirrored
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 
 CHANGES_WANTED = 3
 """Exit code of a plan with changes."""
+
+_ORIGIN_ANSWERS = (
+    "the origin of {} still answers, and two regions must not both serve; nothing was changed: "
+    "stop the origin, or add --despite-origin"
+)
 
 
 @click.group()
@@ -44,12 +50,24 @@ def plan(nats_url: str | None, printer: Printer) -> None:
 @streams.command(name="apply")
 @click.option("--shrink", is_flag=True, help="Also remove replicas and lower limits.")
 @click.option("--promote", is_flag=True, help="Also turn mirrors into streams of this region.")
+@click.option(
+    "--despite-origin", is_flag=True, help="With --promote: even if the mirrors' origin answers."
+)
 @with_nats
 @with_json
-def apply_(nats_url: str | None, *, shrink: bool, promote: bool, printer: Printer) -> None:
+def apply_(
+    nats_url: str | None, *, shrink: bool, promote: bool, despite_origin: bool, printer: Printer
+) -> None:
     """Create and change streams as the settings say; without --shrink nothing shrinks."""
 
     async def work(bus: Bus) -> list[Difference]:
+        async def check() -> None:
+            with translated():
+                await allowed_changes(bus.js, bus.settings, shrink=shrink, promote=True)
+                answering = await answering_origins(bus.js, bus.settings)
+            if answering and not despite_origin:
+                raise StreamsDiffer(_ORIGIN_ANSWERS.format(", ".join(answering)))
+
         async def change() -> None:
             with translated():
                 await apply(bus.js, bus.settings, shrink=shrink, promote=promote)
@@ -57,6 +75,7 @@ def apply_(nats_url: str | None, *, shrink: bool, promote: bool, printer: Printe
 
         planned = await _planned(bus)
         if promote:
+            await until_answered(bus, check)
             with translated():
                 await clear_mirrored(bus)
         await until_answered(bus, change)

@@ -4,16 +4,19 @@ The mirrors are streams of their own on other NATS servers, joined to those of t
 leaf nodes. `streams.apply` turns them into the fleet's streams.
 """
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import nats.errors
 from nats.js import JetStreamContext, api
 
-from headrace.jetstream.streams import create, declarations, find, info
+from headrace.jetstream.streams import Streams, create, declarations, find, info
 from headrace.model.errors import StreamsDiffer
+from headrace.secret_settings import variable
 from headrace.settings import BusSettings
 
-__all__ = ["Mirror", "create_mirrors"]
+__all__ = ["Mirror", "answering_origins", "create_mirrors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,12 @@ class Mirror:
 async def create_mirrors(js: JetStreamContext, settings: BusSettings, domain: str) -> list[Mirror]:
     """Create what is missing of the mirrors of the streams in a JetStream domain; return all.
 
+    A domain that does not answer is not asked whether its streams are as many as `settings` say if
+    no mirror is missing.
+
     Raises:
-        StreamsDiffer: a stream of that name exists and is no mirror, or one of another domain;
-            nothing was changed.
+        StreamsDiffer: a stream of that name exists and is no mirror, or one of another domain, or
+            the domain has another number of event streams; nothing was changed.
         nats.errors.Error: JetStream does not answer, or refuses.
     """
     wanted = list(_mirrors(settings, domain))
@@ -54,10 +60,53 @@ async def create_mirrors(js: JetStreamContext, settings: BusSettings, domain: st
         raise StreamsDiffer(
             f"{', '.join(others)} are mirrors of another domain; nothing was changed"
         )
-    for one in wanted:
-        if found[str(one.name)] is None:
-            await create(js, one)
+    missing = [one for one in wanted if found[str(one.name)] is None]
+    try:
+        await _compare_event_streams(js, settings, domain)
+    except nats.errors.Error:
+        if missing:
+            raise
+    for one in missing:
+        await create(js, one)
     return [_state(await info(js, str(one.name))) for one in wanted]
+
+
+async def answering_origins(js: JetStreamContext, settings: BusSettings) -> list[str]:
+    """Return the names of the mirrors whose origins answer; streams that are no mirrors aside.
+
+    Raises:
+        nats.errors.Error: JetStream does not answer here.
+    """
+    names = [str(one.name) for one in declarations(settings)]
+    apis = dict[str, str]()
+    for name in names:
+        match await find(js, name):
+            case {"mirror": {"external": {"api": str(api_prefix)}}}:
+                apis[name] = api_prefix
+    answers = await asyncio.gather(*(_is_there(js, *each) for each in apis.items()))
+    return [name for name, is_there in zip(apis, answers, strict=True) if is_there]
+
+
+async def _is_there(js: JetStreamContext, name: str, api_prefix: str) -> bool:
+    try:
+        return await find(js, name, api_prefix) is not None
+    except nats.errors.Error:
+        return False
+
+
+async def _compare_event_streams(js: JetStreamContext, settings: BusSettings, domain: str) -> None:
+    """Compare how many event streams the domain has with what the settings say."""
+    streams, there = Streams(settings.stream_prefix), 0
+    while await find(js, streams.events(there), f"$JS.{domain}.API") is not None:
+        there += 1
+    if there != settings.event_streams:
+        name = variable("event_streams")
+        raise StreamsDiffer(
+            f"domain {domain} has {there} event streams, and {name} is {settings.event_streams}; "
+            f"set {name}={there}; nothing was changed"
+            if there
+            else f"domain {domain} has no stream {streams.events(0)}; nothing was changed"
+        )
 
 
 def _mirrors(settings: BusSettings, domain: str) -> Iterator[api.StreamConfig]:

@@ -27,6 +27,7 @@ __all__ = [
     "Difference",
     "Effect",
     "Streams",
+    "allowed_changes",
     "apply",
     "create",
     "declarations",
@@ -40,6 +41,10 @@ _log = logging.getLogger(__name__)
 
 DEAD_MAX_AGE = 30 * 24 * 3600.0
 """Seconds for which a dead letter is kept."""
+
+_API = "$JS.API"
+_TIMEOUT = 5.0
+"""Seconds to wait for an answer of JetStream's API, once."""
 
 RUNS_MAX = 1_000_000
 """Default maximum of runs in the work queue."""
@@ -399,15 +404,15 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
     return found
 
 
-async def apply(
+async def allowed_changes(
     js: JetStreamContext, settings: BusSettings, *, shrink: bool, promote: bool = False
 ) -> list[Difference]:
-    """Create missing streams, change settings that differ, and return the changes.
+    """Return what `apply` would change. This changes nothing.
 
     Raises:
         StreamsDiffer: a limit would shrink without `shrink`, a mirror would become a stream without
-            `promote`, or a setting can't be changed in place; nothing was changed.
-        nats.errors.Error: JetStream does not answer, or refuses.
+            `promote`, or a setting can't be changed in place.
+        nats.errors.Error: JetStream does not answer.
     """
     wanted = await differences(js, settings)
     mirrors = {one.stream for one in wanted if one.effect is Effect.PROMOTE}
@@ -421,6 +426,20 @@ async def apply(
     if barred:
         lines = "\n  ".join(map(str, barred))
         raise StreamsDiffer(f"nothing was changed:\n  {lines}")
+    return wanted
+
+
+async def apply(
+    js: JetStreamContext, settings: BusSettings, *, shrink: bool, promote: bool = False
+) -> list[Difference]:
+    """Create missing streams, change settings that differ, and return the changes.
+
+    Raises:
+        StreamsDiffer: as `allowed_changes`; nothing was changed.
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
+    wanted = await allowed_changes(js, settings, shrink=shrink, promote=promote)
+    mirrors = {one.stream for one in wanted if one.effect is Effect.PROMOTE}
     for declared in declarations(settings):
         mine = [one for one in wanted if one.stream == declared.name]
         if any(one.effect is Effect.CREATE for one in mine):
@@ -468,10 +487,14 @@ def _shown(value: object) -> str:
     return "unset" if value is None else orjson.dumps(value).decode()
 
 
-async def find(js: JetStreamContext, stream: str) -> dict[str, Any] | None:
-    """Return a stream's configuration as the server has it; None if there is no such stream."""
+async def find(js: JetStreamContext, stream: str, api_prefix: str = _API) -> dict[str, Any] | None:
+    """Return a stream's configuration as the server has it; None if there is no such stream.
+
+    `api_prefix` is that of the API to ask, such as ``$JS.hub.API``.
+    """
     try:
-        config: dict[str, Any] = (await info(js, stream))["config"]
+        asked = await _ask(js, "STREAM.INFO", stream, api_prefix=api_prefix)
+        config: dict[str, Any] = asked["config"]
     except NotFoundError:
         return None
     return config
@@ -509,7 +532,8 @@ async def create(js: JetStreamContext, declared: api.StreamConfig) -> None:
 
 
 async def _ask(
-    js: JetStreamContext, what: str, name: str, request: bytes = b"", timeout: float = 5.0
+    js: JetStreamContext, what: str, name: str, request: bytes = b"", *, api_prefix: str = _API
 ) -> dict[str, Any]:
     # Not with nats-py's StreamConfig, which drops fields that it does not know.
-    return await js._api_request(f"$JS.API.{what}.{name}", request, timeout)  # noqa: SLF001
+    subject = f"{api_prefix}.{what}.{name}"
+    return await js._api_request(subject, request, _TIMEOUT)  # noqa: SLF001

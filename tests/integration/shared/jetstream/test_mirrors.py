@@ -3,8 +3,10 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
+import nats.errors
 import pytest
 from nats.js.errors import NotFoundError
 
@@ -13,7 +15,7 @@ from headrace.jetstream.kv import Bucket
 from headrace.jetstream.mirrors import create_mirrors
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import purge
-from headrace.jetstream.streams import Effect, apply, differences, ensure_streams
+from headrace.jetstream.streams import Effect, apply, differences, ensure_streams, find
 from headrace.log.tombstone import Why, put_tombstone
 from headrace.model.errors import StreamsDiffer
 from headrace.model.task import TaskKey
@@ -35,9 +37,16 @@ async def regions(tmp_path: Path) -> AsyncIterator[tuple[LeafNode, Bus, Bus]]:
         for bus in buses:
             await bus.dial("test")
         await ensure_streams(buses[0].js, buses[0].settings)
+        await eventually(lambda: _reaches_origin(buses[1]), "the leaf reaches the hub's streams")
         yield places, buses[0], buses[1]
         for bus in buses:
             await asyncio.wait_for(bus.close(), 60)
+
+
+async def _reaches_origin(bus: Bus) -> bool:
+    with suppress(nats.errors.Error):
+        return await find(bus.js, "EVENTS", f"$JS.{HUB}.API") is not None
+    return False
 
 
 async def test_mirrors_become_streams(regions: tuple[LeafNode, Bus, Bus]) -> None:
@@ -117,16 +126,67 @@ async def test_what_was_erased_at_the_origin_is_erased_before_a_mirror_becomes_a
             await put_tombstone(first, key, "", why, 1, last)
             await purge(first, "EVENTS", log, last + 1)
     await eventually(lambda: are(2, 10), "all is erased, and at the origin tombstones have expired")
+    code, said = await promote(places)
+    assert code, said
+    assert "EVENTS, " in said
+    assert "--despite-origin" in said
+    assert await count(second) == 10
     places.hub.kill()
-    await promote(places)
+    code, said = await promote(places)
+    assert code == 0, said
     left = {key for key in keys if await last_entry_of(second, key)}
     assert left == {keys[0], keys[3]}
     assert await files_are(4)
 
 
-async def promote(places: LeafNode) -> None:
-    """Let the second region's mirrors become streams, as an operator does."""
-    words = "streams", "apply", "--promote", "--nats-url", places.leaf.url
+async def test_a_barred_promotion_deletes_nothing(regions: tuple[LeafNode, Bus, Bus]) -> None:
+    places, first, second = regions
+    for bus in (first, second):
+        bus.settings = bus.settings.model_copy(update={"event_streams": 2})
+    await apply(first.js, first.settings, shrink=False)
+    await create_mirrors(second.js, second.settings, HUB)
+    for one in TENANTS:
+        key = TaskKey(one, "a", f"0-{1:032x}")
+        last = (await first.js.publish(first.subjects.event(key), b"content")).seq
+        await put_tombstone(first, key, "", "retention", 600, last)
+
+    async def is_level() -> bool:
+        return (await second.js.stream_info("EVENTS")).state.messages == 4
+
+    await eventually(is_level, "the mirror has the content and the tombstones")
+    places.hub.kill()
+    # One event stream in the settings, and two mirrors.
+    code, said = await promote(places)
+    assert code, said
+    assert "HEADRACE_EVENT_STREAMS=2" in said
+    assert await is_level()
+
+
+async def test_mirrors_are_as_many_as_the_origins_streams(
+    regions: tuple[LeafNode, Bus, Bus],
+) -> None:
+    places, first, second = regions
+    more = first.settings.model_copy(update={"event_streams": 2})
+    await apply(first.js, more, shrink=False)
+    for wrong in (1, 3):
+        settings = second.settings.model_copy(update={"event_streams": wrong})
+        with pytest.raises(StreamsDiffer, match=f"has 2 event streams, .*_STREAMS is {wrong}"):
+            await create_mirrors(second.js, settings, HUB)
+    assert await second.js.streams_info() == []
+    made = {one.stream for one in await create_mirrors(second.js, more, HUB)}
+    assert made >= {"EVENTS", "EVENTS_1"}
+    with pytest.raises(StreamsDiffer, match="has 2 event streams"):
+        await create_mirrors(second.js, second.settings, HUB)
+    places.hub.kill()
+    assert {one.stream for one in await create_mirrors(second.js, more, HUB)} == made
+
+
+async def promote(places: LeafNode, *more: str) -> tuple[int | None, str]:
+    """Let the second region's mirrors become streams, as an operator does.
+
+    Return the command's exit code and what it said.
+    """
+    words = "streams", "apply", "--promote", *more, "--nats-url", places.leaf.url
     command = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -136,7 +196,7 @@ async def promote(places: LeafNode) -> None:
         stderr=asyncio.subprocess.STDOUT,
     )
     said, _ = await asyncio.wait_for(command.communicate(), 120)
-    assert command.returncode == 0, said.decode()
+    return command.returncode, said.decode()
 
 
 async def last_entry_of(bus: Bus, key: TaskKey) -> bytes:
