@@ -66,6 +66,8 @@ class Tick:
     """Whether its owner asked for it, instead of the clock."""
     due: datetime | None = None
     """The time that it is back-filled for."""
+    is_again: bool = False
+    """Whether it was delivered before."""
 
     @classmethod
     def of(cls, bus: Bus, message: NatsMessage) -> "Tick":
@@ -89,6 +91,7 @@ class Tick:
             None if following == _ONCE else following,
             following is None,
             due,
+            raw.metadata.num_delivered > 1,
         )
 
     @property
@@ -192,7 +195,7 @@ class ScheduledTasks:
             Unfit: no task can be made of it.
             HeadraceError: it should be delivered again.
         """
-        if not await self._is_due(tick):
+        if not (await self._is_due(tick) or await self._is_beginning(tick)):
             await self._leave_queue(tick)
             return
         while True:
@@ -200,7 +203,7 @@ class ScheduledTasks:
             known = firings.find(tick.name)
             if known is not None and known.outcome != "beginning":
                 return
-            if known is None and await self._has_fired(tick):
+            if known is None and await self._has_fired(tick, firings):
                 await self._leave_queue(tick)
                 return
             most = tick.schedule.max_firings
@@ -235,11 +238,17 @@ class ScheduledTasks:
             return False
         return True
 
-    async def _has_fired(self, tick: Tick) -> bool:
-        """Return whether what is back-filled has begun its task, however long ago."""
-        return (
-            tick.due is not None and await last_entry(self._bus, tick.firing.task_key) is not None
-        )
+    async def _is_beginning(self, tick: Tick) -> bool:
+        """Return whether its task is to begin whatever became of the schedule since."""
+        known = (await self._schedules.firings(tick.key)).find(tick.name)
+        return known is not None and known.outcome == "beginning"
+
+    async def _has_fired(self, tick: Tick, firings: ScheduleFirings) -> bool:
+        """Return whether it has begun its task, so long ago that its record is gone."""
+        is_first = tick.due is None and not tick.is_again
+        if is_first or tick.name in firings.waiting:
+            return False
+        return await last_entry(self._bus, tick.firing.task_key) is not None
 
     async def _may_begin(self, tick: Tick, firings: ScheduleFirings) -> bool:
         """Return whether the overlap rule lets it begin; end or wait for the task before.

@@ -124,7 +124,7 @@ class ScheduleFirings(BusMessage):
     """The last firings of a schedule, oldest first."""
 
     began: int = 0
-    """Number of tasks that were begun."""
+    """Number of tasks that were begun, with those that are being begun."""
     skipped: int = 0
     """Number of firings that began none by a rule of the schedule."""
     waiting: list[str] = Field(default_factory=list)
@@ -144,15 +144,22 @@ class ScheduleFirings(BusMessage):
         return next(others, None)
 
     def having(self, firing: ScheduleFiring, following: str | None = None) -> "ScheduleFirings":
-        """Return them with `firing` in place of the one of the same key, or as the last one."""
+        """Return them with `firing` in place of the one of the same key, or as the last one.
+
+        Of what came late nothing changes: a beginning is not skipped any more, and its outcome is
+        only recorded while the beginning is. A process that was suspended may report it after more
+        firings than are kept.
+        """
         known = self.find(firing.key)
-        new_outcome = None if known and known.outcome == firing.outcome else firing.outcome
+        has_begun, is_end = _begins(known), firing.outcome in {"began", "refused"}
+        if (is_end and known is None) or (_is_skipped(firing) and has_begun):
+            return self.without_waiting(firing.key)
         kept = [one for one in self.last if one.key != firing.key]
         at = len(self.last) if known is None else self.last.index(known)
         kept.insert(at, firing)
         return ScheduleFirings(
-            began=self.began + (new_outcome == "began"),
-            skipped=self.skipped + (new_outcome == "skipped"),
+            began=self.began + _begins(firing) - has_begun,
+            skipped=self.skipped + _is_skipped(firing) - _is_skipped(known),
             waiting=[key for key in self.waiting if key != firing.key],
             next=following or self.next,
             last=_last(kept),
@@ -168,6 +175,14 @@ class ScheduleFirings(BusMessage):
         """Return them without the firing of that key among those that wait."""
         waiting = [one for one in self.waiting if one != key]
         return self.model_copy(update={"waiting": waiting})
+
+
+def _begins(firing: ScheduleFiring | None) -> bool:
+    return firing is not None and firing.outcome in {"beginning", "began"}
+
+
+def _is_skipped(firing: ScheduleFiring | None) -> bool:
+    return firing is not None and firing.outcome == "skipped"
 
 
 def _last(firings: list[ScheduleFiring]) -> list[ScheduleFiring]:

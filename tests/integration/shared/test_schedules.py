@@ -271,7 +271,7 @@ async def test_records_of_several_firings_at_once_are_all_kept(
     at = datetime.now(UTC).isoformat()
 
     async def record(name: str) -> ScheduleFirings:
-        firing = ScheduleFiring(key=name, at=at, outcome="began", task=f"t-{name}")
+        firing = ScheduleFiring(key=name, at=at, outcome="beginning", task=f"t-{name}")
         return await schedules.record(key, lambda firings: firings.having(firing))
 
     await asyncio.gather(*map(record, "abcd"))

@@ -43,17 +43,42 @@ def test_a_firing_that_is_recorded_again_counts_once_and_keeps_its_place() -> No
     assert (firings.began, firings.next) == (1, "2030-01-01T00:00:01Z")
 
 
+def begun(*keys: str, firings: ScheduleFirings | None = None) -> ScheduleFirings:
+    """Return `firings` with those of `keys`, each with its task."""
+    firings = firings or ScheduleFirings()
+    for key in keys:
+        firings = firings.having(firing(key, "beginning", f"t-{key}"))
+        firings = firings.having(firing(key, "began", f"t-{key}"))
+    return firings
+
+
 def test_only_the_last_firings_are_kept_and_all_are_counted() -> None:
-    firings = ScheduleFirings()
-    for number in range(KEPT_FIRINGS + 5):
-        firings = firings.having(firing(str(number), "began", f"t-{number}"))
+    firings = begun(*(str(number) for number in range(KEPT_FIRINGS + 5)))
     assert firings.began == KEPT_FIRINGS + 5
     assert [one.key for one in firings.last] == [str(k) for k in range(5, KEPT_FIRINGS + 5)]
 
 
+@pytest.mark.parametrize("outcome", ["began", "refused"])
+def test_an_outcome_that_is_told_after_more_firings_than_are_kept_counts_no_more(
+    outcome: str,
+) -> None:
+    late = ScheduleFirings().having(firing("late", "beginning", "t-late"))
+    firings = begun(*(str(number) for number in range(KEPT_FIRINGS)), firings=late)
+    assert firings.find("late") is None
+    assert firings.began == KEPT_FIRINGS + 1
+    assert firings.having(firing("late", outcome, "t-late")) == firings
+
+
+def test_a_beginning_is_not_skipped_any_more_and_counts_unless_it_is_refused() -> None:
+    firings = ScheduleFirings().having(firing("a", "beginning", "t-a"))
+    assert firings.having(firing("a", "skipped")) == firings
+    assert (firings.began, firings.skipped) == (1, 0)
+    assert firings.having(firing("a", "refused", "t-a")).began == 0
+
+
 def test_the_firing_before_is_the_last_other_one_with_a_task() -> None:
-    firings = ScheduleFirings()
-    for one in (firing("a", "began", "t-a"), firing("b", "skipped"), firing("c", "beginning", "t")):
+    firings = begun("a")
+    for one in (firing("b", "skipped"), firing("c", "beginning", "t")):
         firings = firings.having(one)
     before = firings.before("c")
     assert before is not None
@@ -62,7 +87,7 @@ def test_the_firing_before_is_the_last_other_one_with_a_task() -> None:
 
 
 def test_the_last_firing_with_a_task_is_kept_however_many_are_skipped_after_it() -> None:
-    firings = ScheduleFirings().having(firing("a", "began", "t-a"))
+    firings = begun("a")
     for number in range(KEPT_FIRINGS * 2):
         firings = firings.having(firing(str(number), "skipped"))
     before = firings.before("next")

@@ -64,7 +64,7 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         "firings": [],
     }
     key = ScheduleKey("default", "anonymous", "the_20report")
-    firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="began", task="0-1")
+    firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="beginning", task="0-1")
     await Schedules(bus).record(key, lambda firings: firings.having(firing))
     paused = (await schedules.post(f"{PATH}/the%20report:pause")).raise_for_status().json()
     assert (paused["state"], paused["began"], paused["next"]) == ("paused", 1, None)
@@ -263,7 +263,7 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
         january = "2026-01-01T00:00:00Z", "2026-01-03T00:00:00+00:00"
         assert await client.schedules.back_fill("nightly", *january) == 3
     key = ScheduleKey("default", "anonymous", "nightly")
-    firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="began", task="0-1")
+    firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="beginning", task="0-1")
     await Schedules(bus).record(key, lambda firings: firings.having(firing))
     shown: dict[str, Any] = {}
     shown["get"] = await command("get", "nightly")
