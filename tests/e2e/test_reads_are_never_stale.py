@@ -136,7 +136,7 @@ async def test_the_list_is_the_same_after_redis_has_lost_everything(
     answers = [await here.send(text) for text in ("2", "3", "not a number")]
     # Logs that other tests have trimmed on purpose can't be listed again; these are whole.
     whole = {answer.json()["task"]["id"] for answer in answers}
-    before = among(whole, await all_tasks(there))
+    before = among(whole, await eventually(lambda: all_tasks(there), "the tasks are listed"))
     assert before is not None
     assert len(before) == 3
     await tell_redis(fleet.redis_url, "FLUSHALL SYNC")

@@ -226,5 +226,10 @@ async def _address(profile: Path) -> str:
     await eventually(is_open, "the browser is there", timeout=_TIMEOUT)
     port = int(file.read_text().splitlines()[0])
     async with httpx.AsyncClient(timeout=_TIMEOUT, verify=NO_TLS) as http:
-        tabs = (await http.get(f"http://127.0.0.1:{port}/json/list")).json()
-    return str(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))
+
+        async def first_tab() -> str | None:
+            # It tells its port before it has a tab.
+            tabs = (await http.get(f"http://127.0.0.1:{port}/json/list")).json()
+            return next((t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page"), None)
+
+        return await eventually(first_tab, "the browser has a tab", timeout=_TIMEOUT)

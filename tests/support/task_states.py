@@ -6,7 +6,10 @@ import secrets
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+
+from nats.js.errors import NoStreamResponseError
 
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import StateUnavailable
@@ -95,10 +98,17 @@ class TaskStates:
 
     async def store(self, log: LegalLog, first: int = 0) -> None:
         """Store a log's entries from the `first` on, as their writers would."""
+        subject = self.bus.subjects.event(log.key)
+
+        async def is_stored(body: bytes, headers: dict[str, str]) -> bool:
+            # A server that has just started takes nothing at first.
+            with suppress(NoStreamResponseError):
+                await self.bus.js.publish(subject, body, timeout=TIMEOUT, headers=headers)
+                return True
+            return False
+
         for stamp, body in log.entries[first:]:
-            await self.bus.js.publish(
-                self.bus.subjects.event(log.key), body, timeout=TIMEOUT, headers=stamp.headers()
-            )
+            await eventually(partial(is_stored, body, stamp.headers()), "the entry is stored")
 
     async def get(self, key: TaskKey, **query: object) -> TaskFound:
         """Ask for a task as its owner, until task state can tell."""

@@ -20,6 +20,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
+from tests.support.jetstream_api import answered
 from tests.support.waiting import eventually
 
 TIMEOUT = 60.0
@@ -191,7 +192,9 @@ class Task:
         The stream has a run once its publish is acknowledged; its consumer may hear of it later.
         """
         runs = f"{self.bus.subjects.prefix}.run.{self.key.tenant}.{self.key.agent}.>"
-        info = await self.bus.js.stream_info(self.bus.streams.runs, subjects_filter=runs)
+        info = await answered(
+            lambda: self.bus.js.stream_info(self.bus.streams.runs, subjects_filter=runs)
+        )
         return sum((info.state.subjects or {}).values())
 
     async def is_off_the_queue(self) -> bool:
