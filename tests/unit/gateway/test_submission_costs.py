@@ -30,9 +30,11 @@ from tests.support.memory_gateway import memory_gateway
 
 RUNS = 20
 
+ROUNDS = 3
+"""The gateway's own timers fire during some of them: the more, the busier the machine is."""
+
 CALLS = 505
-"""Python functions called per submission, from its request to its first event; it was 497.
-On a busy machine the gateway's own timers add a few."""
+"""Python functions called per submission, from its request to its first event; it was 497."""
 
 CALLS_OF_BLOCKING_RUN = 700
 """Python functions called per run whose request waits for its end, with the append that ends it; it
@@ -104,24 +106,27 @@ async def submit(gateway: ASGIApp, method: str = "SendStreamingMessage") -> byte
 
 
 async def counted(gateway: ASGIApp, method: str) -> tuple[float, list[bytes]]:
-    """Return the calls per submission by `method`, and the answers."""
+    """Return the calls per submission by `method` in the round with the fewest; all answers."""
     await submit(gateway, method)
-    counter = CallCounter((headrace, headrace_gateway, nats, prometheus_client, starlette))
-    sys.setprofile(counter)
-    try:
-        answers = [await submit(gateway, method) for _ in range(RUNS)]
-    finally:
-        sys.setprofile(None)
-    return counter.calls / RUNS, answers
+    calls, answers = list[float](), list[bytes]()
+    for _ in range(ROUNDS):
+        counter = CallCounter((headrace, headrace_gateway, nats, prometheus_client, starlette))
+        sys.setprofile(counter)
+        try:
+            answers += [await submit(gateway, method) for _ in range(RUNS)]
+        finally:
+            sys.setprofile(None)
+        calls.append(counter.calls / RUNS)
+    return min(calls), answers
 
 
 async def test_a_submission_takes_few_calls(gateway: ASGIApp) -> None:
     calls, answers = await counted(gateway, "SendStreamingMessage")
-    assert sum(b"TASK_STATE_SUBMITTED" in answer for answer in answers) == RUNS
+    assert sum(b"TASK_STATE_SUBMITTED" in answer for answer in answers) == ROUNDS * RUNS
     assert calls <= CALLS
 
 
 async def test_a_blocking_run_takes_few_calls(serving_gateway: ASGIApp) -> None:
     calls, answers = await counted(serving_gateway, "SendMessage")
-    assert sum(b"TASK_STATE_COMPLETED" in answer for answer in answers) == RUNS
+    assert sum(b"TASK_STATE_COMPLETED" in answer for answer in answers) == ROUNDS * RUNS
     assert calls <= CALLS_OF_BLOCKING_RUN
