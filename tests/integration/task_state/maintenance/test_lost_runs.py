@@ -13,6 +13,7 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED, WORKING
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.worker.test_follow_ups import answers, hand_in
+from tests.support.jetstream_api import answered
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, new_key, open_task_states
@@ -32,7 +33,9 @@ def worker(fleet: TaskStates, folder: Path, target: str) -> WorkerProcess:
 async def runs_of(task: Task) -> int:
     """Return how many runs of the task are in the queue, at work or not."""
     subjects = task.bus.subjects.runs_of_task(task.key)
-    info = await task.bus.js.stream_info(task.bus.streams.runs, subjects_filter=subjects)
+    info = await answered(
+        lambda: task.bus.js.stream_info(task.bus.streams.runs, subjects_filter=subjects)
+    )
     return len(info.state.subjects or {})
 
 
