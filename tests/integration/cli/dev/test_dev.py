@@ -123,7 +123,7 @@ def test_ends_within_5_s_though_children_are_stubborn_or_frozen(
 ) -> None:
     notes = tmp_path / "grandchild"
     stack = make_stack(STAND_IN_STUBBORN=str(notes)).start()
-    until(notes.exists, "the worker has a child")
+    until(lambda: notes.exists() and notes.read_text(), "the worker has a child")
     pids = [*stack.pids(), int(notes.read_text())]
     stack.kill("gateway", 0, signal.SIGSTOP)
     stack.kill("nats", 0, signal.SIGSTOP)
