@@ -1,5 +1,6 @@
 """What an agent's `RunContext` can do on a worker."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ class WorkerRuntime:
     ) -> None:
         """Combine the parts of one attempt."""
         inputs = parent.inputs
+        self.loop = asyncio.get_running_loop()
         # Called per token: bound directly, to save a stack frame.
         self.emit: Callable[[Emission], bool] = emitter.emit
         self.room = emitter.room

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ from headrace.sdk.emit import (
     ToolCall,
     ToolResult,
 )
+from headrace.sdk.errors import CalledInOtherLoop
 from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
-from headrace.sdk.runtime import STOPS, Runtime
+from headrace.sdk.runtime import STOPS, Runtime, running_loop
 from headrace.sdk.signals import (
     Activity,
     ActivityDelta,
@@ -39,6 +41,7 @@ from headrace.sdk.signals import (
     Subagent,
     Usage,
 )
+from headrace.sdk.source import called_at
 from headrace.sdk.tool_call import Callee, ToolError
 
 _LONGEST_SLEEP = timedelta(days=365)
@@ -52,20 +55,20 @@ class Inbox:
     not read becomes the next run's input.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        """Read the messages for the run of `runtime`."""
-        self._runtime = runtime
+    def __init__(self, ctx: "RunContext") -> None:
+        """Read the messages for the run of `ctx`."""
+        self._ctx = ctx
 
     def __bool__(self) -> bool:
         """Return whether a message is available."""
-        return self._runtime.has_input
+        return runtime_of(self._ctx).has_input
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Json:
         """Wait for the next message and return it."""
-        return await self._runtime.next_input()
+        return await self._ctx._awaited.next_input()  # noqa: SLF001  # of this module
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,17 @@ class RunContext:
     """W3C trace context: of the attempt's span if traces are exported, else of the request. None:
     the request had none."""
     _runtime: Runtime
+
+    @property
+    def _awaited(self) -> Runtime:
+        """The runtime, for methods that wait: in another event loop they would do so forever."""
+        loop = self._runtime.loop
+        if loop is not None and running_loop() is not loop:
+            raise CalledInOtherLoop(
+                f"agent {self.agent!r} used ctx.{_method()} outside of the worker's event loop;"
+                f" declare the function with async def, and await it there{called_at()}"
+            )
+        return self._runtime
 
     @property
     def task(self) -> str:
@@ -162,7 +176,7 @@ class RunContext:
             LogLost: The log is gone.
             BusUnavailable: The log does not answer.
         """
-        return await self._runtime.task()
+        return await self._awaited.task()
 
     async def load_events(self) -> list[tuple[int, Json]]:
         """Return the log's StreamResponses with their generations: ``[(1, {"task": …}), …]``.
@@ -171,7 +185,7 @@ class RunContext:
             LogLost: The log is gone.
             BusUnavailable: The log does not answer.
         """
-        return await self._runtime.events()
+        return await self._awaited.events()
 
     async def history(self) -> Sequence[Json]:
         """Return the task's messages up to this input, from the log: A2A v1.0 Messages.
@@ -190,12 +204,12 @@ class RunContext:
         Raises:
             StateUnavailable: Task state does not answer.
         """
-        return await self._runtime.context_tasks()
+        return await self._awaited.context_tasks()
 
     @property
     def inbox(self) -> Inbox:
         """The messages that arrive during the run, for an agent with ``follow_ups="steer"``."""
-        return Inbox(self._runtime)
+        return Inbox(self)
 
     @property
     def parts(self) -> Sequence[Json]:
@@ -213,7 +227,7 @@ class RunContext:
         """
         if (raw := part.get("raw")) is not None:
             return b64decode(raw)
-        return await self._runtime.content(part.get("url", ""))
+        return await self._awaited.content(part.get("url", ""))
 
     @property
     def prompt(self) -> str:
@@ -235,7 +249,7 @@ class RunContext:
             MalformedOutput: The data is not JSON or is too large.
             RunOver: The run has ended.
         """
-        await self._runtime.checkpoint(data)
+        await self._awaited.checkpoint(data)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`, up to 365 days (see `sleep_until`).
@@ -270,7 +284,7 @@ class RunContext:
         await self._sleep(max(when, now).astimezone(UTC))
 
     async def _sleep(self, until: datetime) -> None:
-        left = await self._runtime.sleep(until)
+        left = await self._awaited.sleep(until)
         if left > 0:
             await asyncio.sleep(left)
 
@@ -299,7 +313,7 @@ class RunContext:
         if schema is not None:
             message["metadata"] = {events.INPUT_SCHEMA: schema}
         async with asyncio.timeout(timeout):
-            return await self._runtime.ask(message)
+            return await self._awaited.ask(message)
 
     async def emit(self, output: Emission) -> None:
         """Emit any output: a string or an output type such as `Text` or `ToolCall`.
@@ -309,9 +323,10 @@ class RunContext:
             RunOver: The run has ended.
         """
         if type(output) in FILES:
-            output = await self._runtime.offloaded(output)
-        if not self._runtime.emit(output):
-            await self._runtime.room()
+            output = await self._awaited.offloaded(output)
+        runtime = self._awaited
+        if not runtime.emit(output):
+            await runtime.room()
 
     def new_id(self, kind: str) -> str:
         """Return a new id for a `kind` such as "call". Other attempts get the same ids."""
@@ -441,7 +456,7 @@ class RunContext:
             RunOver: This run has ended.
         """
         request = DelegationRequest(agent, message, key, relay, timeout, budget)
-        return await self._runtime.delegate(request)
+        return await self._awaited.delegate(request)
 
     def delegate_stream(  # by keyword
         self,
@@ -462,7 +477,7 @@ class RunContext:
             DelegationRefused, RunOver: As for `delegate`.
         """
         request = DelegationRequest(agent, message, key, relay, timeout, budget)
-        return self._runtime.delegate_stream(request)
+        return self._awaited.delegate_stream(request)
 
     async def answer(
         self,
@@ -486,12 +501,20 @@ class RunContext:
                 ``not_waiting`` if no child waits for input.
         """
         reply = self.message if message is None else message
-        return await self._runtime.answer(result, reply, relay=relay, timeout=timeout)
+        return await self._awaited.answer(result, reply, relay=relay, timeout=timeout)
 
     @property
     def tokens_left(self) -> int | None:
         """Tokens that this run and its children may still use. None: no budget."""
         return self._runtime.tokens_left
+
+
+def _method() -> str:
+    """Return the public method of this module that the author's code has called."""
+    frame, name = sys._getframe(2), ""  # noqa: SLF001  # as in `source`
+    while frame.f_globals is globals() and frame.f_back is not None:
+        name, frame = frame.f_code.co_name, frame.f_back
+    return "inbox" if name == "__anext__" else name
 
 
 class _TaskLog(logging.LoggerAdapter[logging.Logger]):

@@ -30,7 +30,7 @@ from headrace.sdk.emit import (
 )
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.results import Delegation, DelegationRequest, Result
-from headrace.sdk.runtime import Interrupt
+from headrace.sdk.runtime import Interrupt, running_loop
 from headrace.sdk.signals import State, StateDelta
 
 _ID = "direct"
@@ -83,6 +83,7 @@ class DirectRun:
     def __init__(self, agent: str, message: str | Json) -> None:
         """Prepare the run of `agent` on `message`, a text or an A2A v1.0 Message."""
         self._agent = agent
+        self.loop = running_loop()
         self._message = user_message(message)
         self._numbers = itertools.count(1)
         self._emitted = asyncio.Queue[Emission | None]()

@@ -60,6 +60,15 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         # Either would end the event loop, and with it the worker and all its runs.
         why = f"raised {type(exit_).__name__}; only its run ends: return, or raise an Exception"
         raise AgentExited(_message(agent, why, exit_)) from exit_
+    except (AttributeError, TypeError) as error:
+        # `ctx.history()[0]`: the missing await is the error.
+        if "coroutine" not in str(error):
+            raise
+        method = not_awaited[0].method if not_awaited else unawaited.failed_at(ctx, error)
+        if not method:
+            raise
+        call = unawaited.LostCall(method, raised_at(agent.function, error.__traceback__))
+        raise CallNotAwaited(f"agent {agent.name!r} {_needs_await(agent, call)}") from error
     except EOFError as error:
         if error.args != _NO_INPUT:
             raise

@@ -62,6 +62,12 @@ class CallNotAwaited(Misused):
     code = "call_not_awaited"
 
 
+class CalledInOtherLoop(Misused):
+    """An agent or tool used its context outside of its worker's event loop."""
+
+    code = "called_in_other_loop"
+
+
 class Retryable(HeadraceError):
     """Raised by an agent to have its run tried again after a pause.
 

@@ -3,6 +3,7 @@
 Workers implement it, and so do test doubles.
 """
 
+import asyncio
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, Protocol
@@ -29,12 +30,24 @@ STOPS = frozenset({Interrupt.SUPERSEDED, Interrupt.OVERDUE, Interrupt.CANCELED})
 """Reasons after which no worker continues the run."""
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return this thread's running event loop, if it has one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class Runtime(Protocol):
     """One attempt at a run, as its context uses it.
 
     Methods that read raise `LogLost` if the log is gone and `BusUnavailable` if it does not answer.
     Methods that write raise `RunOver` once the run has ended.
     """
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The only event loop in which its methods may be awaited. None: in any."""
 
     def emit(self, output: Emission) -> bool:
         """Accept the agent's output. False: await `room` before emitting more.

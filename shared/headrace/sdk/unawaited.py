@@ -1,5 +1,6 @@
 """Calls of a run's context that an agent does not await, and that therefore do nothing."""
 
+import inspect
 import sys
 import warnings
 from collections.abc import Callable
@@ -45,6 +46,31 @@ def watch(ctx: "RunContext") -> list[LostCall]:
 def forget(ctx: "RunContext") -> None:
     """Leave the calls of `ctx` to Python's warning again."""
     _watched.pop(id(ctx), None)
+
+
+def failed_at(ctx: "RunContext", error: Exception) -> str:
+    """Return the method of `ctx` whose coroutine `error` complains of; empty if of none.
+
+    The coroutine is closed, so that nothing warns of it later.
+    """
+    values = [getattr(error, "obj", None)]
+    trace = error.__traceback__
+    while trace is not None:
+        values += trace.tb_frame.f_locals.values()
+        trace = trace.tb_next
+    for value in values:
+        if isinstance(value, CoroutineType) and _context_of(value) is ctx:
+            value.close()
+            return value.__name__
+    return ""
+
+
+def _context_of(coroutine: "CoroutineType[Any, Any, Any]") -> object:
+    """Return the `self` of a method's coroutine that has not begun."""
+    frame = coroutine.cr_frame
+    if frame is None or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
+        return None
+    return frame.f_locals.get("self")
 
 
 class _Replaced:

@@ -40,6 +40,8 @@ USED = Usage(input_tokens=3, output_tokens=4)
 class Notes:
     """A runtime that notes what is emitted."""
 
+    loop = None
+
     def __init__(self) -> None:
         self.emitted: list[Emission] = []
 

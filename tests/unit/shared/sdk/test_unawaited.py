@@ -5,12 +5,12 @@ import gc
 import subprocess
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from headrace import Emission, RunContext, agent
+from headrace import Emission, RunContext, agent, tool
 from headrace.testing import TestFleet
 
 _SCRIPT = """\
@@ -110,3 +110,77 @@ def test_a_call_that_goes_with_its_function_is_told_where_that_is(tmp_path: Path
     command = [sys.executable, str(script)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "await ctx.text(…) (serving.py:5) " in said
+
+
+async def test_a_call_whose_result_is_used_without_await_is_named() -> None:
+    @agent
+    async def first(ctx: RunContext) -> str:
+        return str(ctx.history()[0])  # type: ignore[index]
+
+    @agent
+    async def text_of(ctx: RunContext) -> str:
+        return ctx.delegate("first", "nails").text  # type: ignore[attr-defined, no-any-return]
+
+    @agent
+    async def joined(ctx: RunContext) -> str:
+        file = ctx.content({})
+        return "stock: " + file  # type: ignore[operator]
+
+    async with TestFleet([first, text_of, joined]) as fleet:
+        for name, method in {
+            "first": "history",
+            "text-of": "delegate",
+            "joined": "content",
+        }.items():
+            for _ in range(2):
+                answer = await fleet.send(name, "nails")
+                expected = f"called ctx.{method}() without await, so it did nothing"
+                assert expected in answer.status_text, answer.status_text
+                assert "(test_unawaited.py:" in answer.status_text
+
+
+async def test_a_coroutine_of_the_agents_own_is_its_own_error() -> None:
+    @agent
+    async def shop(ctx: RunContext) -> str:
+        ctx.state  # noqa: B018  # not a call
+        return str(nothing()[0])  # type: ignore[index]
+
+    with pytest.raises(TypeError, match="not subscriptable"), pytest.warns(RuntimeWarning):
+        await shop("nails")
+
+
+async def test_a_call_in_another_event_loop_fails_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool
+    def stock(of: str, ctx: RunContext) -> str:
+        asyncio.run(ctx.status(of))
+        return of
+
+    @agent
+    async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield "Welcome. "
+        await ctx.call(stock, of=ctx.prompt)
+
+    @agent
+    def streaming(ctx: RunContext) -> Iterator[Emission]:
+        yield "Welcome. "
+        ctx.delegate_stream("shop", "nails")
+
+    @agent
+    def returning(ctx: RunContext) -> None:
+        asyncio.run(anext(ctx.inbox))
+
+    expected = {"shop": "status", "streaming": "delegate_stream", "returning": "inbox"}
+    async with TestFleet([shop, streaming, returning]) as fleet:
+        for name, method in expected.items():
+            for _ in range(2):
+                answer = await fleet.send(name, "nails")
+                assert answer.state == "failed"
+                # Of a tool only the log says more, as of any error in one.
+                said = caplog.text if name == "shop" else answer.status_text
+                assert (
+                    f"agent '{name}' used ctx.{method} outside of the worker's event loop" in said
+                )
+                assert "(test_unawaited.py:" in said
+                caplog.clear()

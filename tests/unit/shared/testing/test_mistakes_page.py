@@ -252,6 +252,23 @@ MISTAKES = [
         runs=True,
     ),
     Mistake(
+        "the result of a method of the context, used without `await`",
+        "@agent\nasync def shop(ctx):\n    yield 'Nails? '\n"
+        "    for message in ctx.history():\n        yield message['messageId']\n",
+        "agent 'shop' called ctx.history() without await, so it did nothing; await ctx.history(…)"
+        " (shop.py:6)",
+        "`for message in await ctx.history()`",
+        runs=True,
+    ),
+    Mistake(
+        "`asyncio.run` in a function without `async`",
+        "import asyncio\n\n@agent\ndef shop(ctx):\n    asyncio.run(ctx.text('There are 7.'))\n",
+        "agent 'shop' used ctx.text outside of the worker's event loop; declare the function with"
+        " async def, and await it there (shop.py:7)",
+        "`async def shop(ctx)` and `await ctx.text('There are 7.')`",
+        runs=True,
+    ),
+    Mistake(
         "output after the end",
         "@agent\nasync def shop(ctx):\n    yield InputRequired('How many?')\n    yield 'Thanks.'\n",
         "agent 'shop': str after the run's end (shop.py:6)",
