@@ -173,8 +173,8 @@ def test_all_invalid_misspelt_and_former_settings_are_named(tmp_path: Path) -> N
     assert {line.split(":")[0] for line in invalid} == {"HEADRACE_HTTP_PORT", "HEADRACE_KEEPALIVE"}
 
 
-def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
-    with started(tmp_path, nats_url=NOWHERE, startup_timeout=8) as gateway:
+def test_while_it_waits_for_nats_it_lives_and_refuses(tmp_path: Path) -> None:
+    with started(tmp_path, nats_url=NOWHERE) as gateway:
         until(lambda: gateway.status("/healthz") == 200, "it says that it lives")
         assert gateway.status("/readyz") == 503
         refused = httpx.post(
@@ -183,6 +183,10 @@ def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         *_, retry_info = refused.json()["error"]["details"]
         assert retry_info == {"@type": RETRY_INFO_TYPE, "retryDelay": "1s"}
+
+
+def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
+    with started(tmp_path, nats_url=NOWHERE, startup_timeout=8) as gateway:
         assert gateway.ends() == 1
     first, *_, last = gateway.log().splitlines()
     assert f"waiting for NATS at {NOWHERE}" in first

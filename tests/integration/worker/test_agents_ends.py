@@ -33,7 +33,7 @@ from headrace.sdk.agent import AgentFunction
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, soon
 
 
 def end_of(events: list[Json]) -> tuple[str, str]:
@@ -165,10 +165,12 @@ async def test_an_agents_own_task_that_exits_ends_no_worker(
         assert texts(await task.events()) == ["waiting", ", stayed"]
         assert {entry.stamp.attempt for entry in await task.ended()} <= {0, 1}
 
-    told = re.findall(
-        r"a task of an agent raised (\w+);.*\(exiting_tasks\.py:\d+\)", worker.output()
-    )
-    assert told == ["SystemExit"] * 2 + ["KeyboardInterrupt"] * 2
+    def told() -> list[str]:
+        pattern = r"a task of an agent raised (\w+);.*\(exiting_tasks\.py:\d+\)"
+        return re.findall(pattern, worker.output())
+
+    await soon(lambda: len(told()) >= 4, "all are logged")
+    assert told() == ["SystemExit"] * 2 + ["KeyboardInterrupt"] * 2
     await asyncio.to_thread(worker.stop)
     assert worker.output().count(" serves ") == 1
 

@@ -405,7 +405,7 @@ async def test_trouble_that_may_pass_is_tried_again(
 async def test_silence_is_tried_again(submitter: TaskSubmitter, working: Working) -> None:
     # Once more on a machine so slow that also the answer takes too long.
     replies = Reply([], hangs=True), *[Reply(deltas({"content": "found"}))] * 3
-    async with chat_stub(*replies) as stub, working(model(stub, request_timeout=1.0)):
+    async with chat_stub(*replies) as stub, working(model(stub, request_timeout=3.0)):
         done = await folded(await submitter.start("model", "x"))
     assert (state(done), answer(done)) == ("COMPLETED", "found")
 
