@@ -11,15 +11,13 @@ import pytest
 
 from tests.support.clients.bindings import message
 from tests.support.compose_file import ROOT
-from tests.support.extra_services import gateway, is_served
+from tests.support.extra_services import is_served
 from tests.support.helm_chart import render, values_of
 from tests.support.plain_http import NO_TLS
 from tests.support.prometheus import Prometheus, needs_prometheus
-from tests.support.servers import NatsProcess, ValkeyProcess, ports
-from tests.support.service_process import ServiceProcess
-from tests.support.task_submitter import fresh_names
+from tests.support.scraped_fleet import ScrapedFleet
+from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.waiting import eventually, until
-from tests.support.worker_process import WorkerProcess
 
 pytestmark = needs_prometheus
 
@@ -41,45 +39,21 @@ def prometheus(
     nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Prometheus]:
     """A Prometheus that has seen a fleet in which runs of one agent have failed."""
-    folder = tmp_path_factory.mktemp("observed")
-    names = fresh_names() | {"events_max_bytes": "100000000"}
-    variables = {f"HEADRACE_{key.upper()}": value for key, value in names.items()}
-    worker_port, state_port = ports.pick(), ports.pick()
-    front, url = gateway(folder / "gateway", nats_server.url, **variables)
-    worker = WorkerProcess(
-        folder / "worker",
-        "tests.support.failing_agents:agents",
+    fleet = ScrapedFleet(
+        tmp_path_factory.mktemp("observed"),
         nats_server.url,
-        names,
-        metrics_port=worker_port,
+        valkey.url,
+        "tests.support.failing_agents:agents",
+        ROOT / "deploy" / "alerts.yml",
+        events_max_bytes="100000000",
     )
-    state = ServiceProcess(
-        "task-state",
-        folder / "task-state",
-        ["task-state"],
-        variables
-        | {
-            "HEADRACE_NATS_URL": nats_server.url,
-            "HEADRACE_REDIS_URL": valkey.url,
-            "HEADRACE_METRICS_PORT": str(state_port),
-        },
-        lambda: " is ready" in state.log.read_text(),
-    )
-    targets = {
-        "gateway": url.removeprefix("http://"),
-        "worker": f"127.0.0.1:{worker_port}",
-        "task-state": f"127.0.0.1:{state_port}",
-    }
-    with front, worker, state:
-        until(lambda: is_served([url], AGENT), "the agent is served")
-        made = Prometheus(folder / "prometheus", targets, ROOT / "deploy" / "alerts.yml")
-        with made:
-            until(lambda: len(made.query("up == 1")) == len(targets), "all services are scraped")
-            base, version = f"{url}/v1/agents/{AGENT}", {"A2A-Version": "1.0"}
-            with httpx.Client(base_url=base, headers=version, verify=NO_TLS, timeout=60) as http:
-                http.post("/message:send", json=message("hello")).raise_for_status()
-                http.get("/tasks").raise_for_status()
-            yield made
+    with fleet:
+        until(lambda: is_served([fleet.url], AGENT), "the agent is served")
+        base, version = f"{fleet.url}/v1/agents/{AGENT}", {"A2A-Version": "1.0"}
+        with httpx.Client(base_url=base, headers=version, verify=NO_TLS, timeout=60) as http:
+            http.post("/message:send", json=message("hello")).raise_for_status()
+            http.get("/tasks").raise_for_status()
+        yield fleet.prometheus
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

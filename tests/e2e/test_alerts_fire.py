@@ -1,0 +1,226 @@
+"""The alert rules on a real fleet in trouble, which a real Prometheus scrapes.
+
+How long a condition must hold, and the windows of rates, are shorter here than in the rules, and so
+is the wait of a run. Everything else is as in the rules.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+import yaml
+
+from tests.support.clients.bindings import message
+from tests.support.cluster import NatsCluster
+from tests.support.compose_file import ROOT
+from tests.support.extra_services import is_served
+from tests.support.plain_http import NO_TLS
+from tests.support.prometheus import needs_prometheus
+from tests.support.scraped_fleet import ScrapedFleet
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
+from tests.support.waiting import until
+
+pytestmark = [needs_prometheus, pytest.mark.soak, pytest.mark.timeout(900)]
+
+RULES = ROOT / "deploy" / "alerts.yml"
+ELSEWHERE = {
+    "NatsReplicaMissing",  # test_a_lost_replica_fires
+    "TaskStateBehind",  # promtool only: takes more load than a test makes
+}
+RUNS = 12
+AT_MOST_WAITING = 20
+TIMEOUT = 120.0
+VERSION = {"A2A-Version": "1.0"}
+
+
+def scaled(rules: str) -> str:
+    """Return the rules with shorter durations. Windows of `increase` stay: they count."""
+    rules = re.sub(r"for: \d+m", "for: 1s", rules)
+    rules = re.sub(r"(rate\([^\[]+)\[\d+m\]", r"\1[15s]", rules)
+    return re.sub(r"(headrace_oldest_run_seconds\)) > 300", r"\1 > 3", rules)
+
+
+class Trouble:
+    """A fleet, and what makes its alerts fire."""
+
+    def __init__(self, fleet: ScrapedFleet, http: httpx.Client, folder: Path) -> None:
+        self.fleet, self.http, self.folder = fleet, http, folder
+
+    def fires(self, *alerts: str) -> None:
+        """Return once Prometheus has seen all of these fire."""
+        until(lambda: set(alerts) <= self.fired(), f"{alerts} fire", TIMEOUT)
+
+    def fired(self) -> set[str]:
+        """Return the names of the alerts that have fired."""
+        found = self.fleet.prometheus.query('max_over_time(ALERTS{alertstate="firing"}[1h])')
+        return {one["metric"]["alertname"].removeprefix("Headrace") for one in found}
+
+    def gate(self, name: str) -> Path:
+        """Return a file that agents wait for."""
+        return self.folder / name
+
+    def submit(self, agent: str, text: str, **configuration: object) -> int:
+        """Begin a task, wait for no result, and return the status of the answer."""
+        body = message(text) | {"configuration": {"returnImmediately": True, **configuration}}
+        return self.http.post(f"/v1/agents/{agent}/message:send", json=body).status_code
+
+    def submit_all(self, agent: str, gate: Path, count: int = RUNS) -> None:
+        """Begin tasks that end when the gate is opened."""
+        for _ in range(count):
+            until(lambda: self.submit(agent, str(gate)) == 200, "a task begins", TIMEOUT)
+
+    def working(self, agent: str) -> float:
+        """Return how many runs of an agent the worker has at work."""
+        found = self.fleet.prometheus.query(f'headrace_runs_working{{agent="{agent}"}}')
+        return sum(float(one["value"][1]) for one in found)
+
+    def is_served(self) -> bool:
+        """Tell whether the gateway knows the worker."""
+        return is_served([self.fleet.url], "waiting")
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "alerts.yml"
+    file.write_text(scaled(RULES.read_text()))
+    return file
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[tuple[NatsProcess, ValkeyProcess]]:
+    with NatsProcess(tmp_path / "nats") as nats, ValkeyProcess(tmp_path / "valkey") as valkey:
+        yield nats, valkey
+
+
+def test_rules_fire(
+    tmp_path: Path, rules: Path, servers: tuple[NatsProcess, ValkeyProcess]
+) -> None:
+    nats, valkey = servers
+    fleet = ScrapedFleet(
+        tmp_path,
+        nats.url,
+        valkey.url,
+        "tests.support.troubled_agents:agents",
+        rules,
+        events_max_bytes="8000000",
+        max_waiting_per_agent=str(AT_MOST_WAITING),
+        push_allow="127.0.0.1",
+        push_attempts="5",
+        push_backoff="0.1",
+    )
+    with (
+        fleet,
+        httpx.Client(base_url=fleet.url, headers=VERSION, verify=NO_TLS, timeout=60) as http,
+    ):
+        trouble = Trouble(fleet, http, tmp_path)
+        until(trouble.is_served, "the agents are served")
+        runs_and_webhooks_fail(trouble)
+        a_loop_is_blocked(trouble)
+        a_worker_dies(trouble)
+        an_agent_is_without_worker(trouble)
+        redis_fills_and_goes(trouble, valkey)
+        nats_freezes_and_restarts(trouble, nats)
+        a_stream_fills(trouble)
+        fleet.task_state.stop()
+        trouble.fires("NoTaskState")
+        fleet.gateway.stop()
+        trouble.fires("NoGateway")
+        fired = trouble.fired()
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    names = {one["alert"].removeprefix("Headrace") for group in groups for one in group["rules"]}
+    assert names - fired == ELSEWHERE
+
+
+def runs_and_webhooks_fail(trouble: Trouble) -> None:
+    hook = {"id": "one", "url": f"http://127.0.0.1:{ports.pick()}/"}
+    for _ in range(2):
+        assert trouble.submit("failing", "hello", taskPushNotificationConfig=hook) == 200
+    trouble.fires("RunsFail", "WebhooksFail", "DeadLetters")
+
+
+def a_loop_is_blocked(trouble: Trouble) -> None:
+    assert trouble.submit("stalling", "4") == 200
+    trouble.fires("LoopBlocked")
+
+
+def a_worker_dies(trouble: Trouble) -> None:
+    gate = trouble.gate("dies")
+    trouble.submit_all("waiting", gate)
+    until(lambda: trouble.working("waiting") == RUNS, "all are at work", TIMEOUT)
+    trouble.fleet.worker.restart()
+    trouble.fires("WorkersDie")
+    gate.touch()
+    until(lambda: trouble.working("waiting") == 0, "all have ended", TIMEOUT)
+
+
+def an_agent_is_without_worker(trouble: Trouble) -> None:
+    gate = trouble.gate("without")
+    gate.touch()
+    trouble.fleet.worker.stop()
+    until(lambda: trouble.submit("waiting", str(gate)) == 429, "a task is refused", TIMEOUT)
+    trouble.fires("AgentWithoutWorker", "RunsWaitLong", "RunsRefused")
+    trouble.fleet.worker.start()
+    until(trouble.is_served, "the agents are served again")
+
+
+def redis_fills_and_goes(trouble: Trouble, valkey: ValkeyProcess) -> None:
+    with redis.Redis.from_url(valkey.url) as client:
+        used = client.info("memory")["used_memory"]
+        client.config_set("maxmemory", int(used * 1.1))
+        trouble.fires("RedisFills")
+        client.config_set("maxmemory", 0)
+    valkey.kill()
+    # The range is given up when it has something to write.
+    until(lambda: trouble.submit("failing", "hello") == 200, "a task begins", TIMEOUT)
+    trouble.fires("RedisDown", "RangeWithoutTaskState")
+    valkey.start()
+
+
+def nats_freezes_and_restarts(trouble: Trouble, nats: NatsProcess) -> None:
+    gate = trouble.gate("talking")
+    trouble.submit_all("talking", gate)
+    until(lambda: trouble.working("talking") == RUNS, "all are at work", TIMEOUT)
+    nats.freeze()
+    trouble.fires("GatewayWithoutNats", "AppendsUnanswered")
+    nats.thaw()
+    while "NatsUnstable" not in trouble.fired():
+        until(trouble.is_served, "the fleet is back", TIMEOUT)
+        nats.restart()
+    gate.touch()
+    until(trouble.is_served, "the fleet is back", TIMEOUT)
+
+
+def a_stream_fills(trouble: Trouble) -> None:
+    text = "x" * 100_000
+
+    def is_nearly_full() -> bool:
+        trouble.submit("failing", text)
+        return bool(trouble.fleet.prometheus.query("headrace_stream_bytes > 7e6"))
+
+    until(is_nearly_full, "the stream is nearly full", TIMEOUT)
+    trouble.fires("StreamFills")
+    until(lambda: trouble.submit("failing", text) == 503, "a task is refused", TIMEOUT)
+    trouble.fires("LogsFull")
+
+
+def test_a_lost_replica_fires(tmp_path: Path, rules: Path) -> None:
+    with NatsCluster(tmp_path / "nats") as cluster, ValkeyProcess(tmp_path / "valkey") as valkey:
+        fleet = ScrapedFleet(
+            tmp_path,
+            cluster.url,
+            valkey.url,
+            "tests.support.troubled_agents:agents",
+            rules,
+            replicas="3",
+            startup_timeout=str(TIMEOUT),
+        )
+        with fleet, httpx.Client(base_url=fleet.url, verify=NO_TLS) as http:
+            trouble = Trouble(fleet, http, tmp_path)
+            until(trouble.is_served, "the agents are served", TIMEOUT)
+            query = 'headrace_stream_current_replicas{stream=~".*EVENTS"} == 3'
+            until(lambda: fleet.prometheus.query(query), "the replicas are current", TIMEOUT)
+            cluster.nodes[0].kill()
+            trouble.fires("NatsReplicaMissing")
