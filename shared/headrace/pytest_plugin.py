@@ -3,6 +3,7 @@
 It stands outside of `headrace.testing` because pytest imports it in every run of every project.
 """
 
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +22,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     described = f"{_MARKER}(agent, ...): the agents that the fixture `fleet` serves."
     config.addinivalue_line("markers", described)
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Explain a failed comparison of a task's result, which equals nothing but itself."""
+    module = sys.modules.get("headrace.testing.task")
+    results = [one for one in (left, right) if module and isinstance(one, module.TaskResult)]
+    if not results:
+        return None
+    lines = [f"TaskResult {op}: compare what it has, such as its text or state"]
+    return lines + [line for one in results for line in ("TaskResult:", *one.summary())]
 
 
 @pytest.fixture

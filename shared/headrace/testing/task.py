@@ -13,7 +13,7 @@ from headrace.model import parts
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
-from headrace.model.task_report import ResultFile, TaskEvent, TaskReport
+from headrace.model.task_report import CalledTool, ResultFile, TaskEvent, TaskReport
 from headrace.model.user_message import MessageContent, user_message
 from headrace.sdk.emit import File
 from headrace.testing.ack_gate import AckGate
@@ -190,9 +190,30 @@ class TaskResult(TaskReport):
     interrupts: list[Json]
     """The agent's questions, as AG-UI Interrupts, if the run ended with them."""
 
+    def __repr__(self) -> str:
+        """Return what a failed assertion is understood by, in a line: pytest shows it."""
+        return f"TaskResult({', '.join(self.summary())})"
+
+    def summary(self) -> list[str]:
+        """Return the state and what there is of status, text, tool calls and files."""
+        shown = {
+            "state": self.state,
+            "status_text": self.status_text,
+            "text": self.text,
+            "tool_calls": [_shown(one) for one in self.tool_calls],
+            "data": self.data,
+            "files": [one.name for one in self.files],
+        }
+        return [f"{name}={value!r}" for name, value in shown.items() if value]
+
     async def reply(self, message: MessageContent, files: Sequence[File] = ()) -> "TaskResult":
         """Send the next message and return its result (see `FleetTask.answer`)."""
         return await self.handle.answer(message, files)
+
+
+def _shown(tool: CalledTool) -> str:
+    result = f"failed: {tool.error}" if tool.error else f"{tool.result!r}"
+    return f"{tool.name}({tool.arguments!r}) -> {result}"
 
 
 def message_of(

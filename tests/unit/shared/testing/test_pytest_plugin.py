@@ -37,6 +37,44 @@ async def test_echo(fleet):
     assert (code, "1 passed" in output) == (0, True), output
 
 
+def test_a_failed_assertion_shows_what_the_agent_did(tmp_path: Path) -> None:
+    text = """
+from headrace import ToolError, tool
+
+@tool
+def stock(of: str) -> int:
+    if of == "none":
+        raise ToolError("no such thing")
+    return 7
+
+@agent
+async def shop(ctx):
+    yield "Welcome. "
+    await ctx.call(stock, of=ctx.prompt)
+
+@pytest.mark.agents(shop)
+@pytest.mark.parametrize("prompt", ["nails", "none"])
+async def test_shop(fleet, prompt):
+    answer = await fleet.send("shop", prompt)
+    if prompt == "nails":
+        assert answer == "Welcome."
+    assert "7" in answer.text
+"""
+    code, output = _run(tmp_path, text, "-p", "pytest_asyncio.plugin", "--asyncio-mode=auto")
+    shown = [line.removeprefix("E").strip() for line in output.splitlines() if line[:1] == "E"]
+    compared = shown.index("assert TaskResult ==: compare what it has, such as its text or state")
+    assert shown[compared + 1 : compared + 5] == [
+        "TaskResult:",
+        "state='completed'",
+        "text='Welcome. '",
+        """tool_calls=["stock({'of': 'nails'}) -> 7"]""",
+    ], output
+    [where] = [line for line in shown if line.startswith("+  where 'Welcome. ' = ")]
+    result = "TaskResult(state='failed', status_text='The agent failed (error "
+    assert where.startswith(f"+  where 'Welcome. ' = {result}"), output
+    assert code == 1
+
+
 def test_a_fixture_named_agents_serves_others(tmp_path: Path) -> None:
     text = """
 @pytest.fixture
