@@ -250,10 +250,10 @@ class Webhooks:
     async def answers_in_progress(self, within: float) -> Sequence[tuple[TaskKey, str]]:
         """Return the task and token of each webhook that may be publishing an answer.
 
-        Only of those whose record was written in the last `within` seconds.
+        Only of those whose record was written in the last `within` seconds, up to the newest.
         """
         since = clock.now() - timedelta(seconds=within)
-        recent = await self._bucket.copy(since=since)
+        recent = await self._bucket.copy(since=since, is_latest=True)
         return [
             place
             for name, copied in recent.items()

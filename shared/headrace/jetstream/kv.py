@@ -1,5 +1,6 @@
 """A key-value bucket: read and listed from its leader, changed by compare-and-set."""
 
+import asyncio
 from base64 import b64decode
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -138,13 +139,14 @@ class Bucket:
                 return found
 
     async def copy(
-        self, pattern: str = ">", since: datetime | None = None
+        self, pattern: str = ">", since: datetime | None = None, *, is_latest: bool = False
     ) -> dict[str, ReplicaValue]:
         """Return every key that matches and its value, from any replica: many in one answer.
 
-        With `since`, only keys that were written since then.
+        With `since`, only keys that were written since then. The replica may lag behind the
+        leader; with `is_latest` it is read on until it has all that the leader has.
         """
-        found = dict[str, ReplicaValue | None]()
+        found, place = dict[str, ReplicaValue | None](), 0
         start: Json = {"seq": 1} if since is None else {"start_time": since.isoformat()}
         while True:
             query = {
@@ -154,10 +156,20 @@ class Bucket:
             }
             page = await until_answered(self._bus, partial(self._page, query))
             for key, sequence, copied in page.messages:
-                found[key] = copied
+                found[key], place = copied, sequence
                 start = {"seq": sequence + 1}
             if page.complete and not page.pending:
-                return {key: copied for key, copied in found.items() if copied is not None}
+                if not is_latest or await self._ends_at(place, pattern, since):
+                    return {key: copied for key, copied in found.items() if copied is not None}
+                await asyncio.sleep(self._bus.timing.retry)
+
+    async def _ends_at(self, place: int, pattern: str, since: datetime | None) -> bool:
+        """Return whether the leader has nothing of a copy beyond sequence `place`."""
+        last = await self._ask({"last_by_subj": self.prefix + pattern})
+        if last is None or last[1].sequence <= place:
+            return True
+        written = last[1].written
+        return since is not None and written is not None and written < since
 
     async def _page(self, query: Json) -> DirectAnswer[tuple[str, int, ReplicaValue | None]]:
         page = await direct_get(self._bus, self._stream, query, self._copied)

@@ -1,6 +1,7 @@
 """A bucket that changes while it is read: a list has each key once, with what it has last."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import pytest
 from nats.aio.msg import Msg
@@ -142,3 +143,42 @@ async def test_a_copy_goes_on_where_an_answer_ended(
     monkeypatch.setattr(kv, "direct_get", lossy)
     assert [*await bucket.copy()] == ["t.a", "t.b", "t.c"]
     assert [one["seq"] for one in asked] == [1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("is_since", [False, True], ids=["all", "since"])
+async def test_the_latest_copy_waits_for_a_replica_that_lags_behind_the_leader(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, *, is_since: bool
+) -> None:
+    await fill(bucket)
+    since = (await bucket.get("t.b")).written if is_since else None
+    asked = list[Json]()
+
+    async def lagging[Read](
+        bus: Bus, stream: str, query: Json, read: Callable[[Msg], Read]
+    ) -> DirectAnswer[Read]:
+        asked.append(query)
+        if len(asked) == 1:
+            return DirectAnswer(complete=True)
+        answer = await direct_get(bus, stream, query, read)
+        # One more of the keys in each answer, as one that hears of them one by one.
+        return DirectAnswer(answer.messages[:1], complete=answer.complete)
+
+    monkeypatch.setattr(kv, "direct_get", lagging)
+    keys = ["t.b", "t.c"] if is_since else ["t.a", "t.b", "t.c"]
+    assert [*await bucket.copy(since=since, is_latest=True)] == keys
+    assert len(asked) > len(keys)
+
+
+async def test_the_latest_copy_of_what_is_gone_or_older_is_empty(bucket: Bucket) -> None:
+    assert not await bucket.copy(is_latest=True)
+    await fill(bucket)
+    later = (await bucket.get("t.c")).written
+    assert later is not None
+    assert not await bucket.copy(since=later + timedelta(seconds=1), is_latest=True)
+    await bucket.forget("t.c")
+
+    async def is_forgotten() -> bool:
+        # Replicas hear of it a moment later.
+        return [*await bucket.copy(is_latest=True)] == ["t.a", "t.b"]
+
+    await eventually(is_forgotten, "the copy ends before the key that is gone")
