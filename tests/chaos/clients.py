@@ -229,13 +229,14 @@ class TaskClient(Client):
                 return
             if self.follower.state != "INPUT_REQUIRED":
                 return
+            # More follows, also where the task is erased before its client hears of the answer.
+            self.follower.over = False
             response = await self.say(self.text, f"{self.name}-answer")
             if response.is_error and not (self.may_end_as - {"COMPLETED"}):
                 if not is_gone(response.text):
                     raise Broken(f"{self.follower.task} takes no answer: {response.text}")
                 self.expired = True
                 return
-            self.follower.over = False
 
     def _steps(self) -> Iterator[Step]:
         while True:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headrace.model.delegation import DELEGATION, Lineage
@@ -21,7 +22,7 @@ from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WOR
 from tests.chaos.__main__ import told
 from tests.chaos.agents import WHIM, answer_to
 from tests.chaos.answers import BusAnswer
-from tests.chaos.clients import CLIENTS
+from tests.chaos.clients import CLIENTS, Place, TaskClient, TaskFollower
 from tests.chaos.families import Families
 from tests.chaos.faults import KINDS, plan
 from tests.chaos.firings import EVENTS, FiringJudge, text_of_event, trigger_of_event
@@ -29,6 +30,7 @@ from tests.chaos.fleet import fleet_in
 from tests.chaos.record import Log
 from tests.chaos.run import Size, run
 from tests.chaos.verdict import ends, forked, overlaps
+from tests.support.resuming_bindings import Received
 
 SEED = 20
 ROOT = "0-" + "0" * 32
@@ -80,6 +82,22 @@ def test_a_seed_says_what_is_done_and_when(nodes: int) -> None:
     assert first != other
     kinds = sum(kind.is_possible(nodes, has_triggers=False) for kind in KINDS)
     assert len({fault.name for _, fault in first[:kinds]}) >= kinds - 1
+
+
+async def test_a_client_that_is_told_of_no_answer_before_its_task_is_erased_has_seen_no_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def sees_a_question(follower: TaskFollower, _: object) -> None:
+        asked = {"statusUpdate": {"status": {"state": INPUT_REQUIRED}}}
+        follower.received.append(Received("log1:3", asked))
+        follower.task, follower.over = ROOT, True
+
+    monkeypatch.setattr(TaskFollower, "follow", sees_a_question)
+    erased = httpx.MockTransport(lambda _: httpx.Response(404, text="TASK_NOT_FOUND"))
+    async with httpx.AsyncClient(transport=erased) as http:
+        client = TaskClient(Place(http, ["http://gateway.test"], SEED), 1)
+        await client.work()
+    assert (client.came_to, client.follower.over) == ("erased", False)
 
 
 def entry(run: int, attempt: int, writer: str, state: str = WORKING) -> Entry:
