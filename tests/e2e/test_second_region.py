@@ -24,7 +24,7 @@ from tests.support.plain_http import NO_TLS
 from tests.support.receiver import receiving
 from tests.support.servers import NatsProcess
 from tests.support.stack import Stack
-from tests.support.waiting import eventually, until
+from tests.support.waiting import TIMEOUT, eventually, until
 
 SHORT = ["3 1 a", "4 1 b"]
 LONG = ["60 100 c", "70 100 d"]
@@ -102,7 +102,8 @@ async def client(stack: Stack) -> AsyncIterator[httpx.AsyncClient]:
 async def ask(nats: NatsProcess, what: str, config: Json) -> None:
     """Create or update a stream of users'."""
     client = await connect(nats.url)
-    answer = await client.request(f"$JS.API.STREAM.{what}.ORDERS", json.dumps(config).encode())
+    subject, content = f"$JS.API.STREAM.{what}.ORDERS", json.dumps(config).encode()
+    answer = await client.request(subject, content, timeout=TIMEOUT)
     assert "error" not in json.loads(answer.data), answer.data
     await client.close()
 
@@ -110,7 +111,9 @@ async def ask(nats: NatsProcess, what: str, config: Json) -> None:
 async def order(nats: NatsProcess, text: str) -> None:
     """Publish an event."""
     client = await connect(nats.url)
-    await client.jetstream().publish("orders.new", json.dumps({"text": text}).encode())
+    await client.jetstream(timeout=TIMEOUT).publish(
+        "orders.new", json.dumps({"text": text}).encode()
+    )
     await client.close()
 
 
