@@ -151,6 +151,14 @@ class ReceivedMessage(Msg):
         return self._parsed
 
 
+def _text(subject: bytes) -> str:
+    """Return a subject as text; nats-server accepts any bytes, also those that are no UTF-8.
+
+    With U+FFFD in place of those it is no subject of ours, as no valid name has one.
+    """
+    return subject.decode("utf-8", "replace")
+
+
 def _headers(block: bytes) -> dict[str, str] | None:
     """Parse a block, including the status that a server may have put into its first line."""
     first, _, lines = block.partition(b"\r\n")
@@ -266,6 +274,9 @@ class NatsClient(Client):
     It parses bytes in the socket's callback. nats-py passes them through a stream to a task, which
     takes two iterations of the loop per read.
 
+    It reads subjects that are not UTF-8, which nats-server accepts from anybody who may publish
+    there. nats-py would connect anew for each, and get it again.
+
     It passes messages to listeners, and answers to requesters, as they are read from the socket.
     nats-py has a task with a queue per subscription: 15 µs more per message, and a loop iteration.
 
@@ -357,9 +368,17 @@ class NatsClient(Client):
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
         try:
-            receive(ReceivedMessage(self, subject.decode(), reply.decode(), data, headers))
+            receive(ReceivedMessage(self, _text(subject), _text(reply), data, headers))
         except Exception as error:  # noqa: BLE001  # otherwise nothing more would be read
             await self._error_cb(error)
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        # What nats-py's raises would end the connection.
+        return super()._build_message(  # type: ignore[no-any-return]
+            sid, _text(subject).encode(), _text(reply).encode(), data, headers
+        )
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self._transport is None and s.uri.scheme not in {"ws", "wss"}:

@@ -1,8 +1,6 @@
 """Replaying a log: all of it, in order, or a clear loss."""
 
 import asyncio
-import socket
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,6 +11,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from tests.integration.shared.conftest import Connect
 from tests.support.nats_proxy import Frame, NatsProxy
+from tests.support.raw_nats import publish_raw
 from tests.support.task_log import TaskLog, following, generations
 from tests.support.topology import Topology
 from tests.support.waiting import eventually
@@ -187,20 +186,6 @@ async def test_a_message_that_does_not_parse_is_stepped_over_by_every_reader(
         assert generations([last]) == [4]
         assert generations(await read(bus, log)) == [1, 2, 3, 4]
         assert await reading.until(4) == [1, 2, 3, 4]
-
-
-def publish_raw(url: str, subject: str, headers: bytes) -> None:
-    """Publish past any client library; return when the server has it."""
-    sizes = b"%d %d" % (len(headers), len(headers) + 4) if headers else b"4"
-    line = b"%b %b %b" % (b"HPUB" if headers else b"PUB", subject.encode(), sizes)
-    address = urlsplit(url)
-    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
-        connection.sendall(b'CONNECT {"verbose":false,"headers":true}\r\n')
-        connection.sendall(line + b"\r\n" + headers + b"junk\r\nPING\r\n")
-        received = b""
-        while b"PONG" not in received:
-            received += connection.recv(4096)
-        assert b"-ERR" not in received
 
 
 async def test_the_last_entry_before_much_that_does_not_parse_is_found(

@@ -14,6 +14,7 @@ from headrace.model.task import COMPLETED
 from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
 from tests.support.legal_logs import LegalLog
+from tests.support.raw_nats import publish_raw
 from tests.support.task_states import TaskStates, folded, new_key
 from tests.support.waiting import TIMEOUT, eventually
 
@@ -104,6 +105,24 @@ async def test_a_log_of_no_possible_tenant_becomes_a_dead_letter_and_stops_nothi
     assert {(one.tenant, one.agent) for one in letters} == {("unknown", "agent")}
     assert len(letters) == len(impossible.entries)
     assert await locate(fleet.bus, later.key.task) == later.key
+
+
+async def test_a_log_whose_subject_is_no_text_becomes_a_dead_letter_and_stops_nothing(
+    fleet: TaskStates,
+) -> None:
+    later = some_log(LegalLog(new_key()))
+    subject = fleet.bus.subjects.event(later.key).encode()
+    await fleet.start()
+    publish_raw(fleet.settings.nats_url, subject.removesuffix(later.key.task.encode()) + b"\xff")
+    await fleet.store(later)
+
+    async def is_listed() -> bool:
+        return later.key.task in await fleet.listed(agent=later.key.agent)
+
+    await eventually(is_listed, "the view has passed the log")
+    [letter] = [one async for one in Letters(fleet.bus).find(LetterFilter())]
+    assert (letter.tenant, letter.agent) == (later.key.tenant, later.key.agent)
+    assert letter.content.subject.endswith(".\ufffd")
 
 
 async def test_who_was_first_to_write_under_a_childs_id_does_not_hide_the_child(

@@ -6,6 +6,7 @@ from contextlib import suppress
 from urllib.parse import urlparse
 
 import pytest
+from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 from nats.errors import StaleConnectionError
 
@@ -182,6 +183,30 @@ async def test_nothing_after_nonsense_is_taken_for_a_message(
     async with asyncio.timeout(TIMEOUT):
         await scripted.connections.get()
     assert received == []
+
+
+async def test_a_subject_that_is_no_text_is_passed_on_and_ends_no_connection(
+    scripted: ScriptedServer, client: NatsClient
+) -> None:
+    heard: list[tuple[str, str, bytes]] = []
+
+    def note(msg: Msg) -> None:
+        heard.append((msg.subject, msg.reply, msg.data))
+
+    async def noted(msg: Msg) -> None:
+        note(msg)
+
+    await client.listen("news.*", note)
+    await client.subscribe("news.*", cb=noted)
+    writer = await scripted.connections.get()
+    for sid in (1, 2):
+        writer.write(
+            b"MSG news.\xff\xc3 %d re.\xfe 2\r\nhi\r\nMSG news.b %d 2\r\nho\r\n" % (sid, sid)
+        )
+    await soon(lambda: len(heard) == 4, "all is heard")
+    assert heard[::2] == 2 * [("news.\ufffd\ufffd", "re.\ufffd", b"hi")]
+    assert heard[1::2] == 2 * [("news.b", "", b"ho")]
+    assert client.stats["reconnects"] == 0
 
 
 class EarlyBrokenClient(NatsClient):
