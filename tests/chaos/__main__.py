@@ -1,4 +1,4 @@
-"""``make chaos``: a run at full size; says what was done, what came of it, and what was wrong."""
+"""``make chaos``: run at full size, print a summary, and exit with 1 if a promise was broken."""
 
 import argparse
 import asyncio
@@ -17,21 +17,21 @@ _SHOWN = 200
 
 
 def main() -> None:
-    """Do what the command line says; exit with 1 if a promise was broken."""
-    asked = _asked()
+    """Run as the command line says; exit with 1 if a promise was broken."""
+    arguments = _arguments()
     size = Size(
-        asked.seed,
-        asked.tasks,
-        asked.at_a_time,
-        asked.faults,
-        asked.nodes,
-        asked.long,
-        asked.retention,
-        asked.events,
-        asked.schedules,
+        arguments.seed,
+        arguments.tasks,
+        arguments.at_a_time,
+        arguments.faults,
+        arguments.nodes,
+        arguments.long,
+        arguments.retention,
+        arguments.events,
+        arguments.schedules,
     )
     again = " ".join(
-        f"--{name.replace('_', '-')} {value}" for name, value in vars(asked).items() if value
+        f"--{name.replace('_', '-')} {value}" for name, value in vars(arguments).items() if value
     )
     sys.stdout.write(f'make chaos ARGS="{again}"\n')
     sys.stdout.flush()
@@ -46,38 +46,38 @@ def main() -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         logging.getLogger("httpx").setLevel(logging.WARNING)
         outcome = asyncio.run(run(fleet, size, begun))
-    sys.stdout.write(told(outcome))
-    if outcome.wrong:
+    sys.stdout.write(summary(outcome))
+    if outcome.problems:
         sys.stdout.write(f"the stack's log: {folder}/dev.log\n")
         sys.exit(1)
 
 
-def told(outcome: Outcome) -> str:
-    """Return an outcome as lines of text."""
+def summary(outcome: Outcome) -> str:
+    """Return the summary of a run, a line for each figure and each problem."""
     lines = [
         f"{outcome.clients.total()} clients in {outcome.seconds:.0f} s: {_listed(outcome.clients)}",
-        f"what came of their tasks: {_listed(outcome.ends)}",
+        f"outcomes as their clients saw them: {_listed(outcome.ends)}",
         f"{outcome.faults.total()} faults: {_listed(outcome.faults)}",
         f"{outcome.events} events over {outcome.connections} connections",
-        f"{outcome.follow_ups} messages that tasks at work accepted",
-        f"{outcome.further_attempts} attempts after a first",
-        f"{outcome.children} tasks that other tasks have asked for",
-        f"{outcome.by_events} tasks that events have begun, {outcome.by_schedules} by schedules",
-        f"{outcome.console} requests of the console that were answered",
-        f"{outcome.answers} answers on the bus to tasks of events",
-        f"{outcome.forks} forks that came to rest",
-        f"{outcome.orphans} tasks whose client never learned of them",
-        f"{outcome.erased} tasks erased, {outcome.unrecorded} of them before they could be judged",
-        f"{len(outcome.wrong)} things wrong",
+        f"{outcome.follow_ups} follow-ups accepted by running tasks",
+        f"{outcome.further_attempts} attempts after the first",
+        f"{outcome.children} child tasks",
+        f"{outcome.by_events} tasks begun by events, {outcome.by_schedules} by schedules",
+        f"{outcome.console} console requests answered",
+        f"{outcome.answers} answers to events on the bus",
+        f"{outcome.forks} forks that ended",
+        f"{outcome.orphans} tasks whose client never learned their id",
+        f"{outcome.erased} tasks erased, {outcome.unrecorded} of them before they could be checked",
+        f"{len(outcome.problems)} problems",
     ]
-    return "\n".join([*lines, *outcome.wrong[:_SHOWN], ""])
+    return "\n".join([*lines, *outcome.problems[:_SHOWN], ""])
 
 
 def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
 
 
-def _asked() -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--tasks", type=int, default=10_000, metavar="N")

@@ -1,7 +1,7 @@
-"""What the workers serve: agents whose whole answer follows from the message.
+"""Agents for chaos runs: the message determines the whole answer.
 
-The message's text is a count, a pause in milliseconds and, so that each answer can be told from
-others, a mark that the answer begins with.
+The message's text is a count, a pause in milliseconds and an optional mark, which the answer begins
+with, so that each answer can be identified.
 """
 
 import asyncio
@@ -13,33 +13,33 @@ from headrace import Agents, InputRequired, RunContext, agent
 from headrace.model.parts import text_of
 
 STEADY = 1000
-"""Attempts: a run that is hit again and again is still no failure."""
+"""Attempts per run: a run that is interrupted often must not fail."""
 
-WHIMS = "whim"
-"""Begins the keys of what a head wants no more when it is done."""
+DROPPED = "dropped"
+"""Prefix of the keys of child tasks that a head does not wait for."""
 
-WHIM = "1000 1000"
+DROPPED_PROMPT = "1000 1000"
 _STRIDE = 7
 _BLOCKS = 40
-"""How many pauses an agent that blocks its worker does so for at a time: longer than a gateway
-waits for a holder."""
+"""Pauses for which `blocking` blocks its worker at a time: longer than a gateway waits for a
+holder."""
 
 
 def answer_to(agent: str, text: str) -> str:
-    """Return what an agent says to `text`, in all."""
-    if (below := asked_by(agent, text)) is not None:
-        return _together(answer_to(*question) for question in below)
+    """Return the whole answer of an agent to `text`."""
+    if (below := delegated_by(agent, text)) is not None:
+        return _joined(answer_to(*question) for question in below)
     count, _, mark = _read(text)
     return mark + "".join(f"{n} " for n in range(1, count + 1))
 
 
-def asked_by(agent: str, text: str) -> list[tuple[str, str]] | None:
-    """Return whom an agent asks what when it is asked `text`; None: it asks nobody."""
+def delegated_by(agent: str, text: str) -> list[tuple[str, str]] | None:
+    """Return the agents and prompts that an agent delegates for `text`; None: it does not."""
     count, pause, *_ = text.split()
     further = f"{int(count) + 1} {pause}"
     match agent:
         case "manager":
-            # One question twice: two children.
+            # The same prompt twice: two children.
             return [("head", text), ("head", further), ("head", text)]
         case "head":
             return [("plain", text), ("plain", further)]
@@ -47,7 +47,7 @@ def asked_by(agent: str, text: str) -> list[tuple[str, str]] | None:
 
 
 def mark_of(text: str) -> str:
-    """Return what the answer to `text` begins with; empty: nothing of its own."""
+    """Return the mark that the answer to `text` begins with; empty if it has none."""
     return _read(text)[2]
 
 
@@ -57,13 +57,13 @@ def _read(text: str) -> tuple[int, float, str]:
     return int(count), int(pause) / 1000, f"<{mark[0]}> " if mark else ""
 
 
-def _together(answers: Iterable[str]) -> str:
+def _joined(answers: Iterable[str]) -> str:
     return "(" + " ".join(sorted(answers)) + ")"
 
 
 @agent(max_attempts=STEADY)
 async def plain(ctx: RunContext) -> AsyncIterator[str]:
-    """Counts, and begins again in each attempt."""
+    """Count, from 1 in each attempt."""
     count, pause, mark = _read(ctx.prompt)
     yield mark
     for number in range(1, count + 1):
@@ -73,7 +73,7 @@ async def plain(ctx: RunContext) -> AsyncIterator[str]:
 
 @agent(max_attempts=STEADY)
 async def careful(ctx: RunContext) -> None:
-    """Counts, and goes on where its last attempt has left a checkpoint."""
+    """Count, from the checkpoint of the last attempt."""
     count, pause, mark = _read(ctx.prompt)
     if ctx.checkpoint_data is None:
         await ctx.text(mark)
@@ -86,7 +86,7 @@ async def careful(ctx: RunContext) -> None:
 
 @agent(max_attempts=STEADY)
 async def blocking(ctx: RunContext) -> AsyncIterator[str]:
-    """Counts, and lets nothing else happen in its process for a while."""
+    """Count, and block the event loop for a while."""
     count, pause, mark = _read(ctx.prompt)
     yield mark
     for number in range(1, count + 1):
@@ -98,7 +98,7 @@ async def blocking(ctx: RunContext) -> AsyncIterator[str]:
 
 @agent(max_attempts=STEADY, follow_ups="steer")
 async def steered(ctx: RunContext) -> AsyncIterator[str]:
-    """Counts, and says the mark of each message that comes meanwhile."""
+    """Count, and emit the mark of each message that arrives meanwhile."""
     count, pause, mark = _read(ctx.prompt)
     yield mark
     for number in range(1, count + 1):
@@ -110,7 +110,7 @@ async def steered(ctx: RunContext) -> AsyncIterator[str]:
 
 @agent(max_attempts=STEADY)
 async def asking(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
-    """Asks what to count to."""
+    """Ask how far to count, then count."""
     if ctx.run == 1:
         yield InputRequired("How far?")
         return
@@ -120,23 +120,25 @@ async def asking(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
 
 @agent(max_attempts=STEADY)
 async def manager(ctx: RunContext) -> str:
-    """Asks three heads."""
+    """Delegate to three heads."""
     return await _ask("manager", ctx)
 
 
 @agent(max_attempts=STEADY)
 async def head(ctx: RunContext) -> str:
-    """Asks two who count, and one of whom it wants nothing in the end, another in each attempt."""
-    async with ctx.delegate_stream("plain", WHIM, key=f"{WHIMS} {ctx.attempt}", relay=False):
+    """Delegate to two counters, and to a third one, new in each attempt, without waiting."""
+    async with ctx.delegate_stream(
+        "plain", DROPPED_PROMPT, key=f"{DROPPED} {ctx.attempt}", relay=False
+    ):
         return await _ask("head", ctx)
 
 
 async def _ask(agent: str, ctx: RunContext) -> str:
-    """Ask all at once, in another order in each attempt."""
-    questions = asked_by(agent, ctx.prompt) or []
+    """Delegate all prompts at once, in another order in each attempt."""
+    questions = delegated_by(agent, ctx.prompt) or []
     random.Random(ctx.attempt).shuffle(questions)
     results = await asyncio.gather(*(ctx.delegate(who, what) for who, what in questions))
-    return _together(result.text for result in results)
+    return _joined(result.text for result in results)
 
 
 agents = Agents([plain, careful, blocking, steered, asking, manager, head])

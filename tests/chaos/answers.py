@@ -1,4 +1,4 @@
-"""Answers of events' tasks on the bus: what is stored of them, and what must be."""
+"""Answers to events on the bus: read those that are stored, and check them against the logs."""
 
 import json
 from collections import Counter, defaultdict
@@ -22,28 +22,28 @@ from tests.chaos.record import Log
 
 STREAM, SUBJECT = "CHAOS_ANSWERS", "chaos.answers"
 WINDOW = 120.0
-"""Seconds within which the stream drops an answer that is published again: JetStream's default, and
-more than anything here freezes or waits for."""
+"""Seconds for which the stream drops an answer that is published again: JetStream's default, and
+longer than any fault or wait of a run."""
 
 RULES: Mapping[str, Json | None] = {
     "silent": None,
     "ending": {"what": "end", "mode": "structured"},
     "telling": {"what": "events", "mode": "binary"},
 }
-"""What triggers declare, by name. Each event is one trigger's."""
+"""The triggers' answer rules, by trigger. Each event belongs to one trigger."""
 
 _EACH = 500
 
 
 def rule_of(trigger: str) -> Json:
-    """Return what a trigger declares of its answers: nothing, or all of it."""
+    """Return the `answers` part of a trigger's specification; empty if it does not answer."""
     rule = RULES[trigger]
     return {} if rule is None else {"answers": {"subject": SUBJECT, "stream": STREAM, **rule}}
 
 
 @dataclass(frozen=True, slots=True)
 class BusAnswer:
-    """An answer as the stream has it."""
+    """An answer as it is stored."""
 
     message_id: str
     attributes: dict[str, str]
@@ -72,13 +72,13 @@ class BusAnswer:
 
     @property
     def generation(self) -> int:
-        """Generation of the last event that it covers; 0: it is a whole task."""
+        """Generation of the last event that it covers; 0 for a whole task."""
         [content] = self.data.values()
         return int((content.get("metadata") or {}).get(GENERATION, 0))
 
 
 async def make_stream(bus: Bus, nodes: int) -> None:
-    """Have the answers stored on `nodes` of NATS."""
+    """Create the answers' stream with a copy on each of `nodes` nodes."""
     config = StreamConfig(
         name=STREAM,
         subjects=[SUBJECT],
@@ -90,10 +90,10 @@ async def make_stream(bus: Bus, nodes: int) -> None:
 
 
 async def stored_answers(bus: Bus) -> list[BusAnswer]:
-    """Return all that the stream has, in its order.
+    """Return all stored answers, in the stream's order.
 
     Raises:
-        BusUnavailable: it does not answer.
+        BusUnavailable: NATS does not answer.
     """
     info = await until_answered(bus, lambda: stream_info(bus, STREAM))
     answers, reached = list[BusAnswer](), 0
@@ -113,22 +113,24 @@ def _read(msg: Msg) -> tuple[int, BusAnswer]:
 
 
 class AnswerJudge:
-    """Tells where answers are missing, come twice, out of order, or differ from the log."""
+    """Finds answers that are missing, repeated, out of order, or that differ from the log."""
 
     def __init__(self, answers: Iterable[BusAnswer]) -> None:
-        """Look into `answers`, in the order in which they are stored."""
+        """Check `answers`, which are in stored order."""
         self._of_task = defaultdict[str, list[BusAnswer]](list)
         self._times = Counter[str]()
         for one in answers:
             self._of_task[one.task].append(one)
             self._times[one.attributes["id"]] += 1
 
-    def of_all(self, tasks: Iterable[tuple[str, Log]], unrecorded: int) -> Iterator[str]:
-        """Yield what is wrong with the answers to `tasks`, each of a trigger.
+    def check_all(self, tasks: Iterable[tuple[str, Log]], unrecorded: int) -> Iterator[str]:
+        """Yield the problems of the answers to `tasks`, each with its trigger.
 
-        `unrecorded` others may have answered that were erased before they could be copied.
+        `unrecorded` more tasks, erased before they could be copied, may have answered.
         """
-        yield from (f"answer {name} came {n} times" for name, n in self._times.items() if n > 1)
+        yield from (
+            f"answer {name} is stored {n} times" for name, n in self._times.items() if n > 1
+        )
         expected = set[str]()
         for trigger, log in tasks:
             if (rule := RULES[trigger]) is not None:
@@ -136,12 +138,12 @@ class AnswerJudge:
                 yield from (f"{trigger} {log.key.task}: {each}" for each in self._of(log, rule))
         others = self._of_task.keys() - expected
         if len(others) > unrecorded:
-            yield f"{len(others)} tasks answer that must not: {sorted(others)[:5]}"
+            yield f"{len(others)} tasks answered that must not: {sorted(others)[:5]}"
 
     def _of(self, log: Log, rule: Json) -> Iterator[str]:
         answers, whole = self._of_task[log.key.task], log.task()
         for one in answers:
-            yield from _misnamed(one, log)
+            yield from _check_attributes(one, log)
         if rule["what"] == "end":
             if [one.data for one in answers] != [{"task": whole}]:
                 yield f"its end is not its one answer, but {[one.data for one in answers]}"
@@ -152,13 +154,13 @@ class AnswerJudge:
         places = [one.generation for one in answers]
         if any(before >= after for before, after in pairwise(places)):
             yield f"its answers are out of order: {places}"
-        elif not answers or (fold.generation, fold.task()) != (_end_of(log), whole):
-            yield f"its answers, {places}, do not make up its {_end_of(log)} events"
+        elif not answers or (fold.generation, fold.task()) != (_last_generation(log), whole):
+            yield f"its answers, {places}, do not make up its {_last_generation(log)} events"
 
 
-def _misnamed(answer: BusAnswer, log: Log) -> Iterator[str]:
-    """Yield where the answer's attributes are not those of the log."""
-    generation = answer.generation or _end_of(log)
+def _check_attributes(answer: BusAnswer, log: Log) -> Iterator[str]:
+    """Yield the attributes of an answer that differ from the log."""
+    generation = answer.generation or _last_generation(log)
     name = f"{log.entries[0].stamp.log}:{generation}:answers"
     if {answer.attributes["id"], answer.message_id} != {name}:
         yield f"{name} is {answer.attributes['id']}, stored as {answer.message_id}"
@@ -166,5 +168,5 @@ def _misnamed(answer: BusAnswer, log: Log) -> Iterator[str]:
         yield f"{name} comes from {answer.attributes['source']}"
 
 
-def _end_of(log: Log) -> int:
+def _last_generation(log: Log) -> int:
     return log.entries[-1].last_generation

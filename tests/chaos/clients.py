@@ -1,7 +1,7 @@
-"""Clients that come back wherever they are cut off. A new one is a class and a line in `CLIENTS`.
+"""Clients that reconnect after every interruption. A new kind is a class and a line in `CLIENTS`.
 
-Each starts one task, does what its kind does beside following it, and obeys what it is told:
-it sends again only what it may.
+Each starts one task, follows it, acts as its kind does, and obeys every response: it repeats a
+request only if the response allows it.
 """
 
 import asyncio
@@ -33,35 +33,35 @@ from tests.support.resuming_wire import ConnectionCut, Cut
 _CUTS = 0.25
 """Share of the connections that the client itself cuts."""
 _MOST_BYTES = 20_000
-_MOST, _MOST_OF_A_CHILD = 40, 15
-"""Bounds of what is counted to."""
+_MOST, _MOST_OF_MANAGER = 40, 15
+"""Bounds of the count in a message."""
 _MOST_PAUSE = 60
 _PAUSE = 0.3
 _SILENCE = 10.0
-"""Seconds without an event after which a client asks elsewhere: the gateway may be frozen."""
+"""Seconds without an event after which a client reconnects: the gateway may be frozen."""
 _AGAIN = {429, 502, 503, 504}
 _GONE = ("past retention", "past its retention", "was deleted", "TASK_NOT_FOUND")
-"""What is said of a task that was erased; the last when its tombstone has gone, too."""
+"""Texts of errors about an erased task; the last one after its tombstone has expired."""
 _LOG_LOST = "log_lost"
-"""The code with which AG-UI's streams end whose run was erased; the verdict sees whether it was."""
+"""Code at the end of an AG-UI stream whose run was erased; the verdict checks that it was."""
 _AT_WORK = {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
 _UNSETTLED = 60.0
-"""Seconds for which a task that may have been accepted is asked for though nobody knows it."""
+"""Seconds for which a client looks for a task that may have been accepted but is not found."""
 _FOLLOW_UPS = 4
 _HALF = 0.5
 
 
-class GaveUp(Exception):
-    """The client can't know what came of its message, and must not send it again."""
+class OutcomeUnknown(Exception):
+    """The client can't know whether its message was accepted, and must not repeat it."""
 
 
-class Broken(AssertionError):
-    """A gateway answered what it must not answer."""
+class WrongAnswer(AssertionError):
+    """A gateway gave an answer that it must not give."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What clients work with."""
+class ClientContext:
+    """What all clients share."""
 
     http: httpx.AsyncClient
     gateways: Sequence[str]
@@ -69,41 +69,41 @@ class Place:
 
 
 class Client(ABC):
-    """One client."""
+    """One client of one task."""
 
     agents: tuple[str, ...] = ("plain", "careful", "blocking")
-    """Those that clients of the kind ask."""
+    """The agents that clients of the kind use."""
 
-    def __init__(self, place: Place, number: int) -> None:
-        """Choose by seed and number alone."""
-        self._place = place
-        self.chance = random.Random(f"{place.seed}/{number}")
+    def __init__(self, context: ClientContext, number: int) -> None:
+        """Draw all choices from the seed and the number."""
+        self._context = context
+        self.chance = random.Random(f"{context.seed}/{number}")
         self.agent = self.chance.choice(self.agents)
-        most = _MOST_OF_A_CHILD if self.agent == "manager" else _MOST
+        most = _MOST_OF_MANAGER if self.agent == "manager" else _MOST
         count, pause = self.chance.randrange(1, most), self.chance.randrange(_MOST_PAUSE)
         self.text = f"{count} {pause}"
         self.name = uuid.UUID(int=self.chance.getrandbits(128), version=4).hex
         self.may_end_as = {"COMPLETED"}
-        """States that its task may end in."""
+        """States in which its task may end."""
         self.accepted = list[str]()
-        """Texts of the messages that were accepted while the task was at work."""
+        """Texts of the follow-ups that were accepted while the task was running."""
         self.gave_up = False
-        """Whether it can't know what came of its message."""
+        """Whether it can't know whether its message was accepted."""
         self.expired = False
-        """Whether the task was erased before it had seen everything."""
+        """Whether the task was erased before it had received everything."""
 
     @property
     @abstractmethod
     def follower(self) -> Follower:
-        """What follows the task."""
+        """The part of the client that follows the task."""
 
     @abstractmethod
     async def work(self) -> None:
-        """Return when the task has ended, or nothing more can be known of it."""
+        """Return when the task has ended, or nothing more can be learned about it."""
 
     @property
-    def came_to(self) -> str:
-        """What came of it, in a word; empty: it still waits."""
+    def outcome_name(self) -> str:
+        """How it ended, in a word; empty while it is waiting."""
         if self.expired:
             return "erased"
         if self.gave_up:
@@ -111,23 +111,23 @@ class Client(ABC):
         return "ended" if self.follower.over else ""
 
     def steps(self, bindings: Sequence[Binding]) -> Iterator[Step]:
-        """Return connections without end, some of which it cuts."""
+        """Yield connections without end, some of which the client cuts itself."""
         while True:
             cut = None
             if self.chance.random() < _CUTS:
                 cut = Cut(self.chance.randrange(_MOST_BYTES), rudely=self.chance.random() < _HALF)
-            gateway = self.chance.choice(self._place.gateways)
+            gateway = self.chance.choice(self._context.gateways)
             yield Step(gateway, self.chance.choice(bindings), cut)
 
-    async def insist(
+    async def request_until_answered(
         self, method: str, path: str, body: Json | None = None, key: str = ""
     ) -> httpx.Response:
-        """Return the first answer, of whichever gateway, that is not to try again."""
+        """Send a request to any gateway until an answer is final, and return that one."""
         headers = {"Idempotency-Key": key} if key else {}
         while True:
-            url = f"{self.chance.choice(self._place.gateways)}/v1/agents/{self.agent}/{path}"
+            url = f"{self.chance.choice(self._context.gateways)}/v1/agents/{self.agent}/{path}"
             try:
-                response = await self._place.http.request(method, url, json=body, headers=headers)
+                response = await self._context.http.request(method, url, json=body, headers=headers)
             except httpx.TransportError:
                 pass
             else:
@@ -136,8 +136,8 @@ class Client(ABC):
             await asyncio.sleep(_PAUSE * self.chance.random())
 
 
-class Impatient(Follower):
-    """Gives up a connection that says nothing for too long: its gateway may be frozen."""
+class ImpatientFollower(Follower):
+    """Closes a connection that is silent for too long: its gateway may be frozen."""
 
     _silence: asyncio.Timeout
 
@@ -153,17 +153,17 @@ class Impatient(Follower):
         self._silence.reschedule(asyncio.get_running_loop().time() + _SILENCE)
 
 
-class TaskFollower(Impatient):
-    """Begins a task under a key and follows it, over all of A2A's protocols."""
+class TaskFollower(ImpatientFollower):
+    """Begins a task with an idempotency key and follows it, over all bindings of A2A."""
 
     def __init__(self, agent: str, text: str, name: str, key: str) -> None:
-        """Send `text` as the message called `name` under `key`."""
+        """Send `text` as the message `name` with the idempotency key `key`."""
         super().__init__(agent, text)
         self._name, self._key = name, key
 
     @property
     def state(self) -> str:
-        """The state that the last event with one told."""
+        """The state in the last event that has one."""
         states = (state_of(received.event) for received in reversed(self.received))
         return next((state for state in states if state), "")
 
@@ -172,20 +172,20 @@ class TaskFollower(Impatient):
 
 
 class TaskClient(Client):
-    """Sends a message under a key, again where it may not have been taken."""
+    """Sends a message with an idempotency key, again if it may not have been accepted."""
 
     agents: tuple[str, ...] = ("plain", "careful", "blocking", "asking")
 
-    def __init__(self, place: Place, number: int) -> None:
+    def __init__(self, context: ClientContext, number: int) -> None:
         """Begin with `work`."""
-        super().__init__(place, number)
+        super().__init__(context, number)
         self._follower = TaskFollower(self.agent, self.text, self.name, self.key)
         self.view: Json | None = None
-        """The task as a gateway showed it at the end; None: it was erased, or nobody looked."""
+        """The task as a gateway returned it at the end; None if it was erased or not requested."""
 
     @property
     def key(self) -> str:
-        """The key that it sends its first message under."""
+        """The idempotency key of its first message."""
         return self.name
 
     @property
@@ -194,103 +194,103 @@ class TaskClient(Client):
 
     @property
     def bindings(self) -> Sequence[Binding]:
-        """The protocols that it speaks next."""
+        """The bindings that it may use next."""
         return A2A
 
     async def work(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                reorder_buffer = group.create_task(self.reorder_buffer())
-                await self._see_the_end()
-                reorder_buffer.cancel()
-        except* GaveUp:
+                act = group.create_task(self.act())
+                await self._follow_to_end()
+                act.cancel()
+        except* OutcomeUnknown:
             self.gave_up = True
-        if self.came_to == "ended":
-            response = await self.insist("GET", f"tasks/{self.follower.task}")
+        if self.outcome_name == "ended":
+            response = await self.request_until_answered("GET", f"tasks/{self.follower.task}")
             self.view = response.json() if response.is_success else None
 
-    async def reorder_buffer(self) -> None:
-        """Do what the kind does beside following."""
+    async def act(self) -> None:
+        """Act on the task while it is followed."""
 
     async def say(self, text: str, key: str) -> httpx.Response:
-        """Return what comes of a further message."""
+        """Send a follow-up and return the answer."""
         said = message(text, taskId=self.follower.task, messageId=key)
         body = {"message": said, "configuration": {"returnImmediately": True}}
-        return await self.insist("POST", "message:send", body, key)
+        return await self.request_until_answered("POST", "message:send", body, key)
 
-    async def _see_the_end(self) -> None:
+    async def _follow_to_end(self) -> None:
         while True:
             try:
-                await self.follower.follow(self._steps())
+                await self.follower.follow(self._connections())
             except Refused as refused:
                 if not is_gone(str(refused)):
-                    raise Broken(f"{self.agent} {self.follower.task}: {refused}") from refused
+                    raise WrongAnswer(f"{self.agent} {self.follower.task}: {refused}") from refused
                 self.expired = True
                 return
             if self.follower.state != "INPUT_REQUIRED":
                 return
-            # More follows, also where the task is erased before its client hears of the answer.
+            # More follows, even if the task is erased before the client receives the answer.
             self.follower.over = False
             response = await self.say(self.text, f"{self.name}-answer")
             if response.is_error and not (self.may_end_as - {"COMPLETED"}):
                 if not is_gone(response.text):
-                    raise Broken(f"{self.follower.task} takes no answer: {response.text}")
+                    raise WrongAnswer(f"{self.follower.task} takes no answer: {response.text}")
                 self.expired = True
                 return
 
-    def _steps(self) -> Iterator[Step]:
+    def _connections(self) -> Iterator[Step]:
         while True:
             yield next(self.steps(self.bindings))
 
 
-class Canceler(TaskClient):
-    """Cancels its task at some time."""
+class CancelingClient(TaskClient):
+    """Cancels its task at a random time."""
 
     agents: tuple[str, ...] = ("plain", "careful", "blocking", "asking", "manager")
 
-    def __init__(self, place: Place, number: int) -> None:
-        super().__init__(place, number)
+    def __init__(self, context: ClientContext, number: int) -> None:
+        super().__init__(context, number)
         self.may_end_as = {"COMPLETED", "CANCELED"}
 
-    async def reorder_buffer(self) -> None:
+    async def act(self) -> None:
         await self.follower.told.wait()
         await asyncio.sleep(self.chance.uniform(0, 2))
-        response = await self.insist("POST", f"tasks/{self.follower.task}:cancel")
+        response = await self.request_until_answered("POST", f"tasks/{self.follower.task}:cancel")
         is_over = "TASK_NOT_CANCELABLE" in response.text or is_gone(response.text)
         if response.is_error and not is_over:
-            raise Broken(f"{self.follower.task} can't be canceled: {response.text}")
+            raise WrongAnswer(f"{self.follower.task} can't be canceled: {response.text}")
 
 
-class Deleter(TaskClient):
-    """Deletes its task at some time, over or not."""
+class DeletingClient(TaskClient):
+    """Deletes its task at a random time, ended or not."""
 
     agents: tuple[str, ...] = ("plain", "careful", "blocking", "asking")
 
-    def __init__(self, place: Place, number: int) -> None:
-        super().__init__(place, number)
+    def __init__(self, context: ClientContext, number: int) -> None:
+        super().__init__(context, number)
         self.may_end_as = {"COMPLETED", "CANCELED"}
 
     async def work(self) -> None:
         await super().work()
         await self._delete()
 
-    async def reorder_buffer(self) -> None:
+    async def act(self) -> None:
         await self.follower.told.wait()
         await asyncio.sleep(self.chance.uniform(0, 2))
         await self._delete()
 
     async def _delete(self) -> None:
-        response = await self.insist("DELETE", f"tasks/{self.follower.task}")
+        response = await self.request_until_answered("DELETE", f"tasks/{self.follower.task}")
         if response.is_error and not is_gone(response.text):
-            raise Broken(f"{self.follower.task} can't be deleted: {response.text}")
+            raise WrongAnswer(f"{self.follower.task} can't be deleted: {response.text}")
 
 
-class Talker(TaskClient):
-    """Sends further messages while its task is at work."""
+class FollowUpClient(TaskClient):
+    """Sends follow-ups while its task is running."""
 
     agents: tuple[str, ...] = ("plain", "careful", "blocking", "steered")
 
-    async def reorder_buffer(self) -> None:
+    async def act(self) -> None:
         await self.follower.told.wait()
         for number in range(1, self.chance.randrange(1, _FOLLOW_UPS) + 1):
             await asyncio.sleep(self.chance.uniform(0, 0.5))
@@ -302,17 +302,17 @@ class Talker(TaskClient):
                 return
 
 
-class Fleeting(TaskClient):
-    """Sends its message and is gone before anybody can answer; comes back later."""
+class DisconnectingClient(TaskClient):
+    """Disconnects right after its message, before it can be answered, and reconnects later."""
 
-    def _steps(self) -> Iterator[Step]:
-        gateway = self.chance.choice(self._place.gateways)
+    def _connections(self) -> Iterator[Step]:
+        gateway = self.chance.choice(self._context.gateways)
         yield Step(gateway, self.chance.choice(A2A), Cut(0, rudely=self.chance.random() < _HALF))
-        yield from super()._steps()
+        yield from super()._connections()
 
 
-class Keyless(TaskClient):
-    """Sends without a key: again only where it is told so, else it follows what it is told of."""
+class KeylessClient(TaskClient):
+    """Sends without a key: repeats it only if the answer says so, else follows the named task."""
 
     @property
     def key(self) -> str:
@@ -320,21 +320,21 @@ class Keyless(TaskClient):
 
     @property
     def follower(self) -> TaskFollower:
-        return self._keyless
+        return self._keyless_follower
 
-    def __init__(self, place: Place, number: int) -> None:
-        super().__init__(place, number)
-        self._keyless = KeylessFollower(self.agent, self.text, self.name, "")
+    def __init__(self, context: ClientContext, number: int) -> None:
+        super().__init__(context, number)
+        self._keyless_follower = KeylessFollower(self.agent, self.text, self.name, "")
 
-    def _steps(self) -> Iterator[Step]:
+    def _connections(self) -> Iterator[Step]:
         while not self.follower.task:
-            gateway = self.chance.choice(self._place.gateways)
+            gateway = self.chance.choice(self._context.gateways)
             yield Step(gateway, self.chance.choice((REST_POST, JSON_RPC)))
-        yield from super()._steps()
+        yield from super()._connections()
 
 
 class KeylessFollower(TaskFollower):
-    """Begins a task, obeying every answer."""
+    """Begins a task without a key and obeys every answer."""
 
     _named_at: float | None = None
 
@@ -348,7 +348,7 @@ class KeylessFollower(TaskFollower):
             await super()._connect(step)
         except ConnectionCut as cut:
             if not self.task and "refused" not in str(cut).lower():
-                raise GaveUp from cut
+                raise OutcomeUnknown from cut
             raise
         except Refused as refused:
             if self.task:
@@ -356,23 +356,25 @@ class KeylessFollower(TaskFollower):
                 if self._named_at is None or not is_unknown:
                     raise
                 if now > self._named_at + _UNSETTLED:
-                    raise GaveUp from refused
-                raise ConnectionCut("nobody knows it yet") from refused
+                    raise OutcomeUnknown from refused
+                raise ConnectionCut("the task is not found yet") from refused
             if refused.task:
                 self.task, self._named_at = refused.task, now
                 self.told.set()
                 raise ConnectionCut("it may have been accepted") from refused
             if not refused.may_be_sent_again:
-                raise Broken(f"neither to be sent again nor named: {refused}") from refused
+                raise WrongAnswer(
+                    f"the refusal has no Retry-After and no task: {refused}"
+                ) from refused
             raise
 
 
-class RunFollower(Impatient, RunClient):
-    """Follows a run of AG-UI's, and comes back where a gateway says that it breaks off."""
+class RunFollower(ImpatientFollower, RunClient):
+    """Follows an AG-UI run, and reconnects if a gateway ends the stream early."""
 
     def _take(self, received: Received) -> None:
         if has_passed(received.event):
-            # What was open has been closed for good measure, and is opened again behind the cursor.
+            # Open messages were closed before the early end, and open again after the cursor.
             while self.received and self.received[-1].event["type"] == "TEXT_MESSAGE_END":
                 self.received.pop()
             raise ConnectionCut(str(received.event))
@@ -382,14 +384,14 @@ class RunFollower(Impatient, RunClient):
 
 
 class AguiClient(Client):
-    """Starts a run of AG-UI's, and comes back to it over server-sent events and WebSockets.
+    """Starts an AG-UI run, and reconnects to it over server-sent events and WebSockets.
 
-    It knows no keys: a run of which it has seen nothing it starts anew, under another name.
+    Without keys: it starts a run of which it has received nothing again, under another id.
     """
 
-    def __init__(self, place: Place, number: int) -> None:
+    def __init__(self, context: ClientContext, number: int) -> None:
         """Begin with `work`."""
-        super().__init__(place, number)
+        super().__init__(context, number)
         self._follower = RunFollower(self.agent, self.text)
 
     @property
@@ -402,56 +404,56 @@ class AguiClient(Client):
         except Refused as refused:
             # Erased before the client came back, or while it was reading.
             if not any(code in str(refused) for code in ("run_unknown", _LOG_LOST)):
-                raise Broken(f"{self.agent} {self.follower.task}: {refused}") from refused
+                raise WrongAnswer(f"{self.agent} {self.follower.task}: {refused}") from refused
             self.expired = True
 
 
-class Forker(TaskClient):
-    """Forks its task at some generation once it is over, and waits until the fork rests."""
+class ForkingClient(TaskClient):
+    """Forks its task at a random generation after its end, and waits until the fork is at rest."""
 
     agents: tuple[str, ...] = ("plain", "careful", "blocking")
 
-    def __init__(self, place: Place, number: int) -> None:
-        super().__init__(place, number)
+    def __init__(self, context: ClientContext, number: int) -> None:
+        super().__init__(context, number)
         self.fork: Json | None = None
-        """The fork as a gateway showed it at its end; None: it or its source was erased."""
+        """The fork as a gateway returned it at its end; None if it or its source was erased."""
 
     async def work(self) -> None:
         await super().work()
-        if self.came_to == "ended" and self.follower.task and (fork := await self._forked()):
+        if self.outcome_name == "ended" and self.follower.task and (fork := await self._forked()):
             self.fork = await self._at_rest(fork)
 
     async def _forked(self) -> str | None:
         last = int(self.follower.cursor.partition(":")[2])
         generation = self.chance.randrange(1, last + 1)
-        path, asked = f"tasks/{self.follower.task}:fork", {"generation": generation}
-        response = await self.insist("POST", path, asked, f"{self.name}-fork")
+        path, content = f"tasks/{self.follower.task}:fork", {"generation": generation}
+        response = await self.request_until_answered("POST", path, content, f"{self.name}-fork")
         if is_gone(response.text):
             return None
         if response.is_error:
-            raise Broken(f"{self.follower.task} can't be forked: {response.text}")
+            raise WrongAnswer(f"{self.follower.task} can't be forked: {response.text}")
         return str(response.json()["id"])
 
     async def _at_rest(self, fork: str) -> Json | None:
         while True:
-            response = await self.insist("GET", f"tasks/{fork}")
+            response = await self.request_until_answered("GET", f"tasks/{fork}")
             if is_gone(response.text):
                 return None
             if response.is_error:
-                raise Broken(f"{fork}, a fork, can't be read: {response.text}")
+                raise WrongAnswer(f"{fork}, a fork, can't be read: {response.text}")
             task: Json = response.json()
             if task["status"]["state"] not in _AT_WORK:
                 return task
             await asyncio.sleep(_PAUSE)
 
 
-def is_gone(said: str) -> bool:
-    """Tell whether an answer is that the task was erased; the verdict sees whether it was."""
-    return any(words in said for words in _GONE)
+def is_gone(error: str) -> bool:
+    """Return whether an error says that the task was erased; the verdict checks that it was."""
+    return any(text in error for text in _GONE)
 
 
-class Delegator(TaskClient):
-    """Asks an agent that asks others, three deep: thirteen tasks."""
+class DelegatingClient(TaskClient):
+    """Uses an agent that delegates, three levels deep: thirteen tasks."""
 
     agents: tuple[str, ...] = ("manager",)
 
@@ -459,19 +461,19 @@ class Delegator(TaskClient):
 CLIENTS: tuple[tuple[int, type[Client]], ...] = (
     (6, TaskClient),
     (4, AguiClient),
-    (4, Talker),
-    (2, Keyless),
-    (2, Canceler),
-    (1, Fleeting),
-    (1, Deleter),
-    (1, Forker),
-    (1, Delegator),
+    (4, FollowUpClient),
+    (2, KeylessClient),
+    (2, CancelingClient),
+    (1, DisconnectingClient),
+    (1, DeletingClient),
+    (1, ForkingClient),
+    (1, DelegatingClient),
 )
-"""Each kind, and how many there are of it in relation to the others."""
+"""The kinds, each with its relative frequency."""
 
 
-def client_of(place: Place, number: int) -> Client:
-    """Return the client of that number; every so many of them are of all kinds."""
+def client_of(context: ClientContext, number: int) -> Client:
+    """Return the client `number`; the kinds take turns."""
     kinds = [kind for weight, kind in CLIENTS for _ in range(weight)]
-    random.Random(f"{place.seed}/clients").shuffle(kinds)
-    return kinds[number % len(kinds)](place, number)
+    random.Random(f"{context.seed}/clients").shuffle(kinds)
+    return kinds[number % len(kinds)](context, number)

@@ -1,4 +1,4 @@
-"""What the console asks of the gateways while it is open, and what they must answer."""
+"""The requests of an open console, and a check of the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -11,34 +11,34 @@ import httpx
 
 from headrace.model.events import Json
 from tests.chaos.answers import RULES
-from tests.chaos.clients import Place
+from tests.chaos.clients import ClientContext
 from tests.chaos.firings import AGENT, Sources
 from tests.support.waiting import eventually
 
 _EACH = 0.5
 _SETTLES = 120.0
 _AWAY = {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE}
-"""What a gateway may answer that is about to leave, or whose task state is."""
+"""Answers of a gateway that is draining, or whose task state is away."""
 _SWITCHED = next(iter(RULES))
-"""A trigger that is paused and resumed meanwhile: its events wait."""
+"""The trigger that the console pauses and resumes: its events wait."""
 
 
 class Console:
-    """An operator who looks at every page, again and again, at each gateway in turn."""
+    """Requests the data of every page in a loop, at each gateway in turn."""
 
-    def __init__(self, place: Place, sources: Sources) -> None:
-        """Look at what `sources` have declared, too."""
+    def __init__(self, context: ClientContext, sources: Sources) -> None:
+        """Include the triggers and schedules of `sources`."""
         self.calls = 0
-        """Requests that were answered as they must be."""
-        self.wrong = list[str]()
-        self._http, self._gateways = place.http, cycle(place.gateways)
+        """Requests with a correct answer."""
+        self.problems = list[str]()
+        self._http, self._gateways = context.http, cycle(context.gateways)
         self._triggers, self._schedules = sources.triggers, sources.schedules
         self._switched = sources.trigger(_SWITCHED)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Look at all pages for the length of a block."""
-        looking = asyncio.create_task(self._look())
+        """Request all pages during a block."""
+        looking = asyncio.create_task(self._request_all())
         try:
             yield
         finally:
@@ -48,23 +48,23 @@ class Console:
             looking.result()
 
     async def settle(self) -> list[str]:
-        """Return what was wrong, and what is not answered though nobody touches the fleet."""
+        """Return the problems so far, and which request fails without faults, too."""
         try:
             for method, path, content in self._requests():
                 asking = partial(self._ask, method, path, content)
                 await eventually(asking, f"{method} {path} is answered", _SETTLES)
         except AssertionError as late:
-            self.wrong.append(str(late))
-        return self.wrong
+            self.problems.append(str(late))
+        return self.problems
 
-    async def _look(self) -> None:
+    async def _request_all(self) -> None:
         while True:
             for method, path, content in self._requests():
                 await self._ask(method, path, content)
             await asyncio.sleep(_EACH)
 
     def _requests(self) -> Iterator[tuple[str, str, Json | None]]:
-        """Yield what the console's pages ask for; last what leaves all triggers resumed."""
+        """Yield the requests of all pages; the last one leaves all triggers resumed."""
         tasks = f"agents/{AGENT}/tasks?pageSize=10&historyLength=0"
         pages = "agents", "fleet", "usage", "webhook-deliveries", "dead-letters", "triggers"
         listed = "schedules?limit=100", tasks, f"fleet/agents/{AGENT}/versions"
@@ -85,7 +85,7 @@ class Console:
         if answer.status_code in _AWAY:
             return False
         if problem := self._problem(path, answer):
-            self.wrong.append(f"{method} {path} at {gateway}: {problem}")
+            self.problems.append(f"{method} {path} at {gateway}: {problem}")
             return False
         self.calls += 1
         return True

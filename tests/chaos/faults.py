@@ -1,6 +1,6 @@
-"""What is done to the fleet, decided by a seed alone. A new fault is a class and a line in `KINDS`.
+"""Faults, drawn from a seed. A new fault is a class and a line in `KINDS`.
 
-Every fault that lasts returns what undoes it.
+A fault that lasts returns a function that undoes it.
 """
 
 import asyncio
@@ -44,34 +44,34 @@ _ANSWERS = 5.0
 _TIMEOUT = 120.0
 
 
-class NotNow(Exception):
-    """What it is to be done to is in no state for it."""
+class NotPossibleNow(Exception):
+    """The target is not in a state for the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault(ABC):
-    """Something that is done once."""
+    """A fault that is injected once."""
 
     lasts: float
-    """Seconds until it is undone; 0: it is not."""
+    """Seconds until it is undone; 0 if nothing is to undo."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is counted as."""
+        """The name under which it is counted."""
 
     @abstractmethod
     async def do(self, fleet: Fleet) -> Undo | None:
-        """Do it.
+        """Inject the fault, and return what undoes it.
 
         Raises:
-            NotNow: it can't be done at this moment.
+            NotPossibleNow: the target is not in a state for it.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Signal(Fault):
-    """A process gets a signal: SIGKILL, or SIGTERM, on which it drains."""
+    """Send a signal to a process: SIGKILL, or SIGTERM, which drains it."""
 
     role: Role
     index: int
@@ -87,7 +87,7 @@ class Signal(Fault):
 
 @dataclass(frozen=True, slots=True)
 class KillAll(Fault):
-    """All processes of a role die."""
+    """Kill all processes of a role."""
 
     role: Role
 
@@ -103,7 +103,7 @@ class KillAll(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Freeze(Fault):
-    """A process stops, with its connections open, and goes on later."""
+    """Stop a process with its connections open, and continue it later."""
 
     role: Role
     index: int
@@ -117,33 +117,33 @@ class Freeze(Fault):
         pid = _pid(fleet, self.role, self.index)
         os.kill(pid, signal.SIGSTOP)
 
-        async def go_on() -> None:
+        async def resume() -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
-        return go_on
+        return resume
 
 
 @dataclass(frozen=True, slots=True)
-class DrainInSilence(Fault):
-    """A gateway drains while NATS, frozen, answers nothing that it waits for."""
+class DrainWithoutNats(Fault):
+    """Drain a gateway while NATS is frozen."""
 
     index: int
 
     @property
     def name(self) -> str:
-        return "drain gateway in silence"
+        return "drain gateway without NATS"
 
     async def do(self, fleet: Fleet) -> Undo:
-        go_on = await Freeze(self.lasts, "nats", 0, is_long=False).do(fleet)
-        with suppress(NotNow, ProcessLookupError):
+        resume = await Freeze(self.lasts, "nats", 0, is_long=False).do(fleet)
+        with suppress(NotPossibleNow, ProcessLookupError):
             os.kill(_pid(fleet, "gateway", self.index), signal.SIGTERM)
-        return go_on
+        return resume
 
 
 @dataclass(frozen=True, slots=True)
 class Flush(Fault):
-    """Redis loses everything."""
+    """Delete everything in Redis."""
 
     @property
     def name(self) -> str:
@@ -155,12 +155,12 @@ class Flush(Fault):
                 async with asyncio.timeout(_ANSWERS):
                     await redis.ask(["FLUSHALL"])
             except (TimeoutError, StateUnavailable) as gone:
-                raise NotNow from gone
+                raise NotPossibleNow from gone
 
 
 @dataclass(frozen=True, slots=True)
 class Fill(Fault):
-    """The event stream takes nothing more, for a while."""
+    """Limit the event stream to its present size for a while."""
 
     @property
     def name(self) -> str:
@@ -169,17 +169,17 @@ class Fill(Fault):
     async def do(self, fleet: Fleet) -> Undo:
         now = await fleet.ask_nats(f"$JS.API.STREAM.INFO.{EVENTS}")
         if not now.get("state", {}).get("bytes"):
-            raise NotNow
-        if not await _limited(fleet, now["config"], now["state"]["bytes"]):
+            raise NotPossibleNow
+        if not await _is_limited(fleet, now["config"], now["state"]["bytes"]):
             # Its answer may have been lost.
             await _until_limited(fleet, now["config"], -1)
-            raise NotNow
+            raise NotPossibleNow
         return lambda: _until_limited(fleet, now["config"], -1)
 
 
 @dataclass(frozen=True, slots=True)
 class LoseNode(Fault):
-    """One of three nodes dies or freezes; the others elect whom they need."""
+    """Kill or freeze one of three nodes; the others elect new leaders."""
 
     index: int
     frozen: bool
@@ -192,21 +192,21 @@ class LoseNode(Fault):
         assert fleet.cluster is not None
         cluster, node = fleet.cluster, fleet.cluster.nodes[self.index]
         if not await asyncio.to_thread(cluster.is_whole):
-            raise NotNow
+            raise NotPossibleNow
         await asyncio.to_thread(node.freeze if self.frozen else node.kill)
 
-        async def come_back() -> None:
+        async def restore() -> None:
             if self.frozen:
                 node.thaw()
             else:
                 await asyncio.to_thread(node.start, wait=False)
 
-        return come_back
+        return restore
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver(Fault):
-    """The leader of a stream steps down."""
+    """Let the leader of a stream step down."""
 
     stream: str
 
@@ -217,26 +217,26 @@ class HandOver(Fault):
     async def do(self, fleet: Fleet) -> None:
         answer = await fleet.ask_nats(f"$JS.API.STREAM.LEADER.STEPDOWN.{self.stream}")
         if not answer.get("success"):
-            raise NotNow
+            raise NotPossibleNow
 
 
 def _pid(fleet: Fleet, role: Role, index: int) -> int:
     try:
         return fleet.stack.pids(role)[index]
     except IndexError:
-        raise NotNow from None
+        raise NotPossibleNow from None
 
 
-async def _limited(fleet: Fleet, config: dict[str, object], most: int) -> bool:
-    """Tell whether the event stream is known to take at most that many bytes now."""
+async def _is_limited(fleet: Fleet, config: dict[str, object], most: int) -> bool:
+    """Set the event stream's limit in bytes, and return whether it is confirmed."""
     changed = config | {"max_bytes": most}
     answer = await fleet.ask_nats(f"$JS.API.STREAM.UPDATE.{EVENTS}", changed)
     return bool(answer.get("config", {}).get("max_bytes") == most)
 
 
 async def _until_limited(fleet: Fleet, config: dict[str, object], most: int) -> None:
-    what = f"the event stream takes {most} bytes"
-    await eventually(lambda: _limited(fleet, config, most), what, _TIMEOUT)
+    what = f"the event stream's limit is {most} bytes"
+    await eventually(lambda: _is_limited(fleet, config, most), what, _TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,16 +244,16 @@ class Kind:
     """A kind of fault."""
 
     weight: int
-    """How often it happens in relation to the others."""
+    """Relative frequency."""
     draw: Callable[[random.Random, float], Fault]
-    """Returns one, with the seconds that a long one lasts."""
+    """Returns a fault; its second parameter is the duration of a long one in seconds."""
     nodes: int | None = None
-    """On so many NATS nodes only; None: on any number."""
+    """Number of NATS nodes that it needs; None for any."""
     of_triggers: bool = False
     """Whether it needs services for events and schedules."""
 
     def is_possible(self, nodes: int, *, has_triggers: bool) -> bool:
-        """Return whether it can be done to a fleet."""
+        """Return whether it can be injected into a fleet."""
         return self.nodes in {None, nodes} and (has_triggers or not self.of_triggers)
 
 
@@ -271,8 +271,8 @@ def _freeze(
     return draw
 
 
-def _drain_in_silence(chance: random.Random, long: float) -> Fault:
-    return DrainInSilence(min(_DRAINED, long), chance.randrange(GATEWAYS))
+def _drain_without_nats(chance: random.Random, long: float) -> Fault:
+    return DrainWithoutNats(min(_DRAINED, long), chance.randrange(GATEWAYS))
 
 
 def _lose_node(*, frozen: bool) -> Callable[[random.Random, float], Fault]:
@@ -299,7 +299,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(1, lambda _, __: KillAll(0.0, "triggers"), of_triggers=True),
     Kind(1, _signal("nats", signal.SIGKILL), nodes=1),
     Kind(1, _freeze("nats", _SERVER_STOPPED), nodes=1),
-    Kind(1, _drain_in_silence, nodes=1),
+    Kind(1, _drain_without_nats, nodes=1),
     Kind(1, _lose_node(frozen=False), nodes=3),
     Kind(1, _lose_node(frozen=True), nodes=3),
     Kind(2, lambda chance, _: HandOver(0.0, chance.choice(_STREAMS)), nodes=3),
@@ -312,10 +312,10 @@ KINDS: tuple[Kind, ...] = (
 def plan(
     seed: int, nodes: int, long: float, *, has_triggers: bool = False
 ) -> Iterator[tuple[float, Fault]]:
-    """Yield the seconds since the fault before, and a fault, without end.
+    """Yield faults without end, each with the seconds after the previous one.
 
-    One of each kind comes first, so that a short run has them all. `long` is how many seconds the
-    longest last.
+    One of each kind comes first, so that a short run has them all. The longest faults last `long`
+    seconds.
     """
     chance = random.Random(f"{seed}/faults")
     kinds = [kind for kind in KINDS if kind.is_possible(nodes, has_triggers=has_triggers)]
@@ -326,36 +326,38 @@ def plan(
         yield chance.uniform(_SHORTEST, _LONGEST), kind.draw(chance, long)
 
 
-class Tormentor:
-    """Does what is planned to a fleet, until it is told to leave it in peace."""
+class FaultInjector:
+    """Injects faults into a fleet, and undoes them."""
 
     def __init__(self, fleet: Fleet) -> None:
-        """Do it to `fleet`."""
-        self.done = Counter[str]()
+        """Inject into `fleet`."""
+        self.injected = Counter[str]()
         self._fleet = fleet
         self._lasting = list[asyncio.Task[None]]()
-        self._in_peace = asyncio.Event()
+        self._stopped = asyncio.Event()
 
-    async def torment(self, faults: Iterator[tuple[float, Fault]]) -> None:
-        """Do it all, one after the other."""
+    async def inject_all(self, faults: Iterator[tuple[float, Fault]]) -> None:
+        """Inject all faults, one after the other."""
         for after, fault in faults:
             await asyncio.sleep(after)
-            with suppress(NotNow, ProcessLookupError):  # It is dead just now.
+            with suppress(
+                NotPossibleNow, ProcessLookupError
+            ):  # The process is down at this moment.
                 undo = await fault.do(self._fleet)
-                self.done[fault.name] += 1
+                self.injected[fault.name] += 1
                 _log.info("%s", fault)
                 if undo is not None:
                     self._undo_later(fault, undo)
 
-    async def leave_in_peace(self) -> None:
-        """Undo at once what lasts; return when it is undone."""
-        self._in_peace.set()
+    async def undo_all(self) -> None:
+        """Undo all lasting faults now; return when they are undone."""
+        self._stopped.set()
         await asyncio.gather(*self._lasting)
 
     def _undo_later(self, fault: Fault, undo: Undo) -> None:
         async def wait() -> None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._in_peace.wait(), fault.lasts)
+                await asyncio.wait_for(self._stopped.wait(), fault.lasts)
             await undo()
 
         self._lasting.append(asyncio.create_task(wait()))

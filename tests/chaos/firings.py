@@ -1,4 +1,4 @@
-"""Events and schedules that begin tasks meanwhile, and what must have come of each."""
+"""Events and schedules that begin tasks during a run, and a check of those tasks."""
 
 import asyncio
 import json
@@ -42,17 +42,17 @@ AGENT = "plain"
 TENANT, OWNER = "default", "anonymous"
 STREAM, SUBJECT = "CHAOS", "chaos.events"
 EVENTS = "trigger/"
-"""What the sources of the events' tasks begin with; a trigger's name follows."""
+"""Prefix of the source of events' tasks; the trigger's name follows."""
 
 _EACH_SECOND = 4
-"""So many schedules fire every second, half of the others once a minute, by cron, and half every 20
-to 59 seconds: tasks need time, too. 500 schedules fire 15 times a second."""
+"""Number of schedules that fire every second. Half of the others fire once a minute by cron,
+and half every 20 to 59 seconds: 500 schedules fire 15 times a second."""
 _SHORTEST, _LENGTHS = 20, 40
 _LONG = 9
-"""One of so many events is worked on for longer than it takes to publish the first answers: those
-that follow depend on how far these came."""
+"""One of this many events has a task that takes longer than publishing its first answers: the
+following answers depend on how far these got."""
 _QUEUED = 100
-"""Firings of a schedule that wait: all that come while nobody works."""
+"""Bound on a schedule's waiting firings: more than occur while no worker is up."""
 _TIMEOUT = 5.0
 _AGAIN = 0.3
 _SETTLES = 240.0
@@ -60,23 +60,23 @@ _LOOKS = 0.25
 _AWAY = 1.0
 """Seconds of silence after which NATS counts as away."""
 _BACK = timedelta(seconds=15)
-"""Time in which schedules fire again once NATS is back."""
+"""Time within which schedules fire again after NATS is back."""
 
 
 class Sources:
-    """What fires during a run: a stream of events with a trigger, and schedules."""
+    """What begins tasks during a run: a stream of events with triggers, and schedules."""
 
     def __init__(self, bus: Bus, events: int, schedules: int, *, is_basic: bool = False) -> None:
-        """Make them with `declare`.
+        """Create them with `declare`.
 
-        If it `is_basic`, they state only what every release with triggers knows.
+        If `is_basic`, their specifications have only fields that every release with triggers knows.
         """
         self.published = 0
         self._bus, self._events, self._is_basic = bus, events, is_basic
         self._schedules = Schedules(bus)
         self._keys = [ScheduleKey(TENANT, OWNER, f"s{number}") for number in range(schedules)]
         self.away = list[tuple[datetime, datetime]]()
-        """When the schedules' stream had no leader that answered."""
+        """Times when the schedules' stream did not answer."""
 
     @property
     def triggers(self) -> list[str]:
@@ -89,22 +89,22 @@ class Sources:
         return [key.name for key in self._keys]
 
     def trigger(self, name: str) -> Json:
-        """Return what is stated of the trigger of that name."""
+        """Return the specification of the trigger `name`."""
         spec = {"agent": AGENT, "stream": STREAM, "text": "{body.text}"}
         rule = {} if self._is_basic else rule_of(name)
         return spec | {"subject": f"{SUBJECT}.{name}"} | rule
 
     async def declare(self, http: httpx.AsyncClient, gateway: str, nodes: int) -> None:
-        """Let them fire from now on; the event stream is on `nodes` of NATS.
+        """Create them through a gateway, which may be of another release than this code.
 
-        They are declared at a gateway, as they may be of another release than this code.
+        The event stream has a copy on each of `nodes` NATS nodes.
         """
         if self._events:
             config = StreamConfig(name=STREAM, subjects=[f"{SUBJECT}.*"], num_replicas=nodes)
             await self._bus.js.add_stream(config)
             await make_stream(self._bus, nodes)
         declared = {f"triggers/{name}": self.trigger(name) for name in self.triggers}
-        # Where nothing says how many may wait, none is to come too many while workers are replaced.
+        # Basic schedules have no bound: none may fire too often while workers are replaced.
         for number, key in enumerate(self._keys, _EACH_SECOND if self._is_basic else 0):
             rule = {} if self._is_basic else {"maxQueued": _QUEUED}
             declared[f"schedules/{key.name}"] = schedule_of(number) | rule
@@ -114,11 +114,11 @@ class Sources:
 
     @asynccontextmanager
     async def firing(self, share: Callable[[], float]) -> AsyncIterator[None]:
-        """Publish the events for the length of a block, and note when NATS is away.
+        """Publish the events during a block, and record when NATS is away.
 
-        `share` tells which share of the run is over. At the end, all events are published.
+        `share` returns which share of the run is over. At the end, all events are published.
         """
-        looking = asyncio.create_task(self._look())
+        looking = asyncio.create_task(self._watch_nats())
         publishing = asyncio.create_task(self._publish_all(share))
         try:
             yield
@@ -129,7 +129,7 @@ class Sources:
             await asyncio.gather(looking, publishing, return_exceptions=True)
 
     async def _publish_all(self, share: Callable[[], float]) -> None:
-        """Publish all events, as many as `share` of the run is over by then."""
+        """Publish all events, in step with `share`."""
         while self.published < self._events:
             if self.published >= self._events * share():
                 await asyncio.sleep(_LOOKS)
@@ -139,7 +139,7 @@ class Sources:
                 await asyncio.sleep(_AGAIN)
 
     async def _publish(self, number: int) -> bool:
-        """Publish an event; return whether it is stored. Stored twice, it is one event."""
+        """Publish an event; return whether it is stored. A duplicate counts as one event."""
         data = json.dumps({"text": text_of_event(number)}).encode()
         subject = f"{SUBJECT}.{trigger_of_event(number)}"
         try:
@@ -150,8 +150,8 @@ class Sources:
             return False
         return True
 
-    async def _look(self) -> None:
-        """Note when the schedules' stream is away, until it is cancelled."""
+    async def _watch_nats(self) -> None:
+        """Record when the schedules' stream does not answer, until cancelled."""
         while True:
             begun = datetime.now(UTC)
             is_there = False
@@ -163,7 +163,7 @@ class Sources:
             await asyncio.sleep(_LOOKS)
 
     async def settle(self) -> list[str]:
-        """Return what does not begin its task, though nobody touches the fleet any more."""
+        """Wait until all events and firings have begun their tasks; return those that do not."""
         try:
             for key in self._keys:
                 await eventually(partial(self._fires, key), f"{key.name} fires", _SETTLES)
@@ -179,13 +179,13 @@ class Sources:
         return []
 
     async def firings(self) -> dict[str, ScheduleFirings]:
-        """Return what is recorded of each schedule, by the source of its tasks."""
+        """Return each schedule's firings, by the source of its tasks."""
         return {source_of(key): await self._schedules.firings(key) for key in self._keys}
 
     async def _fires(self, key: ScheduleKey) -> bool:
-        """Tell whether the schedule has a next time, and fires when that has come."""
-        following = (await self._schedules.firings(key)).next
-        return following is not None and datetime.fromisoformat(following) > datetime.now(UTC)
+        """Return whether the schedule has a next time in the future."""
+        next_due = (await self._schedules.firings(key)).next
+        return next_due is not None and datetime.fromisoformat(next_due) > datetime.now(UTC)
 
     async def _is_settled(self, key: ScheduleKey) -> bool:
         firings = await self._schedules.firings(key)
@@ -197,7 +197,7 @@ class Sources:
         return not (info["state"].get("subjects") or firings.waiting or open_ones)
 
     async def answers(self) -> list[BusAnswer]:
-        """Return what is stored of the answers to events."""
+        """Return the stored answers to events."""
         return await stored_answers(self._bus) if self._events else []
 
     @property
@@ -216,7 +216,7 @@ class Sources:
 
 
 def schedule_of(number: int) -> Json:
-    """Return what is stated of the schedule of that number."""
+    """Return the specification of the schedule `number`."""
     rule = {"agent": AGENT, "message": f"1 0 s{number}", "overlap": "queue"}
     if number >= _EACH_SECOND:
         every = f"{_SHORTEST + number // 2 % _LENGTHS}s"
@@ -232,18 +232,18 @@ def source_of(key: ScheduleKey) -> str:
 
 
 def text_of_event(number: int) -> str:
-    """Return the message of the event of that number."""
+    """Return the text of the event `number`."""
     return f"8 200 e{number}" if number % _LONG == _LONG - 1 else f"3 20 e{number}"
 
 
 def trigger_of_event(number: int) -> str:
-    """Return which trigger takes the event of that number."""
+    """Return the trigger of the event `number`."""
     return list(RULES)[number % len(RULES)]
 
 
 @dataclass(frozen=True, slots=True)
 class FiredTask:
-    """A task that an event or a schedule has begun."""
+    """A task begun by an event or a schedule."""
 
     source: str
     key: str
@@ -251,7 +251,7 @@ class FiredTask:
 
     @classmethod
     def of(cls, log: Log) -> "FiredTask | None":
-        """Return the task of a log. None: a client, or another task, has begun it."""
+        """Return the task of a log; None if a client or another task has begun it."""
         if not log.is_whole:
             return None
         fired: Json | None = (log.entries[0].events[0]["task"].get("metadata") or {}).get(TRIGGER)
@@ -259,21 +259,21 @@ class FiredTask:
 
     @property
     def is_of_event(self) -> bool:
-        """Whether an event has begun it."""
+        """Whether an event began it."""
         return self.source.startswith(EVENTS)
 
     @property
     def trigger(self) -> str:
-        """The trigger of the event that has begun it."""
+        """The trigger of its event."""
         return self.source.removeprefix(EVENTS)
 
     @property
-    def following(self) -> datetime:
-        """When its schedule was to fire next."""
+    def next_due(self) -> datetime:
+        """When its schedule was due next."""
         return datetime.fromisoformat(self.key.partition("/")[2])
 
-    def wrong(self) -> Iterator[str]:
-        """Yield where it has not come to its answer."""
+    def problems(self) -> Iterator[str]:
+        """Yield where it did not complete with its answer."""
         task = self.log.task()
         if task["status"]["state"] != COMPLETED:
             yield f"it ended as {task['status']['state']}"
@@ -286,25 +286,25 @@ class FiredTask:
 
 
 class FiringJudge:
-    """Tells where an event or a tick has not begun one task."""
+    """Finds events and ticks that did not begin exactly one task."""
 
     def __init__(self, logs: Iterable[Log], unrecorded: int) -> None:
-        """Look into `logs`, besides which `unrecorded` others were erased too early."""
+        """Check `logs`; `unrecorded` others were erased before they could be copied."""
         found = map(FiredTask.of, logs)
         self.tasks = [one for one in found if one is not None]
         self._unrecorded = unrecorded
 
-    def of_each(self) -> Iterator[str]:
-        """Yield what is wrong with the tasks."""
+    def check_tasks(self) -> Iterator[str]:
+        """Yield tasks that were begun twice or did not complete."""
         times = Counter((one.source, one.key) for one in self.tasks)
         for (source, key), number in times.items():
             if number > 1:
                 yield f"{source}: {key} has begun {number} tasks"
         for one in self.tasks:
-            yield from (f"{one.source} {one.log.key.task}: {each}" for each in one.wrong())
+            yield from (f"{one.source} {one.log.key.task}: {each}" for each in one.problems())
 
-    def of_events(self, published: int) -> Iterator[str]:
-        """Yield which of the events have not begun one task."""
+    def check_events(self, published: int) -> Iterator[str]:
+        """Yield the events that did not begin exactly one task."""
         begun = Counter(
             text_of(one.log.task()["history"][0]["parts"]) for one in self.tasks if one.is_of_event
         )
@@ -316,17 +316,17 @@ class FiringJudge:
         if len(missing) > self._unrecorded:
             yield f"{len(missing)} events have begun no task: {missing[:5]}"
 
-    def of_answers(self, answers: list[BusAnswer]) -> Iterator[str]:
-        """Yield which of the events have not been answered on the bus as their trigger says."""
+    def check_answers(self, answers: list[BusAnswer]) -> Iterator[str]:
+        """Yield the events that were not answered on the bus as their trigger says."""
         answering = ((one.trigger, one.log) for one in self.tasks if one.is_of_event)
-        yield from AnswerJudge(answers).of_all(answering, self._unrecorded)
+        yield from AnswerJudge(answers).check_all(answering, self._unrecorded)
 
-    def of_schedules(
+    def check_schedules(
         self, recorded: dict[str, ScheduleFirings], away: list[tuple[datetime, datetime]]
     ) -> Iterator[str]:
-        """Yield where schedules have begun other tasks than they say, or none for a tick.
+        """Yield schedules whose record differs from their tasks, or that missed a tick.
 
-        None is due while NATS is `away`.
+        No tick is due while NATS is `away`.
         """
         of_source = defaultdict[str, list[FiredTask]](list)
         for one in self.tasks:
@@ -335,7 +335,7 @@ class FiringJudge:
             begun = of_source[source]
             if not len(begun) <= firings.began <= len(begun) + self._unrecorded:
                 yield f"{source} says that it has begun {firings.began} tasks, not {len(begun)}"
-            missed = list(_missed(sorted(one.following for one in begun), away))
+            missed = list(_missed(sorted(one.next_due for one in begun), away))
             if len(missed) > self._unrecorded + firings.skipped:
                 yield f"{source} has not fired: {missed[:5]}"
 
@@ -343,7 +343,7 @@ class FiringJudge:
 def _missed(
     ticks: list[datetime], away: list[tuple[datetime, datetime]]
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield between which ticks at least one is missing, though NATS was there."""
+    """Yield the pairs of ticks between which at least one is missing although NATS was up."""
     gaps = list(pairwise(ticks))
     if not gaps:
         return

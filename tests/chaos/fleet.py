@@ -1,4 +1,4 @@
-"""What clients talk to and faults are done to: a stack, on one NATS node of its own or on three."""
+"""The stack under test, on one NATS node or on three."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ class Fleet:
     """Two gateways, four workers, two task states, Redis and NATS."""
 
     def __init__(self, stack: Stack, cluster: NatsCluster | None = None) -> None:
-        """Take a stack that runs, and the cluster that it runs on if NATS is none of its own."""
+        """Wrap a running stack, and its NATS cluster if it has one."""
         self.stack, self.cluster = stack, cluster
 
     @property
@@ -37,11 +37,11 @@ class Fleet:
 
     @property
     def nats_url(self) -> str:
-        """Where NATS is: all nodes, comma-separated."""
+        """URLs of all NATS nodes, comma-separated."""
         return self.stack.dev()["nats_url"]
 
     async def ask_nats(self, subject: str, body: object = None) -> dict[str, Any]:
-        """Return what JetStream's API answers; nothing where nobody does."""
+        """Return the answer of JetStream's API; empty if there is none."""
         try:
             client = await nats.connect(
                 self.nats_url.split(","), allow_reconnect=False, connect_timeout=_ANSWERS
@@ -49,8 +49,8 @@ class Fleet:
         except (OSError, TimeoutError, NatsError):
             return {}
         try:
-            said = b"" if body is None else json.dumps(body).encode()
-            answer = await client.request(subject, said, timeout=_ANSWERS)
+            data = b"" if body is None else json.dumps(body).encode()
+            answer = await client.request(subject, data, timeout=_ANSWERS)
         except (TimeoutError, NatsError):
             return {}
         finally:
@@ -70,7 +70,7 @@ class Fleet:
 
     @asynccontextmanager
     async def bus(self) -> AsyncIterator[Bus]:
-        """Yield a connection to NATS, which outlasts whatever is done to it."""
+        """Yield a connection to NATS that reconnects without limit."""
         bus = Bus(BusSettings.model_validate({"nats_url": self.nats_url}))
         await bus.dial("chaos")
         try:

@@ -1,4 +1,4 @@
-"""Every log, copied while it is written: retention erases them while the run goes on."""
+"""Copies of all logs, made while they are written: retention erases them during the run."""
 
 import asyncio
 import logging
@@ -27,44 +27,44 @@ _PAUSE = 0.1
 
 @dataclass(slots=True)
 class Log:
-    """One task's log, kept for good."""
+    """The copy of one task's log."""
 
     key: TaskKey
     entries: list[Entry] = field(default_factory=list)
     erased: str = ""
-    """Why a tombstone has taken its place; empty: none has."""
+    """Reason in its tombstone; empty if it has none."""
 
     @property
     def is_erased(self) -> bool:
-        """Whether one has."""
+        """Whether it has a tombstone."""
         return bool(self.erased)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of it was erased before it could be copied."""
+        """Whether all of it was copied before it was erased."""
         following = 1
         for entry in self.entries:
             if entry.generation != following:
                 return False
             following = entry.last_generation + 1
-        # What is deleted is canceled first, and erased at once.
+        # A deleted task is canceled first, and erased at once.
         return bool(self.entries) and (
             not self.is_deleted or self.entries[-1].stamp.state in TERMINAL
         )
 
     @property
     def is_deleted(self) -> bool:
-        """Whether its client has deleted it."""
+        """Whether its client deleted it."""
         return self.erased == "deleted"
 
     @property
     def has_ended(self) -> bool:
-        """Whether its task is over."""
+        """Whether its task has ended."""
         return self.is_erased or self.entries[-1].stamp.state in TERMINAL
 
     @property
-    def rests(self) -> bool:
-        """Whether its task is over, or waits for its user."""
+    def is_at_rest(self) -> bool:
+        """Whether its task has ended or is waiting for its user."""
         return self.has_ended or self.entries[-1].stamp.state == INPUT_REQUIRED
 
     @property
@@ -77,7 +77,7 @@ class Log:
         return [line for entry in self.entries for line in entry.lines]
 
     def whole(self) -> WholeLog:
-        """Return it as clients see it."""
+        """Return the log as clients receive it."""
         events = [event for entry in self.entries for event in entry.events]
         return WholeLog(self.entries[0].stamp.log, events)
 
@@ -90,7 +90,7 @@ class Log:
 
 
 class Record:
-    """All logs of a fleet."""
+    """The copies of all logs of a fleet."""
 
     def __init__(self, bus: Bus) -> None:
         """Copy from `bus`."""
@@ -99,7 +99,7 @@ class Record:
         self._bus, self._reached = bus, 0
 
     async def keep(self) -> None:
-        """Copy what comes, until it is cancelled."""
+        """Copy new messages until cancelled."""
         while True:
             with suppress(BusUnavailable):
                 if await self._copy():
@@ -107,7 +107,7 @@ class Record:
             await asyncio.sleep(_PAUSE)
 
     async def _copy(self) -> bool:
-        """Copy what is there by now; tell whether there may be more."""
+        """Copy a batch of stored messages; return whether there may be more."""
         query = {
             "batch": _EACH,
             "seq": self._reached + 1,

@@ -1,4 +1,4 @@
-"""Releases side by side: an earlier revision's wheel, and a stack whose roles change theirs."""
+"""Releases side by side: the wheel of an earlier revision, and a stack whose roles switch."""
 
 import os
 import subprocess
@@ -84,10 +84,10 @@ def installed(revision: str, folder: Path) -> Release:
 
 
 class Releases:
-    """Which release each role of a stack has, from a process's next start on."""
+    """The release that each role of a stack uses from its next start on."""
 
     def __init__(self, folder: Path, first: Release) -> None:
-        """Keep it in `folder`; all roles have `first`."""
+        """Store the choice in `folder`; all roles use `first`."""
         self._folder = folder
         folder.mkdir()
         for role in ROLES:
@@ -97,10 +97,10 @@ class Releases:
         script.write_text(_SCRIPT.format(**paths))
         script.chmod(0o755)
         self.program = (sys.executable, "-m", "tests.chaos.picking_dev", script)
-        """What starts the stack in place of `headrace`."""
+        """The program that starts the stack instead of `headrace`."""
 
     def choose(self, role: Role, release: Release) -> None:
-        """Let processes of `role` have `release` when they are started next."""
+        """Let processes of `role` use `release` from their next start on."""
         new = self._folder / f"{role}.new"
         new.write_text(str(release.python))
         new.replace(self._folder / role)

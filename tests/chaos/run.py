@@ -1,4 +1,4 @@
-"""A run: a fleet, its clients, what is done to it, and the verdict."""
+"""A run: clients and faults on a fleet, and the verdict."""
 
 import asyncio
 import itertools
@@ -13,9 +13,9 @@ import httpx
 
 from headrace.jetstream.connection import Bus
 from headrace_cli.dev.readiness import until_ready
-from tests.chaos.clients import Client, Place, client_of
+from tests.chaos.clients import Client, ClientContext, client_of
 from tests.chaos.console import Console
-from tests.chaos.faults import Fault, Tormentor, plan
+from tests.chaos.faults import Fault, FaultInjector, plan
 from tests.chaos.firings import FiringJudge, Sources
 from tests.chaos.fleet import Fleet
 from tests.chaos.record import Record
@@ -25,70 +25,71 @@ from tests.support.waiting import eventually
 _log = logging.getLogger(__name__)
 
 _SETTLES = 240.0
-"""Seconds that clients have to see their tasks end once nothing is done to the fleet any more."""
+"""Seconds that clients have after the last fault to see their tasks end."""
 _TIMEOUT = httpx.Timeout(20.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """The size of a run."""
 
     seed: int
     tasks: int
     at_a_time: int
     faults: int | None = None
-    """So many, and tasks begin until the last is done; None: as many as there is time for.
+    """Number of faults; tasks begin until the last one is injected. None: as many as fit.
 
-    A count, for on a slow machine processes that die by the clock would never come to work.
+    A count instead of a duration, because on a slow machine faults by the clock would leave
+    processes no time to work.
     """
     nodes: int = 1
-    """Of NATS: one, or three."""
+    """NATS nodes: 1 or 3."""
     long: float = 30.0
-    """Seconds that the longest freezes last."""
+    """Duration of the longest freezes in seconds."""
     retention: float = 60.0
-    """Seconds after which what has ended is erased: more than the longest freezes last, or what a
-    frozen gateway sends yet would begin a log anew."""
+    """Seconds after which ended tasks are erased. Longer than the longest freezes, because a
+    gateway that continues could otherwise begin an erased log again."""
     events: int = 0
-    """Of a stream, each of which begins a task."""
+    """Number of events, each of which begins a task."""
     schedules: int = 0
     is_upgrade: bool = False
-    """Whether an operator looks at the console meanwhile, and triggers and schedules state only
-    what every release knows."""
+    """Whether a console is open meanwhile, and triggers and schedules use only fields that every
+    release knows."""
 
     @property
     def has_triggers(self) -> bool:
-        """Whether it needs services for events and schedules."""
+        """Whether it needs the triggers service."""
         return self.events + self.schedules > 0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     faults: Counter[str] = field(default_factory=Counter[str])
     clients: Counter[str] = field(default_factory=Counter[str])
     ends: Counter[str] = field(default_factory=Counter[str])
-    """By what came of it, as its client knows."""
+    """Clients by how their task ended, as they saw it."""
     events: int = 0
     connections: int = 0
     follow_ups: int = 0
-    """Messages that tasks at work accepted."""
+    """Follow-ups that running tasks accepted."""
     further_attempts: int = 0
     orphans: int = 0
     children: int = 0
     forks: int = 0
-    """Forks that clients have seen at rest."""
+    """Forks that clients have seen end."""
     by_events: int = 0
     by_schedules: int = 0
-    """Tasks that these have begun."""
+    """Tasks begun by schedules."""
     console: int = 0
-    """Requests of the console that were answered."""
+    """Console requests with a correct answer."""
     answers: int = 0
-    """Of events' tasks, on the bus."""
+    """Answers to events on the bus."""
     erased: int = 0
     unrecorded: int = 0
     seconds: float = 0.0
-    wrong: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 async def run(
@@ -98,116 +99,116 @@ async def run(
     *,
     faults: Iterator[tuple[float, Fault]] | None = None,
 ) -> Outcome:
-    """Let clients work with `fleet` while it is tormented, then judge.
+    """Run clients on `fleet` while faults are injected, then check what they received and stored.
 
     Args:
-        fleet: What they work with.
-        size: How much of it.
-        begun_tasks: Gets how many tasks have begun, whenever another one does.
-        faults: What is done instead of what the seed decides; tasks begin until all is done.
+        fleet: The stack under test.
+        size: The size of the run.
+        begun_tasks: Called with the number of begun tasks whenever a client begins one.
+        faults: Faults instead of those drawn from the seed; tasks begin until the last one.
     """
     outcome, begun = Outcome(), time.monotonic()
-    tormentor = Tormentor(fleet)
+    injector = FaultInjector(fleet)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     async with (
         httpx.AsyncClient(limits=limits, timeout=_TIMEOUT) as http,
         fleet.bus() as bus,
         _recorded(bus) as record,
     ):
-        place = Place(http, fleet.gateways, size.seed)
-        crowd = Crowd(place, size, begun_tasks)
+        context = ClientContext(http, fleet.gateways, size.seed)
+        pool = ClientPool(context, size, begun_tasks)
         sources = Sources(bus, size.events, size.schedules, is_basic=size.is_upgrade)
-        console = Console(place, sources)
+        console = Console(context, sources)
         is_endless = faults is None and size.faults is None
         possible = plan(size.seed, size.nodes, size.long, has_triggers=size.has_triggers)
         planned = itertools.islice(possible, size.faults)
         await sources.declare(http, fleet.gateways[0], size.nodes)
-        tormenting = asyncio.create_task(tormentor.torment(faults or planned))
+        injecting = asyncio.create_task(injector.inject_all(faults or planned))
 
         def share() -> float:
-            if tormenting.done():
+            if injecting.done():
                 return 1.0
-            done = tormentor.done.total() / size.faults if size.faults else 1.0
-            return min(crowd.share, done)
+            done = injector.injected.total() / size.faults if size.faults else 1.0
+            return min(pool.share, done)
 
         async with sources.firing(share), console.open() if size.is_upgrade else nullcontext():
             try:
-                await crowd.work(lambda: is_endless or tormenting.done())
+                await pool.work(lambda: is_endless or injecting.done())
             finally:
-                tormenting.cancel()
-                await asyncio.wait([tormenting])
-                await tormentor.leave_in_peace()
-        _log.warning("all tasks begun, and nothing is done to the fleet any more")
-        outcome.wrong += await crowd.settle()
-        _log.warning("all clients are done")
+                injecting.cancel()
+                await asyncio.wait([injecting])
+                await injector.undo_all()
+        _log.warning("all tasks have begun, and no more faults are injected")
+        outcome.problems += await pool.settle()
+        _log.warning("all clients have ended")
         if size.is_upgrade:
-            outcome.wrong += await console.settle()
+            outcome.problems += await console.settle()
             outcome.console = console.calls
-        outcome.wrong += await sources.settle()
+        outcome.problems += await sources.settle()
         fired, answers = await sources.firings(), await sources.answers()
         await until_ready(fleet.gateways, with_agents=True, timeout=60)
-        outcome.wrong += await _rested(record)
-        outcome.wrong += await _left_over(fleet, bus, record)
-        if not tormenting.cancelled():
-            tormenting.result()
-    outcome.seconds, outcome.faults = time.monotonic() - begun, tormentor.done
-    _judge(record, crowd.clients, outcome)
+        outcome.problems += await _not_at_rest(record)
+        outcome.problems += await _not_erased(fleet, bus, record)
+        if not injecting.cancelled():
+            injecting.result()
+    outcome.seconds, outcome.faults = time.monotonic() - begun, injector.injected
+    _judge(record, pool.clients, outcome)
     firings = FiringJudge(record.logs.values(), outcome.unrecorded)
     outcome.by_events = sum(one.is_of_event for one in firings.tasks)
     outcome.by_schedules = len(firings.tasks) - outcome.by_events
     outcome.orphans -= len(firings.tasks)
     outcome.answers = len(answers)
-    outcome.wrong += [
-        *firings.of_each(),
-        *firings.of_events(sources.published),
-        *(firings.of_answers(answers) if sources.has_answers else ()),
-        *firings.of_schedules(fired, sources.away),
+    outcome.problems += [
+        *firings.check_tasks(),
+        *firings.check_events(sources.published),
+        *(firings.check_answers(answers) if sources.has_answers else ()),
+        *firings.check_schedules(fired, sources.away),
     ]
     return outcome
 
 
-class Crowd:
-    """Clients, some at a time."""
+class ClientPool:
+    """Runs clients, a limited number at a time."""
 
-    def __init__(self, place: Place, size: Size, begun: Callable[[int], None]) -> None:
-        """Nobody yet."""
+    def __init__(self, context: ClientContext, size: Size, begun: Callable[[int], None]) -> None:
+        """Start without clients."""
         self._begun = begun
         self.clients: list[Client] = []
-        self._place, self._size = place, size
+        self._context, self._size = context, size
         self._working: set[asyncio.Task[None]] = set()
-        self._wrong: list[str] = []
+        self._problems: list[str] = []
 
     @property
     def share(self) -> float:
-        """Which share of its clients has begun."""
+        """The share of the clients that have begun."""
         return len(self.clients) / self._size.tasks
 
-    async def work(self, is_enough: Callable[[], bool]) -> None:
-        """Start all of them, the next as soon as one is done; return when the last has begun.
+    async def work(self, is_done: Callable[[], bool]) -> None:
+        """Start all clients, the next one as soon as one ends; return when the last has begun.
 
-        Others follow them as long as it is not enough.
+        Start more clients until `is_done` returns true.
         """
-        while len(self.clients) < self._size.tasks or not is_enough():
+        while len(self.clients) < self._size.tasks or not is_done():
             if len(self._working) >= self._size.at_a_time:
                 await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
             self._begin()
             self._begun(len(self.clients))
             if len(self.clients) % 100 == 0:
-                _log.warning("%d tasks begun", len(self.clients))
+                _log.warning("%d tasks have begun", len(self.clients))
 
     async def settle(self) -> list[str]:
-        """Return what went wrong, once all have seen their tasks end, or too much time is up."""
+        """Wait until all clients have seen their tasks end, and return their problems."""
         if self._working:
             await asyncio.wait(self._working, timeout=_SETTLES)
         for task in list(self._working):
             task.cancel()
-            self._wrong.append(f"it still works: {task.get_coro()!r}")
+            self._problems.append(f"a client has not ended: {task.get_coro()!r}")
         if self._working:
             await asyncio.wait(self._working)
-        return self._wrong
+        return self._problems
 
     def _begin(self) -> None:
-        client = client_of(self._place, len(self.clients))
+        client = client_of(self._context, len(self.clients))
         self.clients.append(client)
         task = asyncio.create_task(client.work())
         self._working.add(task)
@@ -216,7 +217,7 @@ class Crowd:
     def _over(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            self._wrong += [f"{type(cause).__name__}: {cause}" for cause in _causes(error)]
+            self._problems += [f"{type(cause).__name__}: {cause}" for cause in _causes(error)]
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -230,13 +231,13 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _judge(record: Record, clients: list[Client], outcome: Outcome) -> None:
     judge = Judge(record)
     outcome.clients = Counter(type(client).__name__ for client in clients)
-    outcome.ends = Counter(client.came_to or "waits" for client in clients)
+    outcome.ends = Counter(client.outcome_name or "waiting" for client in clients)
     outcome.events = sum(len(client.follower.received) for client in clients)
     outcome.connections = sum(1 + len(client.follower.interruptions) for client in clients)
     outcome.follow_ups = sum(len(client.accepted) for client in clients)
     for client in clients:
-        outcome.wrong += judge.of_client(client)
-    outcome.wrong += judge.of_all()
+        outcome.problems += judge.check_client(client)
+    outcome.problems += judge.check_all()
     outcome.further_attempts = judge.attempts
     outcome.children, outcome.forks = judge.families.size, judge.forks
     outcome.orphans = len(record.logs) - len(judge.followed) - outcome.children
@@ -257,14 +258,14 @@ async def _recorded(bus: Bus) -> AsyncIterator[Record]:
         keeping.result()
 
 
-async def _rested(record: Record) -> list[str]:
-    """Return which tasks do not end, though nobody touches the fleet any more."""
+async def _not_at_rest(record: Record) -> list[str]:
+    """Return the tasks that do not end although no more faults are injected."""
 
     async def all_rest() -> bool:
-        return all(log.rests for log in record.logs.values())
+        return all(log.is_at_rest for log in record.logs.values())
 
     try:
-        await eventually(all_rest, "every task has ended, or waits for its user", _SETTLES)
+        await eventually(all_rest, "every task has ended or is waiting for its user", _SETTLES)
     except AssertionError as late:
         return [str(late)]
     return []
@@ -273,14 +274,14 @@ async def _rested(record: Record) -> list[str]:
 _USAGE = "headrace:usage:"
 
 
-async def _left_over(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
-    """Return what is left of tasks that are kept no more."""
+async def _not_erased(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
+    """Return what remains of tasks past their retention."""
     left = list[str]()
 
-    async def nothing_is_left() -> bool:
+    async def everything_is_erased() -> bool:
         found = list[str]()
         erased = {log.key.task for log in record.logs.values() if log.has_ended}
-        # The tombstone of what a client has deleted stands for a day.
+        # The tombstone of a task that a client deleted stays for a day.
         deleted = {bus.subjects.event(log.key) for log in record.logs.values() if log.is_deleted}
         for stream in (bus.streams.events(0), bus.streams.runs, "KV_PUSH", "OBJ_FILES"):
             answer = await fleet.ask_nats(f"$JS.API.STREAM.INFO.{stream}", {"subjects_filter": ">"})
@@ -297,24 +298,26 @@ async def _left_over(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
             [keys] = await redis.ask(["KEYS", "*"])
             names = [key.decode() for key in keys if _tasks_in(key.decode()) & erased]
             times = await redis.ask(*(["TTL", name] for name in names)) if names else []
-            # Up to where a log's usage is counted is known for some minutes more.
+            # The position up to which a log's usage is counted expires some minutes later.
             expiring = {n for n, left in zip(names, times, strict=True) if left >= 0}
             found.extend(
                 f"Redis has {name}"
                 for name in names
                 if not (name in expiring and name.startswith(_USAGE))
             )
-        # The last whole look is reported, even if the time ends during the next one.
+        # The last complete check is reported, even if the time ends during the next one.
         left[:] = found
         return not found
 
     try:
-        await eventually(nothing_is_left, "nothing is left of what is past retention", _SETTLES)
+        await eventually(
+            everything_is_erased, "all tasks past their retention are erased", _SETTLES
+        )
     except AssertionError as late:
-        return [f"{late}: {len(left)} things, {left[:5]}"]
+        return [f"{late}: {len(left)} remain, {left[:5]}"]
     return []
 
 
 def _tasks_in(name: str) -> set[str]:
-    """Return what may be a task's id in a subject or a key."""
+    """Return the parts of a subject or key that may be task ids."""
     return set(name.replace(":", ".").replace("/", ".").split("."))

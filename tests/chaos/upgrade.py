@@ -1,7 +1,7 @@
-"""``make upgrade``: a fleet of an earlier release is rolled to the present tree and back, at work.
+"""``make upgrade``: roll a fleet of an earlier release to the present tree and back under load.
 
-Each role is replaced process by process while clients work, and processes of mixed releases die in
-between. The verdict is that of `make chaos`.
+Each role is replaced process by process while clients work, and processes of mixed releases are
+killed in between. The verdict is that of `make chaos`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from headrace.setting_names import REMOVED_SETTINGS, SETTING_NAMES
 from headrace_cli.dev.dev_file import Role
 from headrace_cli.dev.readiness import until_ready
-from tests.chaos.__main__ import told
+from tests.chaos.__main__ import summary
 from tests.chaos.faults import Fault, LoseNode, Signal
 from tests.chaos.fleet import GATEWAYS, TASK_STATES, TRIGGERS, WORKERS, Fleet, fleet_in
 from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
@@ -43,7 +43,7 @@ _NODE_AWAY = 6.0
 
 @dataclass(frozen=True, slots=True)
 class ApplyStreams(Fault):
-    """An operator brings the streams up to date before the first process is replaced."""
+    """Run ``headrace streams apply``, as operators do before they replace the first process."""
 
     @property
     def name(self) -> str:
@@ -56,14 +56,14 @@ class ApplyStreams(Fault):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        said, _ = await applying.communicate()
-        assert applying.returncode == 0, said.decode()
-        logging.getLogger(__name__).info("streams apply: %s", said.decode().strip())
+        output, _ = await applying.communicate()
+        assert applying.returncode == 0, output.decode()
+        logging.getLogger(__name__).info("streams apply: %s", output.decode().strip())
 
 
 @dataclass(frozen=True, slots=True)
 class Roll(Fault):
-    """All processes of a role are replaced by those of another release, one after the other."""
+    """Replace all processes of a role by those of another release, one after the other."""
 
     role: Role
     release: Release
@@ -81,7 +81,7 @@ class Roll(Fault):
                 await until_ready([fleet.gateways[index]], with_agents=True, timeout=_RESTARTED)
 
     def _replace(self, fleet: Fleet, index: int) -> None:
-        with suppress(ProcessLookupError):  # It has died, and will be of the release.
+        with suppress(ProcessLookupError):  # It has died, and restarts as the release.
             os.kill(fleet.stack.pids(self.role)[index], signal.SIGTERM)
         what = f"{self.role}-{index} is of {self.release.name}"
         until(lambda: self.release.runs_as(fleet.stack.pids(self.role)[index]), what, _RESTARTED)
@@ -90,9 +90,9 @@ class Roll(Fault):
 def rolls(
     seed: int, earlier: Release, releases: Releases, kills: int, nodes: int = 1
 ) -> Iterator[tuple[float, Fault]]:
-    """Yield what is done, each with the seconds since the one before: there and back again.
+    """Yield the rolls to the present tree and back, each with the seconds after the previous one.
 
-    `kills` processes die after each roll, and one of three nodes of NATS for a while.
+    `kills` processes are killed after each roll, and one of three NATS nodes for a while.
     """
     chance = random.Random(f"{seed}/rolls")
     there = [(role, PRESENT) for role in ROLES]
@@ -109,32 +109,32 @@ def rolls(
             yield chance.uniform(*_PAUSES), lost
 
 
-def forgotten_settings(earlier: Release) -> list[str]:
-    """Return which settings of the earlier release have gone without a word on what to set."""
+def unexplained_settings(earlier: Release) -> list[str]:
+    """Return the removed settings for which no service says what to set instead."""
     listed = (earlier.tree / "docs" / "settings.md").read_text()
     before = set(re.findall(r"^\| `(HEADRACE_\w+)`", listed, re.MULTILINE))
     gone = sorted(before - SETTING_NAMES - REMOVED_SETTINGS.keys())
-    return [f"{name} is no setting any more, and no service says so" for name in gone]
+    return [f"{name} was removed, and no service says what to set instead" for name in gone]
 
 
 def main() -> None:
-    """Do what the command line says; exit with 1 if a promise was broken."""
+    """Run as the command line says; exit with 1 if a promise was broken."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    asked = _asked()
+    arguments = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="headrace-upgrade-"))
-    earlier = installed(asked.revision or last_tag(), folder / "earlier")
+    earlier = installed(arguments.revision or last_tag(), folder / "earlier")
     releases = Releases(folder / "releases", earlier)
-    plan = list(rolls(asked.seed, earlier, releases, asked.kills, asked.nodes))
+    plan = list(rolls(arguments.seed, earlier, releases, arguments.kills, arguments.nodes))
     size = Size(
-        asked.seed,
-        asked.tasks,
-        asked.at_a_time,
+        arguments.seed,
+        arguments.tasks,
+        arguments.at_a_time,
         faults=len(plan),
-        nodes=asked.nodes,
-        retention=asked.retention,
-        events=asked.events,
-        schedules=asked.schedules,
+        nodes=arguments.nodes,
+        retention=arguments.retention,
+        events=arguments.events,
+        schedules=arguments.schedules,
         is_upgrade=True,
     )
     with fleet_in(
@@ -145,14 +145,14 @@ def main() -> None:
         has_triggers=size.has_triggers,
     ) as fleet:
         outcome = asyncio.run(run(fleet, size, faults=iter(plan)))
-    outcome.wrong += forgotten_settings(earlier)
-    sys.stdout.write(told(outcome))
-    if outcome.wrong:
+    outcome.problems += unexplained_settings(earlier)
+    sys.stdout.write(summary(outcome))
+    if outcome.problems:
         sys.stdout.write(f"the stack's log: {folder}/stack/dev.log\n")
         sys.exit(1)
 
 
-def _asked() -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make upgrade", description=__doc__)
     parser.add_argument(
         "revision", metavar="FROM", nargs="?", help="git revision (default: the last tag)"

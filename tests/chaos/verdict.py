@@ -1,4 +1,4 @@
-"""What must hold of every task when all is over, and where it does not."""
+"""Check every task after a run: what its client received, and its log."""
 
 import itertools
 from collections import Counter
@@ -11,7 +11,7 @@ from headrace.model.parts import text_of
 from headrace.model.task import INPUT_REQUIRED, TERMINAL
 from headrace_gateway.protocols.agui.fold import Fold
 from tests.chaos.agents import answer_to, mark_of
-from tests.chaos.clients import AguiClient, Client, Forker, TaskClient
+from tests.chaos.clients import AguiClient, Client, ForkingClient, TaskClient
 from tests.chaos.families import Families
 from tests.chaos.record import Log, Record
 from tests.support.resuming import Client as Follower
@@ -21,63 +21,63 @@ _PREFIX = "TASK_STATE_"
 
 
 class Judge:
-    """Compares what clients saw with the logs."""
+    """Compares what clients received with the logs."""
 
     def __init__(self, record: Record) -> None:
-        """Look into `record`, which must be complete."""
+        """Check against `record`, which must be complete."""
         self._logs = record.logs
         self._by_context = {log.context: log for log in record.logs.values() if log.is_whole}
         self.unrecorded = sum(not log.is_whole for log in record.logs.values())
-        """Logs that were erased before they could be copied: nothing is said of them."""
+        """Logs that were erased before they could be copied; these are not checked."""
         self.attempts = 0
         """Attempts beyond the first."""
         self.followed = set[str]()
-        """Tasks that clients know of."""
+        """Tasks whose id a client knows."""
         self.forks = 0
-        """Forks that clients have seen at rest."""
+        """Forks that clients have seen end."""
         self.families = Families()
 
-    def of_client(self, client: Client) -> Iterator[str]:
-        """Yield what is wrong with what a client saw and with what it was promised."""
+    def check_client(self, client: Client) -> Iterator[str]:
+        """Yield where a client did not receive what is stored or what was promised."""
         log = self._log_of(client)
         if log is not None:
             self.followed.add(log.key.task)
-        if not client.came_to:
-            yield f"{_named(client, log)}: its client waits"
+        if not client.outcome_name:
+            yield f"{_label(client, log)}: its client is still waiting"
         if client.gave_up:
             if log is not None and not log.is_erased:
-                yield f"{_named(client, log)}: it was accepted, and then nobody knew of it"
+                yield f"{_label(client, log)}: it was accepted, and then not found"
             return
         if client.expired and log is not None and not log.is_erased:
-            yield f"{_named(client, log)}: it is said to be gone, and is not"
+            yield f"{_label(client, log)}: a gateway says that it is erased, and it is not"
         if log is None:
-            # Whoever was told at its first message that all is over has no id.
-            if client.came_to == "ended" and not self._is_unrecorded(client):
-                yield f"{_named(client, log)}: there is no log"
+            # A client whose first answer said that the task has ended knows no id.
+            if client.outcome_name == "ended" and not self._is_unrecorded(client):
+                yield f"{_label(client, log)}: there is no log"
         elif log.is_whole:
-            found = [*_seen(client, log), *_promised(client, log)]
-            if isinstance(client, Forker) and client.fork is not None:
+            found = [*_check_received(client, log), *_check_promises(client, log)]
+            if isinstance(client, ForkingClient) and client.fork is not None:
                 self.forks += 1
                 self.followed.add(client.fork["id"])
                 found += forked(client.agent, client.fork)
-            yield from (f"{_named(client, log)}: {each}" for each in found)
+            yield from (f"{_label(client, log)}: {each}" for each in found)
 
-    def of_all(self) -> Iterator[str]:
-        """Yield what is wrong with the logs, whoever follows them."""
+    def check_all(self) -> Iterator[str]:
+        """Yield the problems of all logs, followed or not."""
         names = Counter[str]()
         for log in self._logs.values():
             if not log.is_whole:
                 continue
-            self.families.note(log.key, log.entries)
+            self.families.add(log.key, log.entries)
             attempts = {(entry.stamp.run, entry.stamp.attempt) for entry in log.entries}
             self.attempts += sum(attempt > 1 for _, attempt in attempts)
-            said = Counter(one["messageId"] for one in _by_user(log.task()))
-            found = [*overlaps(log.entries), *ends(log), *_twice(said)]
+            sent = Counter(one["messageId"] for one in _by_user(log.task()))
+            found = [*overlaps(log.entries), *ends(log), *_twice(sent)]
             yield from (f"{log.key.agent} {log.key.task}: {each}" for each in found)
             if not _is_child(log) and not _is_fork(log):
-                names.update(said.keys())
+                names.update(sent.keys())
         yield from (f"tasks: {each}" for each in _twice(names))
-        yield from self.families.wrong()
+        yield from self.families.problems()
 
     def _log_of(self, client: Client) -> Log | None:
         if isinstance(client, AguiClient):
@@ -85,24 +85,24 @@ class Judge:
         return self._logs.get(client.follower.task)
 
     def _is_unrecorded(self, client: Client) -> bool:
-        # Whose run it was stood in the log only.
+        # Only the log says whose run it was.
         return self.unrecorded > 0 and isinstance(client, AguiClient)
 
 
-def _named(client: Client, log: Log | None) -> str:
+def _label(client: Client, log: Log | None) -> str:
     task = log.key.task if log is not None else client.follower.task or "(no id)"
     return f"{type(client).__name__} {client.agent} {task}"
 
 
-def _seen(client: Client, log: Log) -> Iterator[str]:
-    """Yield where what the client saw is not its log, to the end or to where it was erased."""
+def _check_received(client: Client, log: Log) -> Iterator[str]:
+    """Yield where the client received something else than its log, up to its end or erasure."""
     try:
         if isinstance(client, AguiClient):
             _check_run(client, log)
         else:
             _check_task(client.follower, log)
-    except AssertionError as wrong:
-        yield f"the client saw: {wrong}"
+    except AssertionError as difference:
+        yield f"the client received: {difference}"
 
 
 def _check_run(client: AguiClient, log: Log) -> None:
@@ -110,7 +110,7 @@ def _check_run(client: AguiClient, log: Log) -> None:
     if follower.over:
         follower.assert_whole(frames)
     else:
-        assert _is_in(follower.received, frames), "other frames than the run's"
+        assert _is_part_of(follower.received, frames), "other frames than the run's"
 
 
 def _check_task(follower: Follower, log: Log) -> None:
@@ -119,25 +119,25 @@ def _check_task(follower: Follower, log: Log) -> None:
     if follower.over:
         follower.assert_exact(whole)
     else:
-        assert _is_in(received, whole.after(0)), "other events than the log's"
+        assert _is_part_of(received, whole.after(0)), "other events than the log's"
     for one in received:
         line = lines[int(one.cursor.partition(":")[2]) - 1]
         assert not one.raw or line in one.raw, f"{one.raw!r} instead of {line!r}"
 
 
-def _promised(client: Client, log: Log) -> Iterator[str]:
-    """Yield where the task is not what its client asked for."""
+def _check_promises(client: Client, log: Log) -> Iterator[str]:
+    """Yield where the task is not what its client requested."""
     task = log.task()
     state = str(task["status"]["state"]).removeprefix(_PREFIX)
     if state not in client.may_end_as:
         yield f"it ended as {state}: {task['status']}"
     if isinstance(client, TaskClient) and client.view not in (None, task):
-        yield "a gateway showed it otherwise"
-    said = Counter(text_of(one["parts"]) for one in _by_user(task))
+        yield "a gateway returned another task"
+    sent = Counter(text_of(one["parts"]) for one in _by_user(task))
     yield from (
-        f"{text!r} was accepted and is {said[text]} times in its history"
+        f"{text!r} was accepted and is {sent[text]} times in its history"
         for text in client.accepted
-        if said[text] != 1
+        if sent[text] != 1
     )
     if state == "COMPLETED":
         yield from _answered(client, task)
@@ -158,7 +158,7 @@ def _answered(client: Client, task: Json) -> Iterator[str]:
 
 
 def forked(agent: str, fork: Json) -> Iterator[str]:
-    """Yield where a fork, wherever its past ends, did not go on to the whole answer."""
+    """Yield where a fork did not continue to the whole answer."""
     state = fork["status"]["state"]
     if state not in {f"{_PREFIX}COMPLETED", INPUT_REQUIRED}:
         yield f"its fork {fork['id']} ended as {state}"
@@ -170,8 +170,8 @@ def forked(agent: str, fork: Json) -> Iterator[str]:
 
 
 def _by_user(task: Json) -> list[Json]:
-    told = [*task.get("history", []), task["status"].get("message", {})]
-    return [one for one in told if one.get("role") == "ROLE_USER"]
+    messages = [*task.get("history", []), task["status"].get("message", {})]
+    return [one for one in messages if one.get("role") == "ROLE_USER"]
 
 
 def _twice(names: Counter[str]) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _is_fork(log: Log) -> bool:
 
 
 def _frames(log: Log) -> list[Received]:
-    """Return every frame of the log's first run."""
+    """Return the AG-UI frames of the log's first run."""
     fold, frames = Fold(1), list[Received]()
     for entry in log.entries:
         for frame in fold.read(entry):
@@ -196,23 +196,23 @@ def _frames(log: Log) -> list[Received]:
     return frames
 
 
-def _is_in(received: list[Received], frames: list[Received]) -> bool:
-    """Tell whether what came stands in a row in all there is."""
-    at = {frame.cursor: place for place, frame in enumerate(frames)}
+def _is_part_of(received: list[Received], frames: list[Received]) -> bool:
+    """Return whether `received` is a contiguous part of `frames`."""
+    at = {frame.cursor: index for index, frame in enumerate(frames)}
     begin = at.get(received[0].cursor, len(frames)) if received else 0
     return frames[begin : begin + len(received)] == received
 
 
 def overlaps(entries: list[Entry]) -> Iterator[str]:
-    """Yield where a worker wrote after another had taken over, or two were the same attempt."""
+    """Yield where a worker wrote after another had taken over, or two wrote the same attempt."""
     worked = [entry.stamp for entry in entries if entry.stamp.attempt]
     holds = [(stamp.run, stamp.attempt) for stamp in worked]
     if holds != sorted(holds):
         yield f"attempts overlap: {[hold for hold, _ in itertools.groupby(holds)]}"
     writers = dict[tuple[int, int], str]()
     for hold, stamp in zip(holds, worked, strict=True):
-        # Who queues a message over the head of a holder leaves the attempt as it is.
-        # Who begins a fork copies its source's attempts.
+        # A message that is queued beside a holder does not change the attempt.
+        # The beginning of a fork is a copy of its source's attempts.
         if stamp.writer.startswith(("input-", "key-", f"{FORK_WRITER}-")):
             continue
         if writers.setdefault(hold, stamp.writer) != stamp.writer:
@@ -220,10 +220,10 @@ def overlaps(entries: list[Entry]) -> Iterator[str]:
 
 
 def ends(log: Log) -> Iterator[str]:
-    """Yield where a log does not end once, at its end."""
+    """Yield where a log does not have exactly one terminal state, at its end."""
     states = [entry.stamp.state for entry in log.entries]
     terminal = [state for state in states if state in TERMINAL]
     if len(terminal) > 1 or (terminal and states[-1] not in TERMINAL):
-        yield f"it has terminal states within: {terminal}"
+        yield f"it has terminal states before its end: {terminal}"
     if states[-1] not in TERMINAL | {INPUT_REQUIRED}:
         yield f"it has not ended: {states[-1]}"

@@ -1,6 +1,6 @@
-"""Any process dies, freezes or leaves at any moment, at random, and every promise holds.
+"""Processes die, freeze and drain at random, and every promise holds.
 
-`make chaos` is the same at full size; a line that it prints repeats a run with its seed.
+`make chaos` is the same at full size; it prints the command that repeats a run.
 """
 
 import json
@@ -19,10 +19,10 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Json, artifact_update, status_update, task_submitted
 from headrace.model.schedule import ScheduleFirings
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
-from tests.chaos.__main__ import told
-from tests.chaos.agents import WHIM, answer_to
+from tests.chaos.__main__ import summary
+from tests.chaos.agents import DROPPED_PROMPT, answer_to
 from tests.chaos.answers import BusAnswer
-from tests.chaos.clients import CLIENTS, Place, TaskClient, TaskFollower
+from tests.chaos.clients import CLIENTS, ClientContext, TaskClient, TaskFollower
 from tests.chaos.families import Families
 from tests.chaos.faults import KINDS, plan
 from tests.chaos.firings import EVENTS, FiringJudge, text_of_event, trigger_of_event
@@ -49,7 +49,7 @@ async def survives(size: Size, folder: Path) -> None:
     ) as fleet:
         outcome = await run(fleet, size)
         log = fleet.stack.log()
-    assert outcome.wrong == [], f"{told(outcome)}\n{log}"
+    assert outcome.problems == [], f"{summary(outcome)}\n{log}"
     assert len(outcome.clients) == len(CLIENTS)
     kinds = sum(kind.is_possible(size.nodes, has_triggers=size.has_triggers) for kind in KINDS)
     assert len(outcome.faults) > kinds / 2
@@ -76,7 +76,7 @@ async def test_every_task_ends_while_nodes_of_a_cluster_die_and_leaders_change(
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_a_seed_says_what_is_done_and_when(nodes: int) -> None:
+def test_a_seed_determines_the_faults_and_their_times(nodes: int) -> None:
     first, again, other = (list(islice(plan(seed, nodes, 9.0), 100)) for seed in (1, 1, 2))
     assert first == again
     assert first != other
@@ -84,7 +84,7 @@ def test_a_seed_says_what_is_done_and_when(nodes: int) -> None:
     assert len({fault.name for _, fault in first[:kinds]}) >= kinds - 1
 
 
-async def test_a_client_that_is_told_of_no_answer_before_its_task_is_erased_has_seen_no_end(
+async def test_a_client_without_an_answer_when_its_task_is_erased_has_not_seen_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def sees_a_question(follower: TaskFollower, _: object) -> None:
@@ -95,9 +95,9 @@ async def test_a_client_that_is_told_of_no_answer_before_its_task_is_erased_has_
     monkeypatch.setattr(TaskFollower, "follow", sees_a_question)
     erased = httpx.MockTransport(lambda _: httpx.Response(404, text="TASK_NOT_FOUND"))
     async with httpx.AsyncClient(transport=erased) as http:
-        client = TaskClient(Place(http, ["http://gateway.test"], SEED), 1)
+        client = TaskClient(ClientContext(http, ["http://gateway.test"], SEED), 1)
         await client.work()
-    assert (client.came_to, client.follower.over) == ("erased", False)
+    assert (client.outcome_name, client.follower.over) == ("erased", False)
 
 
 def entry(run: int, attempt: int, writer: str, state: str = WORKING) -> Entry:
@@ -112,7 +112,7 @@ def entry(run: int, attempt: int, writer: str, state: str = WORKING) -> Entry:
         [entry(2, 1, "a"), entry(1, 2, "b")],
     ],
 )
-def test_attempts_that_overlap_are_seen(log: list[Entry]) -> None:
+def test_overlapping_attempts_are_reported(log: list[Entry]) -> None:
     assert list(overlaps(log))
     assert not list(overlaps([entry(1, 1, "a"), entry(1, 2, "b"), entry(4, 1, "c")]))
 
@@ -129,24 +129,29 @@ def log_of(task: str, asked: str, state: str, *, name: str = "") -> list[Entry]:
 @pytest.mark.parametrize(
     ("children", "wrong"),
     [
-        ([("a", "5 1", COMPLETED), ("b", "6 1", COMPLETED), ("whim", WHIM, CANCELED)], ""),
-        ([("a", "5 1", COMPLETED)], "it asked"),
+        (
+            [
+                ("a", "5 1", COMPLETED),
+                ("b", "6 1", COMPLETED),
+                ("dropped", DROPPED_PROMPT, CANCELED),
+            ],
+            "",
+        ),
+        ([("a", "5 1", COMPLETED)], "it delegated"),
         ([(n, t, COMPLETED) for n, t in (("a", "5 1"), ("b", "6 1"), ("c", "6 1"))], "than once"),
         ([("a", "5 1", COMPLETED), ("b", "6 1", CANCELED)], "its children are"),
-        ([("a", "5 1", COMPLETED), ("b", "6 1", WORKING)], "nobody wants it"),
-        ([("key:whim 1", WHIM, COMPLETED)], "nobody waited for it"),
+        ([("a", "5 1", COMPLETED), ("b", "6 1", WORKING)], "its parent has ended"),
+        ([("key:dropped 1", DROPPED_PROMPT, COMPLETED)], "did not wait for it"),
     ],
 )
-def test_children_that_are_not_as_they_must_be_are_seen(
-    children: list[tuple[str, str, str]], wrong: str
-) -> None:
+def test_wrong_children_are_reported(children: list[tuple[str, str, str]], wrong: str) -> None:
     families = Families()
-    families.note(TaskKey("default", "head", ROOT), log_of(ROOT, "5 1", COMPLETED))
+    families.add(TaskKey("default", "head", ROOT), log_of(ROOT, "5 1", COMPLETED))
     for name, asked, state in children:
-        named = "key:whim 1" if name == "whim" else name
+        named = "key:dropped 1" if name == "dropped" else name
         log = log_of(named, asked, state, name=named)
-        families.note(TaskKey("default", "plain", named), log)
-    found = families.wrong()
+        families.add(TaskKey("default", "plain", named), log)
+    found = families.problems()
     assert families.size == len(children)
     assert any(wrong in each for each in found) if wrong else found == []
 
@@ -154,7 +159,7 @@ def test_children_that_are_not_as_they_must_be_are_seen(
 @pytest.mark.parametrize(
     "states", [[WORKING], [WORKING, CANCELED, COMPLETED], [COMPLETED, WORKING, COMPLETED]]
 )
-def test_logs_that_do_not_end_once_are_seen(states: list[str]) -> None:
+def test_logs_that_do_not_end_exactly_once_are_reported(states: list[str]) -> None:
     assert list(ends(log_with([entry(1, 1, "a", state) for state in states])))
     assert not list(ends(log_with([entry(1, 1, "a"), entry(1, 1, "a", COMPLETED)])))
 
@@ -163,7 +168,7 @@ def log_with(entries: list[Entry]) -> Log:
     return Log(TaskKey("default", "plain", ROOT), entries)
 
 
-def test_an_entry_that_was_not_copied_is_noticed() -> None:
+def test_a_missing_entry_is_noticed() -> None:
     whole = [Entry(Stamp("log1", n, "a", WORKING, 1, 1), [b"{}"], n, "") for n in (1, 2, 3)]
     assert log_with(whole).is_whole
     assert not log_with([whole[0], whole[2]]).is_whole
@@ -180,9 +185,7 @@ def test_an_entry_that_was_not_copied_is_noticed() -> None:
         (FAILED, "1 2 ", "ended as TASK_STATE_FAILED"),
     ],
 )
-def test_forks_that_do_not_go_on_to_their_answer_are_seen(
-    state: str, answer: str, wrong: str
-) -> None:
+def test_forks_with_another_answer_are_reported(state: str, answer: str, wrong: str) -> None:
     task = {
         "id": "f",
         "history": [{"role": "ROLE_USER", "parts": [{"text": "2 1"}]}],
@@ -227,20 +230,20 @@ def ticks(*seconds: int) -> list[Log]:
     return [fired(SCHEDULE, f"1.0/{one}", "1 0 s0") for one in times]
 
 
-def test_events_that_did_not_begin_one_task_are_seen() -> None:
-    assert list(FiringJudge(events(0, 1), 0).of_events(2)) == []
-    assert list(FiringJudge(events(0), 1).of_events(2)) == []
-    [missing] = FiringJudge(events(0), 0).of_events(2)
+def test_events_that_did_not_begin_one_task_are_reported() -> None:
+    assert list(FiringJudge(events(0, 1), 0).check_events(2)) == []
+    assert list(FiringJudge(events(0), 1).check_events(2)) == []
+    [missing] = FiringJudge(events(0), 0).check_events(2)
     assert "1 events have begun no task" in missing
     twice = FiringJudge(events(0, 1, 1), 0)
-    assert list(twice.of_each()) == [f"{EVENTS}ending: id/1 has begun 2 tasks"]
-    assert "has begun 2 tasks" in next(twice.of_events(2))
+    assert list(twice.check_tasks()) == [f"{EVENTS}ending: id/1 has begun 2 tasks"]
+    assert "has begun 2 tasks" in next(twice.check_events(2))
 
 
-def test_answers_to_events_that_are_not_whole_are_seen() -> None:
-    [cut] = FiringJudge([fired(EVENTS, "id/0", text_of_event(0), answer="1 ")], 0).of_each()
+def test_incomplete_tasks_of_events_are_reported() -> None:
+    [cut] = FiringJudge([fired(EVENTS, "id/0", text_of_event(0), answer="1 ")], 0).check_tasks()
     assert "was answered with '1 '" in cut
-    [failed] = FiringJudge([fired(EVENTS, "id/0", text_of_event(0), state=FAILED)], 0).of_each()
+    [failed] = FiringJudge([fired(EVENTS, "id/0", text_of_event(0), state=FAILED)], 0).check_tasks()
     assert "it ended as TASK_STATE_FAILED" in failed
 
 
@@ -265,7 +268,7 @@ def named(log: Log, number: int, data: Json) -> BusAnswer:
         (lambda told: told[1:], "its end is not its one answer"),
         (lambda told: told[:-1], "its answers, [1, 2], do not make up"),
         (lambda told: told[:2] + told[3:], "its answers, [1, 3], do not make up"),
-        (lambda told: [*told, told[-1]], "came 2 times"),
+        (lambda told: [*told, told[-1]], "is stored 2 times"),
         (lambda told: [*told[:-2], told[-1], told[-2]], "out of order"),
         (lambda told: [replace(told[0], message_id="other"), *told[1:]], "stored as other"),
         (
@@ -274,34 +277,34 @@ def named(log: Log, number: int, data: Json) -> BusAnswer:
         ),
     ],
 )
-def test_answers_on_the_bus_that_are_not_once_whole_and_in_order_are_seen(
+def test_answers_on_the_bus_that_are_repeated_missing_or_out_of_order_are_reported(
     change: Callable[[list[BusAnswer]], list[BusAnswer]], wrong: str
 ) -> None:
     tasks = [
         fired(EVENTS + name, name, text_of_event(0), task=name) for name in ("ending", "telling")
     ]
     told = [one for log in tasks for one in answered(log, log.key.task)]
-    found = list(FiringJudge(tasks, 0).of_answers(change(told)))
+    found = list(FiringJudge(tasks, 0).check_answers(change(told)))
     assert any(wrong in each for each in found) if wrong else found == []
 
 
-def test_answers_of_those_who_must_not_answer_are_seen() -> None:
+def test_answers_of_triggers_without_a_rule_are_reported() -> None:
     silent = fired(f"{EVENTS}silent", "id/0", text_of_event(0))
-    [wrong] = FiringJudge([silent], 0).of_answers(answered(silent, "ending"))
+    [wrong] = FiringJudge([silent], 0).check_answers(answered(silent, "ending"))
     assert "must not" in wrong
-    assert list(FiringJudge([], 1).of_answers(answered(silent, "ending"))) == []
+    assert list(FiringJudge([], 1).check_answers(answered(silent, "ending"))) == []
 
 
 def renamed(answer: BusAnswer) -> BusAnswer:
     return replace(answer, message_id="other", attributes=answer.attributes | {"id": "other"})
 
 
-def test_ticks_that_did_not_begin_one_task_are_seen() -> None:
+def test_ticks_that_did_not_begin_one_task_are_reported() -> None:
     recorded = {SCHEDULE: ScheduleFirings(began=4)}
-    assert list(FiringJudge(ticks(1, 2, 3, 4), 0).of_schedules(recorded, [])) == []
+    assert list(FiringJudge(ticks(1, 2, 3, 4), 0).check_schedules(recorded, [])) == []
     gap = FiringJudge(ticks(1, 2, 3, 6), 0)
-    assert "has not fired" in next(gap.of_schedules(recorded, []))
+    assert "has not fired" in next(gap.check_schedules(recorded, []))
     away = [(NOON + timedelta(seconds=4), NOON + timedelta(seconds=5))]
-    assert list(gap.of_schedules(recorded, away)) == []
-    [more] = FiringJudge(ticks(1, 2, 3, 4, 5), 0).of_schedules(recorded, [])
+    assert list(gap.check_schedules(recorded, away)) == []
+    [more] = FiringJudge(ticks(1, 2, 3, 4, 5), 0).check_schedules(recorded, [])
     assert "says that it has begun 4 tasks, not 5" in more

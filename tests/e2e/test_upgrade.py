@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.__main__ import told
+from tests.chaos.__main__ import summary
 from tests.chaos.faults import Fault, LoseNode
 from tests.chaos.fleet import fleet_in
 from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
 from tests.chaos.run import Size, run
-from tests.chaos.upgrade import Roll, forgotten_settings, rolls
+from tests.chaos.upgrade import Roll, rolls, unexplained_settings
 from tests.support.compose_file import ROOT
 
 IN_FULL = "HEADRACE_SOAK" in os.environ
@@ -39,7 +39,7 @@ async def test_every_task_ends_while_each_process_is_replaced_by_this_release_an
     ) as fleet:
         outcome = await run(fleet, size, faults=iter(plan))
         log = fleet.stack.log()
-    assert outcome.wrong + forgotten_settings(earlier) == [], f"{told(outcome)}\n{log}"
+    assert outcome.problems + unexplained_settings(earlier) == [], f"{summary(outcome)}\n{log}"
     assert sum(count for name, count in outcome.faults.items() if "roll" in name) == 2 * len(ROLES)
     assert min(outcome.by_events, outcome.by_schedules, outcome.console) > 0
 
@@ -97,8 +97,8 @@ def test_a_setting_that_has_gone_without_a_word_is_found(tmp_path: Path) -> None
     (tmp_path / "docs").mkdir()
     page = tmp_path / "docs" / "settings.md"
     page.write_text("| `HEADRACE_GONE` | x |\n| `HEADRACE_APPEND_PATIENCE` | x |\n")
-    assert forgotten_settings(Release("earlier", tmp_path / "python", tmp_path)) == [
+    assert unexplained_settings(Release("earlier", tmp_path / "python", tmp_path)) == [
         "HEADRACE_GONE is no setting any more, and no service says so"
     ]
-    assert forgotten_settings(PRESENT) == []
+    assert unexplained_settings(PRESENT) == []
     assert PRESENT.tree == ROOT
