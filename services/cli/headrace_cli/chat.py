@@ -36,7 +36,7 @@ def chat(  # noqa: PLR0913 - one parameter per flag is how click calls
     an answer offers to cancel the task; otherwise the task continues, and the commands that resume
     and cancel it are shown.
     """
-    output = StreamOutput(as_json=printer.as_json, save=save, hints=False)
+    output = StreamOutput(url, as_json=printer.as_json, save=save, hints=False)
     session = ChatSession(AgentAddress(url, token, agent), output, task=task, context=context)
     if task:
         _turn(session, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.model.task_report import RUN_ENDED_NAMES, TERMINAL_NAMES
-from headrace_cli.gateway import agent_of, at_gateway
+from headrace_cli.gateway import agent_of, at_gateway, command_line
 from headrace_cli.stream_output import StreamOutput
 from headrace_cli.tables import one_line, replace_unencodable
 
@@ -147,9 +147,14 @@ class ChatSession:
         """End the output after Ctrl-C, and show the commands that resume and cancel the task."""
         self._output.end()
         if task := self.shown_task:
-            ways = f"headrace chat --task {task}; follow it: headrace tail {task}"
-            end = f"cancel it: headrace cancel {task}"
-            click.echo(one_line(f"task {task} continues; resume it: {ways}; {end}"), err=True)
+            url = self._address.url
+            for line in (
+                f"task {task} continues",
+                f"  resume it: {command_line('chat', url)} --task {task}",
+                f"  follow it: {command_line('tail', url)} {task}",
+                f"  cancel it: {command_line('cancel', url)} {task}",
+            ):
+                click.echo(one_line(line), err=True)
 
     async def _follow(self, client: "Client", stream: "TaskStream") -> None:
         try:

@@ -17,16 +17,16 @@ class Display(Protocol):
     def say(self, text: str) -> None:
         """Show a piece of the answer, line breaks included."""
 
-    def think(self, text: str) -> None:
-        """Show a piece of the agent's reasoning, line breaks included."""
+    def think(self, text: str, depth: int = 0) -> None:
+        """Show a piece of reasoning, line breaks included; `depth` as in `remark`."""
 
     def remark(self, line: str, depth: int = 0) -> None:
         """Show a line about the task, or about a child task at that `depth`."""
 
-    def tool_call(self, name: str, arguments: str) -> None:
+    def tool_call(self, name: str, arguments: str, depth: int = 0) -> None:
         """Show a tool call."""
 
-    def tool_result(self, result: str, *, is_error: bool) -> None:
+    def tool_result(self, result: str, *, is_error: bool, depth: int = 0) -> None:
         """Show a tool's result."""
 
 
@@ -38,7 +38,7 @@ class PlainDisplay:
         sys.stdout.write(printable(text))
         sys.stdout.flush()
 
-    def think(self, text: str) -> None:
+    def think(self, text: str, depth: int = 0) -> None:  # noqa: ARG002 - for people alone
         """Write to stderr, dimmed if that is a terminal."""
         click.echo(click.style(printable(text), dim=True), err=True, nl=False)
 
@@ -46,11 +46,11 @@ class PlainDisplay:
         """Write a line to stderr."""
         click.echo(one_line(line), err=True)
 
-    def tool_call(self, name: str, arguments: str) -> None:
+    def tool_call(self, name: str, arguments: str, depth: int = 0) -> None:  # noqa: ARG002 - as above
         """Write a line to stderr."""
         self.remark(f"> {name} {arguments}")
 
-    def tool_result(self, result: str, *, is_error: bool) -> None:  # noqa: ARG002 - the text says so
+    def tool_result(self, result: str, *, is_error: bool, depth: int = 0) -> None:  # noqa: ARG002 - the text says so
         """Write a line to stderr."""
         self.remark(f"< {result}")
 
@@ -61,39 +61,52 @@ class RichDisplay:
     def __init__(self, console: "Console") -> None:
         """Draw on `console`."""
         self._console = console
+        self._thinks_mid_line = False
 
     def say(self, text: str) -> None:
         """Print text as it comes."""
         self._print(text)
 
-    def think(self, text: str) -> None:
-        """Print dimmed text."""
-        self._print(text, "dim italic")
+    def think(self, text: str, depth: int = 0) -> None:
+        """Print dimmed text, each of its lines indented by `depth`."""
+        first, *others = text.splitlines(keepends=True) or [""]
+        lines = [f"{_indent(depth)}{line}" for line in others]
+        self._print(
+            "".join([first if self._thinks_mid_line else f"{_indent(depth)}{first}", *lines]),
+            "dim italic",
+        )
+        self._thinks_mid_line = not text.endswith("\n")
 
     def remark(self, line: str, depth: int = 0) -> None:
         """Print a line, indented by its depth."""
-        self._print(f"{'  ' * depth}{one_line(line)}\n", "cyan dim")
+        self._print(f"{_indent(depth)}{one_line(line)}\n", "cyan dim")
 
-    def tool_call(self, name: str, arguments: str) -> None:
+    def tool_call(self, name: str, arguments: str, depth: int = 0) -> None:
         """Draw a card."""
-        self._card(name, arguments, "blue")
+        self._card(name, arguments, "blue", depth)
 
-    def tool_result(self, result: str, *, is_error: bool) -> None:
+    def tool_result(self, result: str, *, is_error: bool, depth: int = 0) -> None:
         """Draw a card, in red for an error."""
-        self._card("error" if is_error else "result", result, "red" if is_error else "green")
+        title, style = ("error", "red") if is_error else ("result", "green")
+        self._card(title, result, style, depth)
 
     def _print(self, text: str, style: str = "") -> None:
         from rich.text import Text  # noqa: PLC0415 - an extra
 
         self._console.print(Text(printable(text), style=style), end="", soft_wrap=True)
 
-    def _card(self, title: str, body: str, style: str) -> None:
+    def _card(self, title: str, body: str, style: str, depth: int) -> None:
+        from rich.padding import Padding  # noqa: PLC0415 - an extra
         from rich.panel import Panel  # noqa: PLC0415 - an extra
         from rich.text import Text  # noqa: PLC0415 - an extra
 
         content, head = Text(printable(body)), Text(one_line(title))
         card = Panel(content, title=head, title_align="left", border_style=style, expand=False)
-        self._console.print(card)
+        self._console.print(Padding.indent(card, len(_indent(depth))))
+
+
+def _indent(depth: int) -> str:
+    return "  " * depth
 
 
 def display_of_terminal() -> Display:

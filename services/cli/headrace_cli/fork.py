@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace_cli.gateway import agent_of, at_gateway, with_agent_of_task, with_gateway
+from headrace_cli.gateway import (
+    agent_of,
+    at_gateway,
+    command_line,
+    with_agent_of_task,
+    with_gateway,
+)
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
@@ -46,12 +52,13 @@ def fork(  # noqa: PLR0913 - one parameter per flag is how click calls
         return await client.fork(await agent_of(client, agent, task), task, generation, text)
 
     forked = at_gateway(url, token, work, agent)
-    printer.record(forked.task, _described(forked.task))
+    printer.record(forked.task, _described(forked.task, url))
 
 
-def _described(task: "Json") -> str:
+def _described(task: "Json", url: str) -> str:
     source = task["metadata"]["headrace.forkOf"]
     where = f"{source['task']} at generation {source['generation']}"
     if source["generation"] < source["requested"]:
         where += f", the last input or checkpoint before {source['requested']}"
-    return f"task {task['id']} forked from {where}; follow it with: headrace tail {task['id']}"
+    follow = f"{command_line('tail', url)} {task['id']}"
+    return f"task {task['id']} forked from {where}; follow it with: {follow}"

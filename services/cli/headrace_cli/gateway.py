@@ -1,6 +1,8 @@
 """The commands' access to a gateway, through `headrace.client`."""
 
 import asyncio
+import os
+import shlex
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -12,6 +14,9 @@ from headrace_cli.failures import RequestFailed
 
 if TYPE_CHECKING:
     from headrace.client import Client
+
+USUAL_URL = "http://127.0.0.1:8080"
+"""The gateway that commands ask without ``--url`` and ``HEADRACE_URL``."""
 
 _AGENT_UNKNOWN = "AGENT_NOT_FOUND"
 _NOBODY = "; start `headrace dev`, or name another gateway with --url or HEADRACE_URL"
@@ -67,6 +72,12 @@ async def ask_gateway[Result](
         raise RequestFailed(str(error)) from error
 
 
+def command_line(command: str, url: str) -> str:
+    """Return how `command` is entered in this shell for the gateway at `url`."""
+    usual = os.environ.get("HEADRACE_URL") or USUAL_URL
+    return f"headrace {command}" if url == usual else f"headrace {command} --url {shlex.quote(url)}"
+
+
 def console_url(gateway: str) -> str:
     """Return the URL of the console that the gateway at the URL `gateway` serves.
 
@@ -93,7 +104,7 @@ async def _hint(client: "Client", agent: str | None) -> str:
 with_url = click.option(
     "--url",
     envvar="HEADRACE_URL",
-    default="http://127.0.0.1:8080",
+    default=USUAL_URL,
     show_default=True,
     help="URL of any gateway.",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from headrace_cli.chat_session import AgentAddress, ChatSession, is_interactive, read_message
-from headrace_cli.gateway import with_agent, with_gateway
+from headrace_cli.gateway import command_line, with_agent, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 
@@ -64,13 +64,14 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     agent asks something.
     """
     can_answer = is_interactive() and not printer.as_json
-    output = StreamOutput(as_json=printer.as_json, save=save, hints=not can_answer)
+    output = StreamOutput(url, as_json=printer.as_json, save=save, hints=not can_answer)
     address = AgentAddress(url, token, agent)
     session = ChatSession(address, output, task=task or "", context=context or "")
     if at is not None:
         sent = session.send_for_later(text, files, at)
         printer.record(
-            sent.task, f"task {sent.id}: {sent.state}; follow it: headrace tail {sent.id}"
+            sent.task,
+            f"task {sent.id}: {sent.state}; follow it: {command_line('tail', url)} {sent.id}",
         )
         return
     try:

@@ -37,15 +37,17 @@ class StreamOutput:
     """
 
     def __init__(
-        self, *, as_json: bool = False, save: Path | None = None, hints: bool = True
+        self, url: str, *, as_json: bool = False, save: Path | None = None, hints: bool = True
     ) -> None:
         """Save the files in results in the folder `save`, if it is given.
+
+        `url`: the gateway.
 
         `hints`: whether to say which command answers a question.
         """
         self._as_json, self._save = as_json, save
         display = PlainDisplay() if as_json else display_of_terminal()
-        self._transcript = Transcript(display, hints=hints)
+        self._transcript = Transcript(display, url, hints)
 
     @property
     def exit_code(self) -> int:

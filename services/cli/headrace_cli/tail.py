@@ -50,7 +50,7 @@ def tail(  # noqa: PLR0913 - one parameter per flag is how click calls
 
     Exits as `headrace send` does.
     """
-    output = StreamOutput(as_json=printer.as_json, save=save)
+    output = StreamOutput(url, as_json=printer.as_json, save=save)
     session = ChatSession(AgentAddress(url, token, agent), output, task=task)
     try:
         session.resume(after)

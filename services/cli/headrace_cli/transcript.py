@@ -8,6 +8,7 @@ from headrace.model.delegation import CHILD
 from headrace.model.events import RECOVERED, Json
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING
 from headrace_cli.display import Display
+from headrace_cli.gateway import command_line
 from headrace_cli.tables import one_line
 
 _LONGEST = 400
@@ -31,6 +32,8 @@ class Transcript:
     """Shows events on a display."""
 
     display: Display
+    url: str
+    """The gateway, which hints name."""
     hints: bool = True
     """Whether to say which command answers a question."""
     _state: str = field(default="", init=False)
@@ -39,6 +42,8 @@ class Transcript:
     """The agent of each child task."""
     _mid_line: bool = field(default=False, init=False)
     _mid_thought: bool = field(default=False, init=False)
+    _thought: tuple[str, str] = field(default=("", ""), init=False)
+    """The child task and the block of the reasoning shown last."""
 
     @property
     def state(self) -> str:
@@ -52,8 +57,10 @@ class Transcript:
     def show(self, event: Json) -> None:
         """Show one event, a StreamResponse."""
         self._show_state(event)
-        self._show_work(event.get("statusUpdate", {}).get("status", {}))
-        self._show_child(event.get("statusUpdate", {}).get("metadata", {}).get(CHILD) or {})
+        update = event.get("statusUpdate", {})
+        child, depth = _innermost(update.get("metadata", {}).get(CHILD) or {})
+        self._show_work(update.get("status", {}), str(child.get("task", "")), depth)
+        self._show_child(child, depth)
         if "task" in event:
             self._show_task(event["task"])
         if "artifactUpdate" in event:
@@ -63,7 +70,7 @@ class Transcript:
 
     def show_how_to_answer(self, task: str) -> None:
         """Say which command answers the question of `task`."""
-        self._remark(f"answer with: headrace send --task {task} TEXT")
+        self._remark(f"answer with: {command_line('send', self.url)} --task {task} TEXT")
 
     def end(self) -> None:
         """End the last line of the answer, or of the reasoning."""
@@ -101,32 +108,32 @@ class Transcript:
         if state == AUTH_REQUIRED or (state == INPUT_REQUIRED and self.hints):
             self.show_how_to_answer(task_of(event))
 
-    def _show_work(self, status: Json) -> None:
-        """Show reasoning and tool calls on the way to the answer."""
+    def _show_work(self, status: Json, child: str, depth: int) -> None:
+        """Show reasoning and tool calls on the way to the answer, or those of a child task."""
         if status.get("state") != WORKING:
             return
+        who = f"{self._children[child]}: " if child in self._children else ""
         for part in status.get("message", {}).get("parts", []):
             if thought := parts.thinking_of([part]):
-                self._think(thought)
+                block = part.get("metadata", {}).get(parts.BLOCK_ID, "")
+                self._think(thought, (child, block), depth)
             elif (call := parts.tool_call(part)) is not None:
                 self.end()
-                self.display.tool_call(call.name, _as_json(call.arguments))
+                self.display.tool_call(f"{who}{call.name}", _as_json(call.arguments), depth)
             elif (result := parts.tool_result(part)) is not None:
                 self.end()
                 shown = result.error or _as_json(result.content)
-                self.display.tool_result(shown, is_error=bool(result.error))
+                self.display.tool_result(shown, is_error=bool(result.error), depth=depth)
 
-    def _think(self, text: str) -> None:
-        if self._mid_line:
-            self._say("\n")
-        self.display.think(text)
+    def _think(self, text: str, source: tuple[str, str], depth: int) -> None:
+        if self._mid_line or source != self._thought:
+            self.end()
+        self._thought = source
+        self.display.think(text, depth)
         self._mid_thought = not text.endswith("\n")
 
-    def _show_child(self, child: Json) -> None:
+    def _show_child(self, child: Json, depth: int) -> None:
         """Report that an agent started a child task of another agent, or the child's state."""
-        depth = 1
-        while isinstance(child.get("child"), dict):
-            child, depth = child["child"], depth + 1
         task, state = str(child.get("task", "")), str(child.get("state", ""))
         if "agent" in child and task not in self._children:
             self._children[task] = child["agent"]
@@ -150,6 +157,14 @@ class Transcript:
     def _remark(self, line: str, depth: int = 0) -> None:
         self.end()
         self.display.remark(line, depth)
+
+
+def _innermost(child: Json) -> tuple[Json, int]:
+    """Return the child task whose event was relayed, and its depth; 0: it is the task's own."""
+    depth = 1 if child else 0
+    while isinstance(child.get("child"), dict):
+        child, depth = child["child"], depth + 1
+    return child, depth
 
 
 def _as_json(value: object) -> str:

@@ -76,6 +76,54 @@ def test_a_question_is_answered_in_place_between_cards() -> None:
     assert (part["text"], part["metadata"]["agui_interrupt_id"]) == ("3", "q")
 
 
+def thinking(said: str, block: str) -> Json:
+    metadata = {"agui_event_type": "thinking", "agui_block_id": block}
+    return {"text": said, "metadata": metadata}
+
+
+def child(*levels: Json) -> Json:
+    [first, *others] = levels
+    return {**first, "child": child(*others)} if others else first
+
+
+def test_the_work_of_child_tasks_is_indented_below_them() -> None:
+    store, clerk = {"task": "t2"}, {"task": "t3"}
+    told = stream(
+        status("WORKING", thinking("Who ", "a"), thinking("knows?", "a")),
+        status("WORKING", thinking("The store.", "b")),
+        status("WORKING", **{"headrace.child": child({**store, "agent": "store"})}),
+        status("WORKING", thinking("One\nTwo", "a"), **{"headrace.child": child(store)}),
+        status("WORKING", **{"headrace.child": child(store, {**clerk, "agent": "clerk"})}),
+        status("WORKING", thinking("I do.", "a"), **{"headrace.child": child(store, clerk)}),
+        status("WORKING", CALL, **{"headrace.child": child(store, clerk)}),
+        status("WORKING", RESULT, **{"headrace.child": child(store)}),
+        status("COMPLETED"),
+    )
+    with (
+        answering(**{PATH: told}) as gateway,
+        at_terminal("send", "--agent", "shop", "--url", gateway.url, "nails") as terminal,
+    ):
+        terminal.until("t1 COMPLETED")
+        assert terminal.end() == 0
+    assert [line.rstrip() for line in terminal.text.splitlines()] == [
+        "task t1 WORKING",
+        "Who knows?",
+        "The store.",
+        "  asks store: task t2",
+        "  One",
+        "  Two",
+        "    asks clerk: task t3",
+        "    I do.",
+        "    ╭─ clerk: stock ──╮",
+        '    │ {"of": "nails"} │',
+        "    ╰─────────────────╯",
+        "  ╭─ result ─────╮",
+        "  │ 7 \ufffd]0;title\ufffd │",
+        "  ╰──────────────╯",
+        "task t1 COMPLETED",
+    ]
+
+
 def test_a_conversation_keeps_its_context_until_ctrl_d() -> None:
     answers = [stream(text("One."), status("COMPLETED")), stream(text("Two."), status("COMPLETED"))]
     with (
@@ -120,7 +168,8 @@ def test_ctrl_c_leaves_the_task_and_says_how_to_come_back_or_cancels_it() -> Non
             assert terminal.end() == 130
         finally:
             hold.set()
-    assert "task t1 continues; resume it: headrace chat --task t1; " in terminal.text
+    resumes = f"  resume it: headrace chat --url {gateway.url} --task t1\n"
+    assert f"task t1 continues\n{resumes}" in terminal.text
     assert [q.path for q in gateway.asked].count("/v1/agents/shop/tasks/t1:cancel") == 1
 
 
@@ -137,7 +186,7 @@ def test_a_question_that_is_left_open_is_answered_later_by_the_command_that_is_s
                 terminal.end_input()
                 endings.append((terminal.end(), terminal.text.splitlines()[-1]))
                 assert terminal.text.count("answer with: ") == 1
-    hint = "answer with: headrace send --task t1 TEXT"
+    hint = f"answer with: headrace send --url {gateway.url} --task t1 TEXT"
     assert endings == [(6, hint), (0, hint)]
 
 
@@ -149,7 +198,8 @@ def test_credentials_are_asked_for_with_the_command_that_gives_them() -> None:
         with at_terminal(*command) as terminal:
             assert terminal.end() == 0
     assert "Your token?" in terminal.text
-    assert terminal.text.count("answer with: headrace send --task t1 TEXT") == 1
+    hint = f"answer with: headrace send --url {gateway.url} --task t1 TEXT"
+    assert terminal.text.count(hint) == 1
 
 
 def test_a_message_is_edited_and_comes_back_with_the_arrow_keys() -> None:

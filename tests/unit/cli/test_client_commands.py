@@ -125,7 +125,7 @@ def test_a_message_for_later_is_sent_with_its_time_and_not_followed() -> None:
     answers = ScriptedResponse(body={"task": task("SUBMITTED")})
     with answering(**{"/v1/agents/echo/message:send": answers}) as gateway:
         answer = headrace(gateway, "send", "--agent", "echo", "--at", "2030-01-31T09:00:00Z", "hi")
-    assert answer.stdout == "task t1: submitted; follow it: headrace tail t1\n"
+    assert answer.stdout == f"task t1: submitted; follow it: headrace tail --url {gateway.url} t1\n"
     [asked] = gateway.asked
     assert asked.body is not None
     assert asked.body["metadata"] == {"headrace.startAt": "2030-01-31T09:00:00Z"}
@@ -239,7 +239,8 @@ def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> 
         question = headrace(gateway, "send", "hi")
         answer = headrace(gateway, "send", "--task", "t1", "yes")
     assert question.stdout == "Well?\n"
-    assert question.stderr.splitlines()[-1] == "answer with: headrace send --task t1 TEXT"
+    hint = f"answer with: headrace send --url {gateway.url} --task t1 TEXT"
+    assert question.stderr.splitlines()[-1] == hint
     assert (answer.exit_code, answer.stdout) == (0, "Good.\n")
     assert "answer with" not in answer.stderr
 
@@ -317,10 +318,21 @@ def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
     with answering(**{"/message:stream": stream({"task": task("WORKING")})}) as gateway:
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 130
-    assert answer.stderr.splitlines()[1] == (
-        "task t1 continues; resume it: headrace chat --task t1; follow it: headrace tail t1; "
-        "cancel it: headrace cancel t1"
-    )
+    assert answer.stderr.splitlines()[1:] == [
+        "task t1 continues",
+        f"  resume it: headrace chat --url {gateway.url} --task t1",
+        f"  follow it: headrace tail --url {gateway.url} t1",
+        f"  cancel it: headrace cancel --url {gateway.url} t1",
+    ]
+
+
+def test_hints_leave_out_the_url_that_this_shell_has_anyway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with answering(**{"/message:stream": stream(status("INPUT_REQUIRED", "How many?"))}) as gateway:
+        monkeypatch.setenv("HEADRACE_URL", gateway.url)
+        question = headrace(gateway, "send", "hi")
+    assert question.stderr.splitlines()[-1] == "answer with: headrace send --task t1 TEXT"
 
 
 @pytest.mark.parametrize("command", [["agents"], ["send", "hi"]])

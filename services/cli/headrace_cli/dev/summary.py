@@ -5,14 +5,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import ask_gateway
+from headrace_cli.gateway import USUAL_URL, ask_gateway
 from headrace_cli.tables import one_line
 
 if TYPE_CHECKING:
     from headrace.client import AgentInfo, Client
-
-_USUAL_URL = "http://127.0.0.1:8080"
-"""Where ``headrace send`` looks without ``--url``."""
 
 
 async def summary(gateway: str) -> list[str]:
@@ -42,5 +39,5 @@ async def _try(client: "Client", gateway: str, agent: "AgentInfo") -> str:
     examples = (example for skill in card["skills"] for example in skill.get("examples", ()))
     words = ["headrace", "send"]
     words += [] if agent.is_default else ["--agent", agent.name]
-    words += [] if gateway == _USUAL_URL else ["--url", gateway]
+    words += [] if gateway == USUAL_URL else ["--url", gateway]
     return f"try: {shlex.join([*words, next(examples, 'Hello')])}"
