@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.embedding import asgi
     from headrace.model.agent_card import Provider
     from headrace.sdk.agent import Agent, Agents, EndedTask, Skill, agent
     from headrace.sdk.context import RunContext
@@ -103,6 +104,7 @@ _MODULES = {
     "ToolSource": "sdk.tools",
     "Usage": "sdk.signals",
     "agent": "sdk.agent",
+    "asgi": "embedding",
     "on": "sdk.declarations",
     "schedule": "sdk.declarations",
     "tool": "sdk.tools",
@@ -153,6 +155,7 @@ __all__ = [
     "ToolSource",
     "Usage",
     "agent",
+    "asgi",
     "on",
     "schedule",
     "tool",

@@ -30,8 +30,12 @@ def _last_name(function: ast.expr) -> str:
 
 
 def is_composition_root(path: Path) -> bool:
-    """Whether `path` may read the environment: a service's main, or the command line."""
-    return path.name == "main.py" or "headrace_cli" in path.parts
+    """Whether `path` may read the environment.
+
+    It is a service's main, what stands for it in an application of the user's, or the command line.
+    """
+    is_embedding = path.match("shared/headrace/embedding.py")
+    return path.name == "main.py" or is_embedding or "headrace_cli" in path.parts
 
 
 def test_every_module_is_named_after_something() -> None:

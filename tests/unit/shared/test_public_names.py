@@ -29,3 +29,18 @@ print(*set(sys.modules) - before)
 
 def test_the_pytest_plugin_costs_other_projects_no_import() -> None:
     assert _imported_by("headrace.pytest_plugin") == {"headrace", "headrace.pytest_plugin"}
+
+
+def test_a_gateway_to_embed_is_imported_when_it_is_made() -> None:
+    assert _imported_by("headrace; headrace.asgi") & {"headrace_gateway", "starlette"} == set()
+
+
+def test_a_gateway_to_embed_names_the_extra_that_is_missing() -> None:
+    code = """
+import sys, headrace
+sys.modules["starlette"] = None
+headrace.asgi()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    error = ran.stderr.splitlines()[-1]
+    assert error == "ImportError: starlette is not installed: pip install 'headrace[gateway]'"
