@@ -12,6 +12,7 @@ from headrace.model.event_template import (
     PathMissing,
     Scalar,
     filled,
+    picked,
     why_no_path,
     why_no_template,
 )
@@ -129,7 +130,7 @@ class TriggerSpec(BaseModel):
         if self.text is not None:
             parts.append({"text": filled(self.text, event)})
         if self.data is not None:
-            parts.append({"data": {name: event.at(path) for name, path in self.data.items()}})
+            parts.append({"data": picked(self.data, event)})
         if parts:
             return parts
         return [{"text": event.body} if isinstance(event.body, str) else {"data": event.body}]

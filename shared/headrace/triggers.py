@@ -20,6 +20,9 @@ from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
 from headrace.trigger_spec import TriggerSpec
 
+MOST_PER_OWNER = 100
+"""Maximum number of triggers per owner; each replica subscribes to each."""
+
 _ROUNDS = 5
 _KEYS = "event.>"
 """The keys of triggers in the bucket."""
@@ -35,6 +38,12 @@ class TriggerTaken(HeadraceError):
     """Another owner of the tenant has a trigger of this name."""
 
     code = "trigger_taken"
+
+
+class TooManyTriggers(HeadraceError):
+    """The owner has the maximum number of triggers."""
+
+    code = "too_many_triggers"
 
 
 class TriggerTooNew(HeadraceError):
@@ -87,9 +96,10 @@ class Trigger(TriggerSpec):
 class TriggerStore:
     """The kept triggers."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, most_per_owner: int = MOST_PER_OWNER) -> None:
         """Use the bucket on `bus`."""
         self._bus, self._bucket = bus, Bucket(bus, bus.streams.triggers)
+        self._most_per_owner = most_per_owner
 
     @property
     def subject(self) -> str:
@@ -104,6 +114,7 @@ class TriggerStore:
 
         Raises:
             TriggerTaken: another owner has one of this name.
+            TooManyTriggers: the owner has the maximum number of triggers.
             TriggerTooNew: a later release wrote that.
             BusUnavailable: NATS does not answer.
         """
@@ -125,8 +136,15 @@ class TriggerStore:
                 ),
             )
 
+        if (await self._bucket.get(_key(tenant, spec.name))).data is None:
+            await self._check_room(tenant, owner)
         before, trigger = await self._change(tenant, spec.name, put_over)
         return trigger, before is None
+
+    async def _check_room(self, tenant: str, owner: str) -> None:
+        owned = [one for one in await self.all(tenant) if one.owner == owner]
+        if len(owned) >= self._most_per_owner:
+            raise TooManyTriggers(f"an owner may have {self._most_per_owner} triggers")
 
     async def pause(self, trigger: Trigger) -> Trigger:
         """Let the trigger's events wait in their stream, and return it as it is now.

@@ -32,7 +32,13 @@ from headrace.tasks.admission import TooManyWaiting
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
 from headrace.tasks.quotas import QuotaExceeded
-from headrace.triggers import EventsUnstored, TriggerTaken, TriggerTooNew, TriggerUnknown
+from headrace.triggers import (
+    EventsUnstored,
+    TooManyTriggers,
+    TriggerTaken,
+    TriggerTooNew,
+    TriggerUnknown,
+)
 from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -145,6 +151,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     ScheduleUnknown: _own(-32602, 404, "NOT_FOUND", "SCHEDULE_NOT_FOUND"),
     ScheduleOver: _own(-32600, 409, "FAILED_PRECONDITION", "SCHEDULE_OVER"),
     TooManySchedules: _own(-32600, 409, "FAILED_PRECONDITION", "TOO_MANY_SCHEDULES"),
+    TooManyTriggers: _own(-32600, 409, "FAILED_PRECONDITION", "TOO_MANY_TRIGGERS"),
     VersionUnknown: _own(-32602, 404, "NOT_FOUND", "VERSION_NOT_FOUND"),
     VersionInUse: _own(-32600, 409, "FAILED_PRECONDITION", "VERSION_IN_USE"),
     RouteRefused: _own(-32600, 409, "FAILED_PRECONDITION", "ROUTE_REFUSED"),

@@ -16,6 +16,7 @@ from headrace.model.answers import TaskAnswers
 from headrace.model.delegation import why_no_message
 from headrace.model.errors import EventTooLarge, Fenced, HeadraceError, TaskForgotten
 from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, VERSION, Json
+from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
 from headrace.tasks.background_runs import BackgroundRuns
@@ -111,6 +112,8 @@ class Firings:
         key = firing.task_key
         if (why := why_no_message({"parts": firing.parts})) is not None:
             raise Unfit(f"{firing.source}: {why}")
+        if any(is_too_deep(part.get("data")) for part in firing.parts):
+            raise Unfit(f"{firing.source}: data {RULE}")
         if await self._directory.find_card(firing.agent) is None:
             raise AgentMissing(f"{firing.source}: agent {firing.agent!r} does not exist")
         # Derived, too, so that a repeated beginning is the same.

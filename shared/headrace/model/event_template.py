@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 import orjson
 
 from headrace.model.errors import HeadraceError
+from headrace.model.nesting import RULE, is_too_deep
 
 type Scalar = str | int | float | bool | None
 
 _PATH = re.compile(r"(?:subject|headers|body)(?:\.[^.{}\s]+)*")
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_RULE = "must be subject, headers.NAME or body, followed by names and numbers with dots between"
+_INDEX = re.compile(r"[0-9]{1,9}")
+_PATH_RULE = (
+    "must be subject, headers.NAME or body, followed by names and numbers with dots between"
+)
+
+
+MOST_FILLED = 8 * 1024 * 1024
+"""Maximum size of a message that a template makes: a short one may name a large value often."""
 
 
 class PathMissing(HeadraceError):
@@ -38,7 +46,7 @@ class Event:
         """Return the event of a message.
 
         Raises:
-            PathMissing: its body is neither JSON nor text.
+            PathMissing: its body is neither JSON nor text, or nested too deep.
         """
         body: object
         try:
@@ -48,6 +56,8 @@ class Event:
                 body = data.decode()
             except UnicodeDecodeError:
                 raise PathMissing("the body is neither JSON nor UTF-8 text") from None
+        if is_too_deep(body):
+            raise PathMissing(f"the body {RULE}")
         return cls(subject, headers or {}, body)
 
     def at(self, path: str) -> object:
@@ -81,14 +91,14 @@ class Event:
 def _member(value: object, name: str, path: str) -> object:
     if isinstance(value, dict) and name in value:
         return value[name]
-    if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+    if isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
         return value[int(name)]
     raise PathMissing(f"the event has no {path!r}")
 
 
 def why_no_path(path: str) -> str | None:
     """Return why `path` is not a path. None: it is one."""
-    return None if _PATH.fullmatch(path) and path != "headers" else f"{path!r} {_RULE}"
+    return None if _PATH.fullmatch(path) and path != "headers" else f"{path!r} {_PATH_RULE}"
 
 
 def why_no_template(template: str) -> str | None:
@@ -107,15 +117,47 @@ def filled(template: str, event: Event) -> str:
     """Return the template with the event's values in place of its paths.
 
     Raises:
-        PathMissing: the event has no such value.
+        PathMissing: the event has no such value, or the text becomes too large.
     """
+    room = _Room()
 
     def value(found: re.Match[str]) -> str:
         if found[1] is None:
             return found[0][0]
-        return _text(event.at(found[1]))
+        return room.taken(_text(event.at(found[1])))
 
     return _HOLE.sub(value, template)
+
+
+def picked(paths: Mapping[str, str], event: Event) -> dict[str, object]:
+    """Return the event's values at the paths, by name.
+
+    Raises:
+        PathMissing: the event has no such value, or together they become too large.
+    """
+    found, room = dict[str, object](), _Room()
+    for name, path in paths.items():
+        found[name] = event.at(path)
+        room.taken(_text(found[name]))
+    return found
+
+
+class _Room:
+    """What is left of the size that a message may have."""
+
+    def __init__(self) -> None:
+        self._left = MOST_FILLED
+
+    def taken(self, text: str) -> str:
+        """Return the text, which takes room.
+
+        Raises:
+            PathMissing: there is not enough left.
+        """
+        self._left -= len(text)
+        if self._left < 0:
+            raise PathMissing(f"the message becomes larger than {MOST_FILLED} characters")
+        return text
 
 
 def _text(value: object) -> str:

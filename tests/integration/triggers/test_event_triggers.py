@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from headrace.jetstream.kv import stream_of, subject_of
 from headrace.model.events import Json
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
 from headrace.trigger_firings import KEPT_FIRINGS, FiringHistory
-from headrace.triggers import TriggerStore
+from headrace.trigger_spec import TriggerSpec
+from headrace.triggers import TooManyTriggers, TriggerStore
 from headrace_triggers.main import TriggersReplica
 from headrace_triggers.settings import TriggersSettings
 from tests.support.spans import RecordedSpans
@@ -148,6 +150,36 @@ async def test_an_event_that_lacks_what_the_trigger_needs_is_a_dead_letter(
     [letter] = await letters(bus)
     assert (letter.kind, letter.agent, letter.body) == ("event", "shop", b'{"total": 1}')
     assert letter.content.reason == "trigger/orders: the event has no 'body.id'"
+
+
+@pytest.mark.parametrize(
+    ("template", "depth"),
+    [({"text": "{body}"}, 300), ({"data": {"of": "body"}}, 90), ({}, 300)],
+)
+async def test_an_event_that_is_nested_too_deep_is_a_dead_letter(
+    bus: Bus,
+    orders: Orders,
+    replicas: list[TriggersReplica],
+    template: dict[str, Any],
+    depth: int,
+) -> None:
+    assert len(replicas) == 2
+    await orders.trigger(**template)
+    subject = f"{orders.stream}.created"
+    await bus.js.publish(subject, b"[" * depth + b"]" * depth, timeout=60)
+    await orders.settled()
+    [letter] = await letters(bus)
+    assert "must not be nested deeper than 90 levels" in letter.content.reason
+
+
+async def test_an_owner_has_a_maximum_of_triggers(bus: Bus, orders: Orders) -> None:
+    store, spec = TriggerStore(bus, most_per_owner=1), TriggerSpec.model_validate
+    fields = {"agent": "shop", "subject": orders.stream}
+    await store.put(spec({**fields, "name": "a"}), "default", "ann")
+    with pytest.raises(TooManyTriggers, match="may have 1 triggers"):
+        await store.put(spec({**fields, "name": "b"}), "default", "ann")
+    await store.put(spec({**fields, "name": "a", "limit": 1}), "default", "ann")
+    await store.put(spec({**fields, "name": "b"}), "default", "bob")
 
 
 async def test_events_wait_for_a_paused_trigger_and_for_their_agent(

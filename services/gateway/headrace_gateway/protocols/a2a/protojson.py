@@ -23,9 +23,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.datastructures import QueryParams
 
 from headrace.model.events import Json
+from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.whole_numbers import whole
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.body import RULE, is_too_deep
 
 _INT32 = range(-(2**31), 2**31)
 _GENERATIONS = range(2**63)

@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 from pydantic import BaseModel, ValidationError
 
 from headrace.model.events import Json
+from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.protocols.a2a.protojson import as_json
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.body import RULE, is_too_deep
 
 METHODS: Mapping[str, str] = {
     "message/send": "SendMessage",

@@ -13,12 +13,12 @@ from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
 from headrace.model import parts
 from headrace.model.events import AGUI, Json
+from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.user_content import to_parts
 from headrace_gateway.json_errors import InputInvalid, json_object
 from headrace_gateway.protocols.agui.extras import with_extras
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import check_id
-from headrace_gateway.server.body import RULE, is_too_deep
 
 _ROLES = frozenset({"developer", "system", "assistant", "user", "tool", "activity", "reasoning"})
 _MEDIA = frozenset({"image", "audio", "video", "document"})

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
+from headrace.model.nesting import RULE
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import (
     ErrorAnswer,
@@ -23,7 +24,7 @@ from headrace_gateway.json_errors import (
     check_body_type,
     json_object,
 )
-from headrace_gateway.server.body import RULE, read_body
+from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from headrace.model.answers import AnswerRule
 from headrace.model.events import PRIORITY
 from headrace.model.field_rule import first_problem
+from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.subjects import NORMAL
 from headrace.triggers import may_use
 from headrace_gateway.call import Call, call_of, caller_of
@@ -18,6 +19,10 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import read_body
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.terms import terms
+
+LARGEST = 64 * 1024
+"""Maximum bytes of a declaration. It is kept until it is deleted, and each firing of a schedule has
+a copy."""
 
 
 async def declared[Spec: BaseModel](
@@ -31,7 +36,12 @@ async def declared[Spec: BaseModel](
     """
     caller_of(services, request)  # before its body is read
     check_body_type(request)
-    body = json_object(await read_body(request, services.body_limits))
+    data = await read_body(request, services.body_limits)
+    if len(data) > LARGEST:
+        raise InputInvalid(f"the body: must have at most {LARGEST} bytes")
+    body = json_object(data)
+    if is_too_deep(body):
+        raise InputInvalid(f"the body: {RULE}")
     try:
         return spec.model_validate({**body, **more})
     except ValidationError as error:

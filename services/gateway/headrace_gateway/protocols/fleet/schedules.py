@@ -59,8 +59,10 @@ class SchedulePages:
         query = request.query_params
         after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
-        owner = _owner(request)
-        pattern = "*" if owner is None else owner
+        pattern = _owner(request) or ("*" if caller.is_operator else caller.owner)
+        if not caller.is_operator and pattern != caller.owner:
+            # `next` would tell how many there are.
+            return json_response({"schedules": [], "next": None}, headers=NO_STORE)
         found = await self._schedules.list(caller.tenant, pattern, after, limit)
         reached = [one for one in found if _reaches(caller, one, "GetSchedule")]
         content = {

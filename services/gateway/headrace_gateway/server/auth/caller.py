@@ -87,6 +87,11 @@ class Caller:
         """Tenant and owner: a cheaper key than the caller itself."""
         return self.tenant, self.owner
 
+    @property
+    def is_operator(self) -> bool:
+        """Whether it reaches what other owners of its tenant have, of some agent."""
+        return any(one.operator for one in self.grants or ())
+
     def may(self, agent: str, operation: str) -> bool:
         """Return whether the caller may carry out A2A's `operation` with the agent."""
         if self.grants is None:

@@ -23,6 +23,13 @@ PATH = "/v1/schedules"
 HOURLY = {"agent": "ask", "message": "report", "every": "1h"}
 
 
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def schedules(http: httpx.AsyncClient) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a gateway whose fleet has no schedules before the test, and none after it."""
@@ -103,6 +110,8 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         ({"answers": {"subject": "$JS.API.x"}}, "answers.subject: must be a NATS subject without"),
         ({"answers": {"reply": True}}, "answers: must name a subject"),
         ({"message": ""}, "message: must not be empty"),
+        ({"message": "x" * 65_536}, "the body: must have at most 65536 bytes"),
+        ({"message": [{"data": nested(300)}]}, "the body: must not be nested deeper than 90"),
         ({"message": [{"file": "x"}]}, "message: must be a text, or a list of parts"),
         ({"mesage": "hi"}, "mesage: Extra inputs are not permitted"),
     ],
@@ -185,7 +194,8 @@ async def test_nobody_sees_another_owners_schedule_but_operators(
         owner = put.json()["owner"]
         refused = await http.put(f"{PATH}/report", json=HOURLY, headers=theirs)
         hidden = await http.get(f"{PATH}/report", params={"owner": owner}, headers=other.bearer)
-        others = (await http.get(PATH, headers=other.bearer)).json()["schedules"]
+        pages: list[dict[str, Any]] = [{"limit": 1}, {"limit": 1, "owner": owner}]
+        others = [(await http.get(PATH, params=p, headers=other.bearer)).json() for p in pages]
         seen = (await http.get(PATH, headers=operators)).json()["schedules"]
         query = {"owner": owner}
         paused = await http.post(f"{PATH}/report:pause", params=query, headers=operators)
@@ -195,7 +205,7 @@ async def test_nobody_sees_another_owners_schedule_but_operators(
         deleted = await http.delete(f"{PATH}/report", params=query, headers=operators)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "permission_denied")
     assert (hidden.status_code, hidden.json()["error"]["code"]) == (404, "schedule_unknown")
-    assert others == []
+    assert others == 2 * [{"schedules": [], "next": None}]
     assert [(one["name"], one["owner"]) for one in seen] == [("report", owner)]
     assert paused.json()["state"] == "paused"
     assert (run.status_code, run.json()["error"]["code"]) == (400, "invalid_input")

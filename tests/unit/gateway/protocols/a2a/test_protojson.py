@@ -11,9 +11,9 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.model.nesting import MAX_DEPTH
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed
-from headrace_gateway.server.body import MAX_DEPTH
 
 NAMES = st.text(max_size=3)
 JSON = st.recursive(
