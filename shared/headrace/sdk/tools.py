@@ -31,9 +31,12 @@ from headrace.sdk.tool_call import Answer, ToolError
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):")
 _ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
 
-_THREADS = ThreadPoolExecutor(256, "tool")
+_THREADS = ThreadPoolExecutor(10_000, "tool")
 """For functions that are not async. asyncio's own pool has only a few threads and also resolves
-host names, so blocking tools would delay new connections and each other."""
+host names, so blocking tools would delay new connections and each other.
+
+Its size is the greatest concurrency of a worker. A thread is started only if none is idle, so the
+concurrency of runs bounds the threads, and no tool waits for another run's."""
 
 
 class Tool(Protocol):

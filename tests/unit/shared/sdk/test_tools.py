@@ -1,11 +1,13 @@
 """Python functions as tools: what a model is shown of them, and what is refused."""
 
+import asyncio
+import threading
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, Field
 
-from headrace import RunContext, tool
+from headrace import RunContext, agent, tool
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.tools import as_tools
 
@@ -110,3 +112,20 @@ def test_a_function_without_a_schema_is_refused(function: object, why: str) -> N
 def test_what_is_no_tool_is_refused() -> None:
     with pytest.raises(Misdeclared, match="int is not a tool"):
         as_tools([3])  # type: ignore[list-item]  # what is refused
+
+
+async def test_as_many_tools_block_at_once_as_runs_call_them() -> None:
+    many = 600
+    meeting = threading.Barrier(many)
+
+    @tool
+    def meet() -> str:
+        meeting.wait(60)
+        return "met"
+
+    @agent
+    async def caller(ctx: RunContext) -> str:
+        return str(await ctx.call(meet))
+
+    replies = await asyncio.gather(*(caller("") for _ in range(many)))
+    assert [reply.text for reply in replies] == ["met"] * many

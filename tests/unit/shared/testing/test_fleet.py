@@ -166,6 +166,27 @@ async def test_an_agent_in_a_thread_answers_and_is_canceled_between_two_outputs(
         assert await asyncio.to_thread(closed.wait, 60)
 
 
+async def test_concurrency_bounds_the_threads_of_an_agent_without_async() -> None:
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    @agent(concurrency=2)
+    def blocker(ctx: RunContext) -> str:
+        """Block for a moment."""
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.05)
+        with lock:
+            at_once -= 1
+        return ctx.prompt
+
+    async with TestFleet([blocker]) as fleet:
+        answers = await asyncio.gather(*(fleet.send("blocker", str(n)) for n in range(8)))
+    assert [answer.text for answer in answers] == [str(n) for n in range(8)]
+    assert most == 2
+
+
 async def test_a_message_to_a_busy_agent_waits_for_its_turn() -> None:
     release = asyncio.Event()
 
