@@ -13,6 +13,7 @@ from importlib.metadata import version
 from itertools import chain
 
 import pytest
+from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 from nats.js.client import JetStreamContext
@@ -49,7 +50,6 @@ INTERNALS: dict[type, dict[str, str]] = {
         "_pongs": ATTRIBUTE,
         "_process_connect_init": "self",
         "_process_err": "self, err_msg",
-        "_process_msg": "self, sid, subject, reply, data, headers",
         "_process_op_err": "self, e",
         "_process_pong": "self",
         "_ps": ATTRIBUTE,
@@ -123,8 +123,14 @@ INTERNALS: dict[type, dict[str, str]] = {
 """What each class overrides or uses of its base, and the parameters of the base's methods."""
 
 USED = [
+    (Client, "_process_msg"),
     (FlowControl, "_is_writable_event"),
+    (RequestResponseCycle, "chunked_encoding"),
+    (RequestResponseCycle, "disconnected"),
+    (RequestResponseCycle, "flow"),
     (RequestResponseCycle, "message_event"),
+    (RequestResponseCycle, "response_complete"),
+    (RequestResponseCycle, "transport"),
     (Subscription, "_closed"),
     (Subscription, "_conn"),
     (Subscription, "_drain"),

@@ -112,13 +112,50 @@ MOST = 256 * 1024
 """Approximate bytes of events that one read returns."""
 
 
+type Serve = Callable[[], bool]
+"""Does what a change asks for without waiting; returns False if that is not possible."""
+
+
+def _not_now() -> bool:
+    return False
+
+
+class ChangedFeed(Protocol):
+    """A feed, as far as its notifier uses it."""
+
+    def notify(self) -> None:
+        """Tell the waiting readers of changes since the last time."""
+
+
+class FeedNotifier:
+    """Tells readers of changes once for all that one read of the socket has brought.
+
+    So a reader with several new entries reads them together.
+    """
+
+    def __init__(self) -> None:
+        """Tell nobody yet."""
+        self._changed: list[ChangedFeed] = []
+
+    def add(self, feed: ChangedFeed) -> None:
+        """Tell the readers of `feed` in the loop's next turn."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._notify)
+        self._changed.append(feed)
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, []
+        for feed in changed:
+            feed.notify()
+
+
 class FeedReader:
     """Reads a feed from one generation on, each event once.
 
     `after` is the generation of the last event read. Only one `read` may run at a time.
     """
 
-    __slots__ = ("_feed", "_sequence", "_wakened", "after", "most")
+    __slots__ = ("_feed", "_sequence", "_serve", "_wakened", "after", "most")
 
     def __init__(self, feed: "Feed", after: int) -> None:
         """Read the events after generation `after`."""
@@ -129,6 +166,7 @@ class FeedReader:
         self._feed = feed
         self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
+        self._serve: Serve = _not_now
 
     async def read(self) -> list[FeedBlock]:
         """Wait for the next blocks and return them; an empty list means that the log has ended.
@@ -145,20 +183,33 @@ class FeedReader:
 
     async def read_now(self) -> list[FeedBlock]:
         """Return the next blocks without waiting for new events; may read the log."""
-        loss = self._feed.loss
-        if self.after >= self._feed.head:
-            if loss is not None and not self._feed.ended:
-                raise loss
-            return []
-        # The ring has no gaps, even if the log has been lost meanwhile.
-        blocks = self._feed.ring.after(self.after, self.most)
+        blocks = self.read_ring()
         if blocks is None:
-            if loss is not None:
+            if (loss := self._feed.loss) is not None:
                 raise loss
             blocks = await self._read_past()
-        newest = blocks[-1].entry
-        self.after, self._sequence = newest.last_generation, newest.sequence
+            self._advance(blocks[-1])
         return blocks
+
+    def read_ring(self) -> list[FeedBlock] | None:
+        """Return the next blocks of those kept in memory. None: they must be read from the log.
+
+        Raises:
+            LogLost, LogTooNew: as `read`.
+        """
+        feed = self._feed
+        if self.after >= feed.head:
+            if feed.loss is not None and not feed.ended:
+                raise feed.loss
+            return []
+        # The ring has no gaps, even if the log has been lost meanwhile.
+        blocks = feed.ring.after(self.after, self.most)
+        if blocks is not None:
+            self._advance(blocks[-1])
+        return blocks
+
+    def _advance(self, newest: FeedBlock) -> None:
+        self.after, self._sequence = newest.entry.last_generation, newest.entry.sequence
 
     @property
     def at_end(self) -> bool:
@@ -170,15 +221,25 @@ class FeedReader:
         """Whether everything was read, and the newest event ended a run."""
         return self._feed.rests and self.after >= self._feed.head
 
-    async def wait(self) -> None:
-        """Return at the feed's next change, or after `wake` is called."""
+    async def wait(self, serve: "Serve | None" = None) -> None:
+        """Return at the feed's next change, or after `wake` is called.
+
+        A change for which `serve` returns True is done with, and the wait goes on.
+        """
         self._wakened = asyncio.get_running_loop().create_future()
-        self._feed.wake_on_change(self.wake)
+        self._serve = serve or _not_now
+        self._feed.wake_on_change(self)
         try:
             await self._wakened
         finally:
-            self._feed.no_wake(self.wake)
-            self._wakened = None
+            self._feed.no_wake(self)
+            # No attribute may refer to the subscription: a cycle would delay freeing both.
+            self._wakened, self._serve = None, _not_now
+
+    def changed(self) -> None:
+        """Receive a change of the feed."""
+        if self._wakened is not None and not self._wakened.done() and not self._serve():
+            self._wakened.set_result(None)
 
     def wake(self) -> None:
         """Make `wait` return."""
@@ -220,7 +281,7 @@ class Feed:
     pace.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what all feeds of a gateway share
         self,
         bus: Bus,
         rule: TailRule,
@@ -228,12 +289,14 @@ class Feed:
         ring_bytes: int,
         reading: asyncio.Semaphore,
         *,
+        notifier: FeedNotifier,
         links: Links | None = None,
     ) -> None:
         """Create a feed that follows nothing until `open`; `reading` limits concurrent log reads.
 
         `links` converts the addresses of files for clients; None leaves them as in the log.
         """
+        self._notifier, self._has_changed = notifier, False
         self.bus = bus
         self.reading = reading
         """Held while the log is read; limits concurrent reads of all feeds."""
@@ -247,7 +310,7 @@ class Feed:
         self.users = 0
         self._links = links
         self._follower = Follower(bus, rule, key, self._deliver, self._lose)
-        self._waiting: set[Callable[[], None]] = set()
+        self._waiting: set[FeedReader] = set()
 
     @property
     def name(self) -> str:
@@ -317,13 +380,19 @@ class Feed:
         """Return the entry in a block, with file addresses for clients."""
         return FeedBlock(entry if self._links is None else self._links.entry(entry))
 
-    def wake_on_change(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, at the next change."""
-        self._waiting.add(wake)
+    def wake_on_change(self, reader: FeedReader) -> None:
+        """Call the reader's `changed` at each change from now on."""
+        self._waiting.add(reader)
 
-    def no_wake(self, wake: Callable[[], None]) -> None:
+    def no_wake(self, reader: FeedReader) -> None:
         """Cancel a `wake_on_change`."""
-        self._waiting.discard(wake)
+        self._waiting.discard(reader)
+
+    def notify(self) -> None:
+        """Tell the waiting readers of changes since the last time."""
+        self._has_changed = False
+        for reader in tuple(self._waiting):
+            reader.changed()
 
     def _deliver(self, entry: Entry) -> None:
         if entry.generation != self.head + 1:
@@ -342,9 +411,9 @@ class Feed:
         self._wake()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, set()
-        for wake in waiting:
-            wake()
+        if self._waiting and not self._has_changed:
+            self._has_changed = True
+            self._notifier.add(self)
 
 
 _READS = 8
@@ -372,6 +441,7 @@ class Feeds:
         """Converts links of files into addresses for clients."""
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
         self._reading = asyncio.Semaphore(_READS)
+        self._notifier = FeedNotifier()
         self._feeds: dict[TaskKey, Feed] = {}
         self._opening: dict[Feed, asyncio.Task[None]] = {}
 
@@ -433,7 +503,15 @@ class Feeds:
             self.release(feed)
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading, links=self.links)
+        feed = Feed(
+            self._bus,
+            self._rule,
+            key,
+            self._ring_bytes,
+            self._reading,
+            notifier=self._notifier,
+            links=self.links,
+        )
         self._feeds[key] = feed
         return feed
 

@@ -185,19 +185,53 @@ def read_stamp(
 ) -> Stamp:
     """Like `parse_stamp`, from the raw header block; `headers` is called only if necessary.
 
-    It takes a tenth of the time of `parse_stamp`, which was a third of the cost of applying a small
-    entry.
+    It takes a tenth of the time of `parse_stamp`, and a third of that for the further entries of an
+    attempt.
 
     Raises:
         UndecodableMessage: As `parse_stamp`.
     """
+    at = block.find(_FIRST)
+    end = block.find(b"\r\n", at + len(_FIRST))
+    rest = block.find(_NATS, end)
+    key = block[:at] + block[end:rest]
+    known = _KNOWN.get(key)
+    if known is not None and block.find(_OWN, rest) < 0:
+        number = block[at + len(_FIRST) : end]
+        if number.isdigit() and len(number) <= _DIGITS and (first := int(number)):
+            log, _, writer, state, run, attempt, owner, _ = known
+            # Its own constructor, which is a function in Python, takes three times as long.
+            return tuple.__new__(Stamp, (log, first, writer, state, run, attempt, owner, None))
+    stamp = _match_stamp(block)
+    if stamp is None:
+        return parse_stamp(subject, headers())
+    if 0 < at < end < rest:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = stamp
+    return stamp
+
+
+_FIRST = f"\r\n{GENERATION}: ".encode()
+_NATS = b"\r\nNats-"
+_OWN = b"Headrace-"
+
+_MOST_KNOWN = 4096
+
+_KNOWN: dict[bytes, Stamp] = {}
+"""Stamps by the headers that they were read from, without generation and NATS's own: the entries of
+an attempt differ in nothing else, and matching them all took half of the time of reading a token.
+About 2 MB at most."""
+
+
+def _match_stamp(block: bytes) -> Stamp | None:
     match = _BLOCK.fullmatch(block)
     if match is None:
-        return parse_stamp(subject, headers())
+        return None
     log, generation, writer, state, run, attempt, owner = match.groups()
     first, input_at, stated = int(generation), int(run), _STATED.get(state)
     if stated is None or not (first and input_at):
-        return parse_stamp(subject, headers())
+        return None
     return Stamp(
         log.decode(),
         first,

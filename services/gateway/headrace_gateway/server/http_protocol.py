@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import orjson
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
@@ -113,6 +113,21 @@ class HeadBuffer:
         head, self._head = self._head, b""
         if head and not self._transport.is_closing():
             self._transport.write(head)
+
+
+def write_body(send: Send, piece: bytes) -> bool:
+    """Write a piece of the response that `send` sends, as `send` would, without waiting.
+
+    `piece` is not empty. Returns False if nothing was written: `send` may have to wait, to end the
+    response or to write it in another way, or it is not uvicorn's own.
+    """
+    cycle = getattr(send, "__self__", None)
+    if type(cycle) is not RequestResponseCycle or cycle.flow.write_paused or cycle.disconnected:
+        return False
+    if not cycle.chunked_encoding or cycle.response_complete:
+        return False
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+    return True
 
 
 class TooManyPipelined(Exception):

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from headrace.model.entry import Entry
 from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.disconnects import NEVER, disconnects_of
+from headrace_gateway.server.http_protocol import write_body
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Source, Subscription, Subscriptions
@@ -158,6 +159,14 @@ class HttpStream:
     async def write(self, messages: Messages) -> None:
         """Send a piece of the body."""
         await self._body_of(b"".join(messages), more=True)
+
+    def write_now(self, messages: Messages) -> bool:
+        """Send a piece of the body without waiting; return False if that is not possible."""
+        data = b"".join(messages)
+        if data and not write_body(self._send, data):
+            return False
+        self.slow.wrote(len(data))
+        return True
 
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Send the end of the body."""

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.jetstream.client import header_lines
 from headrace.model.entry import (
     ANSWERED,
     ATTEMPT,
@@ -219,15 +220,48 @@ def test_a_stamp_is_the_same_from_the_bytes_as_from_the_headers(change: dict[str
 @pytest.mark.parametrize(
     "change",
     [
+        {},
+        {"Headrace-Generation": "999999999999999"},
+        {"Headrace-Owner": "owner"},
+        {"Headrace-Run": "2"},
+        {"Headrace-Attempt": "2"},
+        {"Nats-Expected-Last-Subject-Sequence": "12"},
+        {"Nats-Stream": "EVENTS", "Headrace-Checkpoint": '{"a": 1}'},
+        {"Nats-Stream": "EVENTS", " Headrace-Owner": "owner"},
+    ],
+    ids=str,
+)
+def test_a_stamp_is_the_same_after_an_earlier_entry_of_the_attempt(change: dict[str, str]) -> None:
+    earlier = STAMP.headers() | {"Nats-Expected-Last-Subject-Sequence": "3"}
+    for generation in ("1", "2"):
+        earlier |= {"Headrace-Generation": generation}
+        assert read_stamp("", block_of(earlier), dict).generation == int(generation)
+    headers = earlier | {"Headrace-Generation": "7"} | change
+    block = block_of(headers)
+    read = header_lines(block.partition(b"\r\n")[2])
+    assert read_stamp("", block, lambda: read) == parse_stamp("", read)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
         {"Headrace-Version": "1"},
         {"Headrace-Generation": "0"},
         {"Headrace-Run": "0"},
         {"Headrace-State": "TASK_STATE_ODD"},
         {"Headrace-Log": "x"},
+        {"Headrace-Generation": "٣"},
+        {"Headrace-Generation": "9" * 16},
     ],
     ids=str,
 )
-def test_what_is_no_stamp_is_none_from_the_bytes_either(change: dict[str, str]) -> None:
-    headers = STAMP.headers() | change
+@pytest.mark.parametrize("has_earlier", [False, True])
+def test_what_is_no_stamp_is_none_from_the_bytes_either(
+    change: dict[str, str], *, has_earlier: bool
+) -> None:
+    usual = STAMP.headers() | {"Nats-Expected-Last-Subject-Sequence": "3"}
+    if has_earlier:
+        assert read_stamp("subject", block_of(usual), dict) == STAMP
+    headers = usual | change
     with pytest.raises(UndecodableMessage):
         read_stamp("subject", block_of(headers), lambda: headers)
