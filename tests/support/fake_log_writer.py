@@ -19,7 +19,7 @@ class FakeLogWriter:
     def send(self, drafts: Sequence[Draft], stamp: Stamp) -> AppendRequest:
         """Begin an append."""
         answer = cast("asyncio.Future[Any]", asyncio.ensure_future(self.append(drafts, stamp)))
-        return AppendRequest(b"", {}, stamp, len(drafts), answer)
+        return AppendRequest(b"", stamp, len(drafts), answer)
 
     @staticmethod
     def acked(sent: AppendRequest) -> AppendResult | None:
