@@ -76,6 +76,8 @@ class WebhookProgress(BusMessage):
     """Last generation of the current delivery. 0: no delivery is in progress."""
     attempts: int = 0
     """Attempts at the current delivery."""
+    begun: float = 0.0
+    """Time of the first of them, in seconds since 1970. 0: unknown, or none."""
     due: float = 0.0
     """Time of the next attempt, in seconds since 1970."""
     is_given_up: bool = False

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.jetstream.permissions import EventAccess, Permissions, WorkerGroup
+from headrace.jetstream.permissions import Permissions, SubjectAccess, WorkerGroup
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.settings import BusSettings
 from tests.support.secured_nats import SecuredNats
@@ -20,7 +20,7 @@ class NatsOfRoles(SecuredNats):
         groups: Sequence[WorkerGroup],
         tenants: Sequence[str] = (DEFAULT_TENANT,),
         settings: BusSettings | None = None,
-        events: Sequence[EventAccess] = (),
+        events: Sequence[SubjectAccess] = (),
     ) -> None:
         """Make a server on a free port that keeps everything under `folder`."""
         permissions = Permissions(settings or BusSettings(), groups, tenants, events)

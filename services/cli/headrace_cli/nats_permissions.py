@@ -3,7 +3,7 @@
 import click
 from pydantic import ValidationError
 
-from headrace.jetstream.permissions import EventAccess, Permissions, WorkerGroup
+from headrace.jetstream.permissions import Permissions, SubjectAccess, WorkerGroup
 from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.settings import BusSettings
@@ -44,8 +44,9 @@ _HEAD = """\
 @click.option(
     "--answers",
     multiple=True,
-    metavar="SUBJECT",
-    help="Subject on which answers of tasks may be published. Repeatable.",
+    metavar="[STREAM=]SUBJECT",
+    help="Subject on which answers of tasks may be published, and the stream that stores them, "
+    "which may be searched for those whose outcome is unknown. Repeatable.",
 )
 def nats_permissions(
     groups: tuple[str, ...],
@@ -83,7 +84,7 @@ def configuration(
         [_group(text) for text in groups],
         tenants,
         [_access(one) for one in events],
-        answers,
+        [_access(one) for one in answers],
     )
     named = [*(f"--group {group}" for group in groups), *(f"--tenant '{t}'" for t in tenants)]
     named += [f"--events '{one}'" for one in events]
@@ -95,9 +96,9 @@ def configuration(
     return head + permissions.configuration()
 
 
-def _access(text: str) -> EventAccess:
+def _access(text: str) -> SubjectAccess:
     stream, _, subject = text.rpartition("=")
-    return EventAccess(subject, stream)
+    return SubjectAccess(subject, stream)
 
 
 def _group(text: str) -> WorkerGroup:

@@ -58,12 +58,12 @@ class WorkerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class EventAccess:
-    """Events that triggers may take."""
+class SubjectAccess:
+    """A subject of the users' that triggers may take events from, or task state may answer on."""
 
     subject: str
     stream: str = ""
-    """The stream that stores them; empty: core NATS."""
+    """The stream that stores its messages; empty: none, or not to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,13 @@ class Permissions:
         settings: BusSettings,
         groups: Sequence[WorkerGroup],
         tenants: Sequence[str] = (DEFAULT_TENANT,),
-        events: Sequence[EventAccess] = (),
-        answers: Sequence[str] = (),
+        events: Sequence[SubjectAccess] = (),
+        answers: Sequence[SubjectAccess] = (),
     ) -> None:
         """Declare the permissions for `groups` of workers that serve `tenants` (as tokens).
 
-        Triggers may take `events`, and task state may publish on the subjects in `answers`.
+        Triggers may take `events`, and task state may publish on the subjects of `answers`, and
+        search their streams for what it has published.
 
         Raises:
             InvalidName: the name of a group, agent or tenant is invalid, or two groups serve one
@@ -220,7 +221,8 @@ class Permissions:
             # It replies to every requester.
             f"{INBOX}.>",
             "_R_.>",
-            *self._answers,
+            *(one.subject for one in self._answers),
+            *_api("STREAM.MSG.GET", _streams_of(self._answers)),
         ]
         return Rights(publish, [*self._hears(TASK_STATE), f"{p}.state.>"], self._never())
 
@@ -264,7 +266,7 @@ class Permissions:
 
     def _event_streams(self) -> list[str]:
         """The users' streams."""
-        return list(dict.fromkeys(one.stream for one in self._event_access if one.stream))
+        return _streams_of(self._event_access)
 
     def _operator(self) -> Rights:
         publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]
@@ -408,6 +410,10 @@ def _check(groups: Sequence[WorkerGroup]) -> None:
             check_agent_name(agent)
             if (other := served.setdefault(agent, group.name)) != group.name:
                 raise InvalidName("agent", agent, f"is already served by group {other!r}")
+
+
+def _streams_of(subjects: Iterable[SubjectAccess]) -> list[str]:
+    return list(dict.fromkeys(one.stream for one in subjects if one.stream))
 
 
 def _api(operation: str, streams: Iterable[str]) -> list[str]:

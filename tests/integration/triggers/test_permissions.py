@@ -6,7 +6,7 @@ from nats.js.api import StreamConfig
 
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.permissions import EventAccess
+from headrace.jetstream.permissions import SubjectAccess
 from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace.trigger_firings import FiringHistory
@@ -20,7 +20,7 @@ from tests.support.triggers import begun
 from tests.support.waiting import eventually
 
 # Below the prefix, because the only users of these accounts are the fleet's, which publish there.
-EVENTS = [EventAccess("headrace.orders.>", "ORDERS"), EventAccess("headrace.alerts.*")]
+EVENTS = [SubjectAccess("headrace.orders.>", "ORDERS"), SubjectAccess("headrace.alerts.*")]
 
 
 async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Path) -> None:

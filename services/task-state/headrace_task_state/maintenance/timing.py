@@ -36,5 +36,8 @@ class MaintenanceTiming:
     answer_in_doubt: float = 100.0
     """For which an answer on NATS whose outcome is unknown is published again before others: a
     little less than the usual duplicate window of streams, after which it may as well wait."""
+    answer_looked_for: float = 60.0
+    """After the first attempt at an answer, when its stream is searched for it before it is
+    published again: well within the usual duplicate window."""
     cancel: CancelTiming = field(default_factory=CancelTiming)
     """Of cancels of child tasks."""

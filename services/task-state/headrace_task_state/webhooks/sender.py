@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.lazy import Lazy
 from headrace.log import last_entry
+from headrace.model.answers import TaskAnswers
 from headrace.model.errors import BusUnavailable, InvalidName, LogLost, UndecodableMessage
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
@@ -118,8 +119,9 @@ class WebhookSender:
     async def _send_settled(self, kept: StoredWebhook | None) -> float | None:
         """Send what is unsent; answers on NATS until it is known what became of each.
 
-        A stream recognizes an answer that it has only within its duplicate window. So an answer
-        whose outcome is unknown does not return to the queue, where others are before it.
+        A stream recognizes an answer that it has only within its duplicate window, and may not be
+        open to searches. So an answer whose outcome is unknown does not return to the queue, where
+        others are before it.
         """
         while kept is not None:
             if (wait := kept.webhook.progress.due - time.time()) > 0:
@@ -156,6 +158,11 @@ class WebhookSender:
                 continue
             is_in_doubt = _is_in_doubt(kept.webhook, progress, delivery)
             under_way = _under_way(progress, delivery, is_in_doubt=is_in_doubt)
+            if answers is not None and await self._is_stored(
+                answers, kept.webhook.id, under_way, delivery
+            ):
+                progress = _done(delivery, None)
+                continue
             kept = await self._resources.webhooks.tell(self._key, self._token, kept, under_way)
             undelivered = await self._undelivered(kept.webhook, delivery)
             failure = await self._attempt(kept.webhook, undelivered, under_way.attempts)
@@ -173,6 +180,18 @@ class WebhookSender:
         if progress != kept.webhook.progress:
             await self._resources.webhooks.tell(self._key, self._token, kept, progress)
         return None
+
+    async def _is_stored(
+        self, answers: TaskAnswers, name: str, under_way: WebhookProgress, delivery: WebhookDelivery
+    ) -> bool:
+        """Return whether an earlier attempt has stored the answer, if it is that long ago.
+
+        Earlier than that, the stream itself recognizes the answer.
+        """
+        if time.time() - under_way.begun < self._resources.timing.answer_looked_for:
+            return False
+        notice = notice_id(delivery.log, delivery.generation, name)
+        return await self._resources.bus_answers.has_stored(answers, notice, under_way.begun)
 
     async def _undelivered(
         self, webhook: Webhook, delivery: WebhookDelivery
@@ -267,6 +286,7 @@ def _past(progress: WebhookProgress, delivery: WebhookDelivery) -> WebhookProgre
         "generation": delivery.generation,
         "sequence": delivery.resume_after,
         "until": 0,
+        "begun": 0.0,
         "traceparent": delivery.traceparent,
     }
     return progress.model_copy(update=update)
@@ -277,7 +297,13 @@ def _under_way(
 ) -> WebhookProgress:
     """Return the progress during an attempt; an answer published again is no new attempt."""
     attempts = progress.attempts + (0 if is_in_doubt else 1)
-    update = {"until": delivery.generation, "attempts": attempts, "due": 0.0}
+    is_further = progress.until == delivery.generation and progress.begun
+    update = {
+        "until": delivery.generation,
+        "attempts": attempts,
+        "begun": progress.begun if is_further else time.time(),
+        "due": 0.0,
+    }
     return progress.model_copy(update=update)
 
 

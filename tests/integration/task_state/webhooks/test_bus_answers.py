@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 from nats.aio.msg import Msg
@@ -29,8 +30,9 @@ class Orders:
         self.js, self.name = fleet.bus.js, f"{fleet.settings.prefix}-orders"
         self.subject = f"{self.name}.done"
 
-    async def make(self) -> None:
-        await self.js.add_stream(StreamConfig(name=self.name, subjects=[f"{self.name}.>"]))
+    async def make(self, duplicate_window: float | None = None) -> None:
+        config = StreamConfig(name=self.name, subjects=[f"{self.name}.>"])
+        await self.js.add_stream(config, duplicate_window=duplicate_window)
 
     def answers(self, **other: object) -> TaskAnswers:
         usual: Json = {"what": "end", "mode": "structured", "depth": 1}
@@ -218,6 +220,36 @@ async def test_answers_in_progress_when_task_state_stopped_do_not_wait_for_the_q
     assert ids_of(await orders.got(2)) == ids_of(begun)
 
 
+@pytest.mark.parametrize("timing", [MaintenanceTiming(answer_looked_for=0.0)], ids=["hasty"])
+async def test_an_answer_that_its_stream_has_and_no_more_recognizes_is_stored_once(
+    fleet: TaskStates, orders: Orders
+) -> None:
+    got = asyncio.Queue[Msg]()
+    subscription = await fleet.bus.subscribe(orders.subject, got.put)
+    first, tasks = await fleet.start(), [Hooked(fleet), Hooked(fleet)]
+    for name, one in zip(("abcdefgh", "bcdefghi"), tasks, strict=True):
+        one.log.log = name
+        await finish(one, orders.answers())
+    async with asyncio.timeout(TIMEOUT):
+        begun = [await got.get() for _ in tasks]
+    await first.stop()
+    await fleet.bus.unsubscribe(subscription)
+    # One of them came to the stream, between others, and its acknowledgement was lost.
+    await orders.make(duplicate_window=0.1)
+    for headers in (None, begun[0].headers, None):
+        await orders.js.publish(orders.subject, begun[0].data, headers=headers, timeout=60)
+    await asyncio.sleep(0.5)
+    await fleet.start()
+    await orders.got(4)
+
+    async def are_published() -> bool:
+        return not any([(await one.progress("answers")).until for one in tasks])
+
+    await eventually(are_published, "both are published")
+    named = [one for one in await orders.got(4) if one.headers]
+    assert ids_of(named) == ids_of(begun)
+
+
 @pytest.mark.parametrize("timing", [MaintenanceTiming(answer_in_doubt=0.5)], ids=["hasty"])
 async def test_answers_whose_outcome_never_becomes_known_do_not_hold_up_others_for_ever(
     open_fleet: Opening,
@@ -321,6 +353,15 @@ async def test_an_answer_that_is_published_again_is_stored_once(
     for _ in range(2):
         assert await answers.publish(orders.answers(), key, "log:4:x", {"message": {}}) is None
     assert len(await orders.got(1)) == 1
+
+
+async def test_a_stream_that_is_not_there_has_no_answer(fleet: TaskStates, orders: Orders) -> None:
+    answers, key = BusAnswers(fleet.bus, 60.0), TaskKey("default", "shop", "0-1")
+    await orders.make()
+    assert await answers.publish(orders.answers(), key, "log:4:x", {"message": {}}) is None
+    for stream, has in ((orders.name, True), (f"{orders.name}-other", False), (None, False)):
+        declared = orders.answers(stream=stream)
+        assert await answers.has_stored(declared, "log:4:x", time.time()) is has
 
 
 async def test_an_answer_larger_than_a_message_is_given_up(

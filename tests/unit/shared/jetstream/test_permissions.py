@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.jetstream.client import in_domain
-from headrace.jetstream.permissions import ROLES, EventAccess, Permissions, WorkerGroup
+from headrace.jetstream.permissions import ROLES, Permissions, SubjectAccess, WorkerGroup
 from headrace.settings import BusSettings
 
 GROUP = WorkerGroup("shop", ("shop",), (("shop", "1.2"),))
@@ -31,14 +31,17 @@ def test_only_services_write_routes() -> None:
 
 
 def test_task_state_publishes_answers_and_no_other_role_does() -> None:
-    permissions = Permissions(BusSettings(), [GROUP], answers=["orders.done"])
+    permissions = Permissions(
+        BusSettings(), [GROUP], answers=[SubjectAccess("orders.done", "ORDERS")]
+    )
     roles = ("gateway", "task-state", "triggers")
-    may = [role for role in roles if "orders.done" in permissions.rights(role).publish]
-    assert may == ["task-state"]
+    for subject in ("orders.done", "$JS.API.STREAM.MSG.GET.ORDERS"):
+        may = [role for role in roles if subject in permissions.rights(role).publish]
+        assert may == ["task-state"]
 
 
 def test_triggers_take_the_events_that_they_may() -> None:
-    events = [EventAccess("orders.*", "ORDERS"), EventAccess("bills.*")]
+    events = [SubjectAccess("orders.*", "ORDERS"), SubjectAccess("bills.*")]
     rights = Permissions(BusSettings(), [GROUP], events=events).rights("triggers")
     pulled = [one for one in rights.publish if one.startswith("$JS.API.CONSUMER.MSG.NEXT.")]
     own = "$JS.API.CONSUMER.MSG.NEXT.SCHEDULES.>"
