@@ -39,6 +39,8 @@ COLUMNS = ("gateway", "task state", "triggers", "operator", "a worker of `echo`"
 OWN, OTHERS = "echo", "boss"
 _PULL_OTHERS = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}"
 
+_READS = ("STREAM.MSG.GET", "DIRECT.GET", "STREAM.INFO")
+
 _TIMEOUT = 20.0
 _TURN = 0.05
 """Seconds in which callbacks have their turn."""
@@ -351,6 +353,68 @@ async def reads_webhooks(w: World) -> bool:
 @attempt("write the fleet's keys")
 async def writes_keys(w: World) -> bool:
     return await w.stores("KV_KEYS", "$KV.KEYS.other")
+
+
+@attempt("read schedules and delayed messages")
+async def reads_schedules(w: World) -> bool:
+    subject = w.bus.subjects.schedule("default", "ann", "nightly")
+    await w.admin.ask(subject, b"{}")
+    return await w.answers("STREAM.MSG.GET.SCHEDULES", {"last_by_subj": subject})
+
+
+@attempt("store schedules, fire them, or record what they have done")
+async def stores_schedules(w: World) -> bool:
+    subjects, nightly = w.bus.subjects, ("default", "ann", "nightly")
+    kinds = (subjects.schedule, subjects.firing, subjects.fired)
+    return any([await w.stores("SCHEDULES", kind(*nightly)) for kind in kinds])
+
+
+@attempt("have runs of other agents delayed, or begin early")
+async def delays_runs(w: World) -> bool:
+    run = w.bus.subjects.run(w.others, 7)
+    kept = w.bus.subjects.delayed(run), w.bus.subjects.due(run)
+    return any([await w.stores("SCHEDULES", subject) for subject in kept])
+
+
+@attempt("read triggers")
+async def reads_triggers(w: World) -> bool:
+    subject = "$KV.TRIGGERS.event.default.orders"
+    await w.admin.ask(subject, b"{}")
+    asked = [w.answers(f"{how}.KV_TRIGGERS", {"last_by_subj": subject}) for how in _READS]
+    return any([await one for one in asked])
+
+
+@attempt("make or change triggers")
+async def writes_triggers(w: World) -> bool:
+    return await w.stores("KV_TRIGGERS", "$KV.TRIGGERS.event.default.orders")
+
+
+@attempt("route other agents' new tasks to a version")
+async def routes_others(w: World) -> bool:
+    return await w.stores("KV_AGENTS", f"$KV.AGENTS.route.{OTHERS}")
+
+
+@attempt("write idempotency records")
+async def writes_idempotency(w: World) -> bool:
+    return await w.stores("KV_IDEMPOTENCY", "$KV.IDEMPOTENCY.0123")
+
+
+@attempt("publish events and answers that are no subject of the fleet's")
+async def publishes_answers(w: World) -> bool:
+    async with w.admin.listening("orders.>") as heard:
+        await w.user.send("orders.created", b"{}")
+    return bool(heard)
+
+
+@attempt("tell gateways which requests others have made, or which lists have changed")
+async def speaks_to_gateways(w: World) -> bool:
+    subjects = (w.bus.subjects.rates(), w.bus.subjects.changes(0))
+    arrived = 0
+    for subject in subjects:
+        async with w.admin.listening(subject) as heard:
+            await w.user.send(subject, b"{}")
+        arrived += len(heard)
+    return bool(arrived)
 
 
 @attempt("make a stream")
