@@ -24,6 +24,7 @@ from tests.support.isolation import (
     CONFIG,
     HOOK,
     IN_CONTEXT,
+    SCHEDULE,
     MaskedResponse,
     Thing,
     binding,
@@ -75,6 +76,17 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "file download": _OPERATED,
     "task log": _OPERATED,
     "task log: stream": _OPERATED,
+    "schedules: list": _OPERATED,
+    "schedule: get": _OPERATED,
+    "schedule: run now": _ANNS,
+    "schedule: pause": _OPERATED,
+    "schedule: resume": _OPERATED,
+    "schedule: delete": _OPERATED,
+    "schedule: replace": _ANNS,
+    "trigger: get": _OPERATED,
+    "trigger: pause": _OPERATED,
+    "trigger: resume": _OPERATED,
+    "trigger: delete": _OPERATED,
 }
 """By the order of `CALLERS`: it reaches the task; or is answered exactly as for one that does not
 exist; or, unknown, is not answered."""
@@ -83,9 +95,19 @@ _OF_THE_CALLER = "GetExtendedAgentCard"
 """Names no task: it is answered by who asks."""
 
 _BEGINS_A_RUN = (IN_CONTEXT, "AG-UI: run", "CopilotKit: run")
-_CHANGING = (*_BEGINS_A_RUN, "SendMessage", "CancelTask", "DeleteTask", "AG-UI: stop")
+_CHANGING = (
+    *_BEGINS_A_RUN,
+    "SendMessage",
+    "CancelTask",
+    "DeleteTask",
+    "AG-UI: stop",
+    "schedule: replace",
+    "schedule: delete",
+    "trigger: delete",
+)
 _HAS_A_FILE = (*_BEGINS_A_RUN, "file download")
 _LARGE = "300000"
+_DECLARED = ("schedules", "triggers")
 _PAIRS = 400
 
 _log = logging.getLogger(__name__)
@@ -100,6 +122,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         "HEADRACE_CREDENTIALS": str(file),
         "PYTHONPATH": str(ROOT),
         "HEADRACE_CONCURRENCY": "1000",
+        "HEADRACE_TRIGGER_SUBJECTS": "{tenant}.>",
     }
     agents = "tests.support.agents:agents"
     with Stack(folder, agents=agents, environment=environment) as stack:
@@ -146,7 +169,11 @@ class Ann:
                         file = part.get("url", file).rpartition("/")[2]
                         if agent == "gated":
                             break
-        return Thing(agent, task, context, cursor, file)
+        trigger = {"agent": agent, "subject": f"{ANN.tenant}.{context}"}
+        for path, declared in (("schedules", SCHEDULE), ("triggers", trigger)):
+            put = await self._http.put(f"/v1/{path}/{context}", json=declared)
+            put.raise_for_status()
+        return Thing(agent, task, context, cursor, file, ANN.owner)
 
     async def seen(self, things: list[Thing]) -> list[str]:
         """Return all that she sees of them: they may be gone."""
@@ -159,12 +186,15 @@ class Ann:
                 f"?contextId={one.context}",
             )
         ]
+        paths += [f"/v1/{kind}/{one.context}" for one in things for kind in _DECLARED]
         return [(await self._http.get(path)).text for path in paths]
 
     async def end(self, things: list[Thing]) -> None:
-        """End what is at work."""
+        """End what is at work, and delete what she has declared."""
         for one in things:
             await self._http.post(f"/v1/agents/{one.agent}/tasks/{one.task}:cancel")
+            for kind in _DECLARED:
+                await self._http.delete(f"/v1/{kind}/{one.context}")
 
 
 def outcome(operation: str, theirs: MaskedResponse, nothing: MaskedResponse) -> str:
@@ -226,6 +256,20 @@ def test_the_table_is_in_the_documentation() -> None:
     made = head + "".join(rows)
     page = (ROOT / "docs" / "security.md").read_text()
     assert made in page, f"docs/security.md is to have:\n\n{made}"
+
+
+async def test_nobody_replaces_anothers_trigger(guarded: Stack) -> None:
+    async with client_of(guarded, ANN) as anns:
+        path, subject = f"/v1/triggers/anns-{time.monotonic_ns()}", f"{ANN.tenant}.orders"
+        made = await anns.put(path, json={"agent": "filer", "subject": subject})
+        seen = (await anns.get(made.raise_for_status().url.path)).text
+        for caller, code in ((BOB, 409), (OLA, 409), (EVE, 201), (None, 401)):
+            async with client_of(guarded, caller) as http:
+                tenant = ANN.tenant if caller is None else caller.tenant
+                told = f"{tenant}.stolen"
+                answer = await http.put(path, json={"agent": "filer", "subject": told})
+                assert answer.status_code == code
+        assert (await anns.get(path)).text == seen
 
 
 async def test_an_idempotency_key_is_each_owners_own(guarded: Stack) -> None:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import grpc.aio
@@ -18,6 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from headrace.model.errors import StateUnavailable
+from headrace.model.subjects import encode_token
 from headrace.model.task import TASK_HEADER, mint_task_id
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
@@ -49,6 +51,8 @@ class Thing:
     context: str
     cursor: str
     file: str
+    owner: str
+    """As in the credentials. A schedule and a trigger have the context's name."""
 
     def as_nobodys(self) -> "Thing":
         """Return one that does not exist."""
@@ -72,7 +76,11 @@ class MaskedResponse:
     ) -> "MaskedResponse":
         """Keep `text`, or all that the response says."""
         said = response.text if text is None else text
-        for value, name in ((thing.task, "TASK"), (thing.context, "CONTEXT")):
+        for value, name in (
+            (thing.task, "TASK"),
+            (encode_token(thing.context), "CONTEXT"),
+            (thing.context, "CONTEXT"),
+        ):
             said = said.replace(value, name)
         headers = {(k, v) for k, v in response.headers.items() if k not in _TELLING_NOTHING}
         if (began := response.headers.get(TASK_HEADER)) is not None:
@@ -229,8 +237,27 @@ class A2Av03Binding(Binding):
         return [MaskedResponse.of(response, thing)]
 
 
+SCHEDULE = {"agent": _RUNS_IN, "message": "1", "cron": "0 0 1 1 *"}
+_LIST, _SCHEDULE, _TRIGGER = "/v1/schedules", "/v1/schedules/{}", "/v1/triggers/{}"
+_DECLARED: Mapping[str, tuple[str, str, Json | None]] = {
+    "schedules: list": ("GET", _LIST, None),
+    "schedule: get": ("GET", _SCHEDULE, None),
+    "schedule: run now": ("POST", f"{_SCHEDULE}:run", None),
+    "schedule: pause": ("POST", f"{_SCHEDULE}:pause", None),
+    "schedule: resume": ("POST", f"{_SCHEDULE}:resume", None),
+    "schedule: delete": ("DELETE", _SCHEDULE, None),
+    # Last: whom it does not reach has one of that name afterwards.
+    "schedule: replace": ("PUT", _SCHEDULE, {**SCHEDULE, "message": "2"}),
+    "trigger: get": ("GET", _TRIGGER, None),
+    "trigger: pause": ("POST", f"{_TRIGGER}:pause", None),
+    "trigger: resume": ("POST", f"{_TRIGGER}:resume", None),
+    "trigger: delete": ("DELETE", _TRIGGER, None),
+}
+"""Of each operation its method, its path and its body."""
+
+
 class Pages(Binding):
-    """What is no A2A: AG-UI, CopilotKit's routes, files."""
+    """What is no A2A: AG-UI, CopilotKit's routes, files, schedules and triggers."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         """Ask over `http`."""
@@ -253,6 +280,7 @@ class Pages(Binding):
             ),
             "task log": lambda t: self._get(t, f"/v1/agents/{t.agent}/tasks/{t.task}/log"),
             "task log: stream": self._log_stream,
+            **{what: partial(self._declared, *asked) for what, asked in _DECLARED.items()},
         }
         self.operations = tuple(self._asks)
 
@@ -277,6 +305,22 @@ class Pages(Binding):
         events = {"Accept": "text/event-stream"}
         stream = self._http.stream("GET", path, headers=events)
         return MaskedResponse.of(await _begun(stream), thing)
+
+    async def _declared(
+        self, method: str, path: str, body: Json | None, thing: Thing
+    ) -> MaskedResponse:
+        """Ask for a schedule or trigger with the context's name, and with its owner's."""
+        query = {"owner": thing.owner}
+        response = await self._http.request(
+            method, path.format(thing.context), params=query, json=body
+        )
+        text = None
+        if method == "PUT" and response.is_success:
+            # What a caller declares of its own has times; what it changes of others', they see.
+            text = ""
+        elif path == _LIST and response.is_success:
+            text = str(thing.context in response.text)
+        return MaskedResponse.of(response, thing, text)
 
     async def _run(self, thing: Thing, path: str) -> MaskedResponse:
         """Begin a run and wait for its end; answer with how many the thread has by then."""
