@@ -1,19 +1,13 @@
-"""The comparisons claim nothing without a test that exists, and name commands that exist."""
+"""The comparisons claim nothing without a test that exists."""
 
 import re
-import shlex
 
-import click
-import pytest
-
-from headrace_cli.main import main
 from tests.architecture.tree import ROOT
 
 _ROW = re.compile(r"^\| (?!\||--)([^|]+) \| ([^|]+) \|", re.MULTILINE)
 _TEST = re.compile(r"`(tests/\S+/test_\w+\.py)`")
 _OPERATING = sorted((ROOT / "docs" / "guides" / "operating").glob("*.md"))
 _TASK = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
-_COMMAND = re.compile(r"`headrace ([^`]+)`")
 
 
 def tasks(page: str) -> dict[str, tuple[str, str, str]]:
@@ -21,18 +15,6 @@ def tasks(page: str) -> dict[str, tuple[str, str, str]]:
     head, *rows = _TASK.findall(page)
     assert (head[0], head[2:]) == ("to", ("Headrace", "shown by"))
     return {task: (there, here, shown) for task, there, here, shown in rows}
-
-
-def unknown(words: list[str]) -> list[str]:
-    """Return what a command line names that the command line does not have."""
-    command: click.Command = main
-    while isinstance(command, click.Group) and words and words[0].islower() and words[0][0] != "-":
-        found = command.get_command(click.Context(command), words[0])
-        if found is None:
-            return words[:1]
-        command, words = found, words[1:]
-    options = {name for parameter in command.params for name in parameter.opts}
-    return [word for word in words if word.startswith("--") and word not in options]
 
 
 def test_each_claim_of_the_comparison_names_a_test() -> None:
@@ -52,14 +34,3 @@ def test_the_pages_for_operators_have_the_same_tasks_with_tests_that_exist() -> 
     assert [task for task, tests in shown.items() if not tests] == []
     named = {test for tests in shown.values() for test in tests}
     assert [test for test in named if not (ROOT / test).is_file()] == []
-
-
-def test_commands_that_the_pages_for_operators_name_exist() -> None:
-    commands = {line for page in _OPERATING for line in _COMMAND.findall(page.read_text())}
-    assert len(commands) > 20
-    assert {line: found for line in commands if (found := unknown(shlex.split(line)))} == {}
-
-
-@pytest.mark.parametrize("line", ["undo", "agents undo", "tasks --stuck", "dead retry ID --twice"])
-def test_a_command_that_does_not_exist_is_found(line: str) -> None:
-    assert unknown(shlex.split(line)) == [shlex.split(line)[-1]]

@@ -1,0 +1,67 @@
+"""Command lines of `headrace` in the documents name commands and options that exist."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from headrace_cli.main import main
+from tests.architecture.tree import ROOT
+from tests.support.document import blocks
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_INLINE = re.compile(r"`(headrace [^`]+)`")
+_BETWEEN = re.compile(r"\|\||&&|[|;&\n]|\$\(")
+_ENVIRONMENT = re.compile(r"[A-Z_]+=")
+
+
+def unknown(words: list[str]) -> list[str]:
+    """Return what a command line names that the command line does not have."""
+    command: click.Command = main
+    while isinstance(command, click.Group) and words and words[0].islower() and words[0][0] != "-":
+        found = command.get_command(click.Context(command), words[0])
+        if found is None:
+            return words[:1]
+        command, words = found, words[1:]
+    options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    return [word for word in words if word.startswith("--") and word not in options]
+
+
+def shown_on(page: Path) -> Iterator[list[str]]:
+    """Yield the words after ``headrace`` of each command that a page shows."""
+    shown = [block.code.replace("\\\n", " ") for block in blocks(page, "sh", "bash")]
+    for code in (*shown, *_INLINE.findall(page.read_text())):
+        for line in _BETWEEN.split(code):
+            words = line.partition("#")[0].replace("'", " ").replace('"', " ").split()
+            while words and _ENVIRONMENT.match(words[0]):
+                words.pop(0)
+            if words[:1] == ["headrace"]:
+                yield words[1:]
+
+
+def test_commands_and_options_that_documents_show_exist() -> None:
+    shown = {(page.name, " ".join(words)) for page in PAGES for words in shown_on(page)}
+    assert len(shown) > 150
+    found = {one: wrong for one in sorted(shown) if (wrong := unknown(one[1].split()))}
+    assert found == {}
+
+
+def test_a_wrong_command_or_option_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("""\
+Try `headrace sned --help`, or:
+
+```sh
+A=1 headrace send --agnet echo hi | cat   # as here
+headrace workers drain W --wait && headrace tasks list
+```
+""")
+    wrong = [unknown(words) for words in shown_on(page)]
+    assert wrong == [["--agnet"], [], ["list"], ["sned"]]
+
+
+@pytest.mark.parametrize("line", ["undo", "agents undo", "tasks --stuck", "dead retry ID --twice"])
+def test_a_command_that_does_not_exist_is_found(line: str) -> None:
+    assert unknown(line.split()) == line.split()[-1:]
