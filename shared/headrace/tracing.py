@@ -46,6 +46,8 @@ _EMPTY = context.Context()
 _EXPORTERS = "opentelemetry_traces_exporter"
 """Entry point group of exporters, which the exporters' packages define."""
 
+_OVER_HTTP = "otlp_proto_http"
+
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
@@ -144,8 +146,10 @@ def _remote(traceparent: str) -> context.Context:
 def _span_context(traceparent: str) -> SpanContext:
     if not _VALID.fullmatch(traceparent):
         return trace.INVALID_SPAN_CONTEXT
-    trace_id, span_id, flags = (int(part, 16) for part in traceparent.split("-")[1:])
-    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    trace_id, span_id, flags = traceparent[3:35], traceparent[36:52], traceparent[53:]
+    return SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
 
 
 @contextmanager
@@ -183,7 +187,7 @@ def _exporter_names(variables: Mapping[str, str]) -> list[str]:
 
 def _otlp(variables: Mapping[str, str]) -> str:
     stated = next((variables[name] for name in _PROTOCOLS if variables.get(name)), "")
-    return "otlp_proto_grpc" if stated == "grpc" else "otlp_proto_http"
+    return "otlp_proto_grpc" if stated == "grpc" else _OVER_HTTP
 
 
 def _provider(
@@ -219,5 +223,9 @@ def _exporter(name: str) -> "SpanExporter":
     found = entry_points(group=_EXPORTERS, name=name)
     if not found:
         raise LookupError(f"there is no exporter {name!r}")
+    if name == _OVER_HTTP:
+        from headrace import span_encoder  # noqa: PLC0415 - needs the extra, as the exporter does
+
+        span_encoder.use_in_exporter()
     exporter: SpanExporter = next(iter(found)).load()()
     return exporter

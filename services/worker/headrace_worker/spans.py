@@ -154,7 +154,8 @@ class AttemptSpan:
             try:
                 yield
             finally:
-                self._span.set_attributes(self._usage_attributes())
+                if used := self._usage_attributes():
+                    self._span.set_attributes(used)
 
     def note_end(self, state: str, error: BaseException | None) -> None:
         """Record the state in which the run ends, and for a failed one the agent's `error`."""

@@ -1,0 +1,179 @@
+"""Spans as OTLP's bytes, for a quarter of the processor time of the exporter's own encoder.
+
+That encoder makes two protobuf messages per attribute, and hashes the JSON of the resource for each
+span. Spans as Headrace makes them, with attributes that are text or whole numbers and without
+events or links, are written here; all others are left to it, as the bytes of requests can be
+joined. Needs the extra `opentelemetry`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from types import MappingProxyType
+from typing import NamedTuple, cast
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.exporter.otlp.proto.http import trace_exporter
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanKind, StatusCode
+
+# A field is its tag, which is its number times 8 and its wire type, and its value. Wire type 0 is a
+# number with 7 bits in a byte, 1 and 5 are numbers of 8 and 4 bytes, 2 is a length and the bytes.
+_RESOURCE_SPANS = b"\x0a"
+_SCOPE_SPANS = b"\x12"
+_SPANS = b"\x12"
+_TRACE_ID = b"\x0a\x10"
+_SPAN_ID = b"\x12\x08"
+_PARENT_SPAN_ID = b"\x22\x08"
+_NAME = b"\x2a"
+_TIMES = Struct("<BQBQ")
+_START_TIME, _END_TIME = 0x39, 0x41
+_ATTRIBUTES = b"\x4a"
+_KEY, _VALUE = b"\x0a", b"\x12"
+_STRING, _BOOL, _INT = b"\x0a", b"\x10", b"\x18"
+_KINDS = {
+    SpanKind.INTERNAL: b"\x30\x01",
+    SpanKind.SERVER: b"\x30\x02",
+    SpanKind.CLIENT: b"\x30\x03",
+    SpanKind.PRODUCER: b"\x30\x04",
+    SpanKind.CONSUMER: b"\x30\x05",
+}
+_STATUSES = {
+    StatusCode.UNSET: b"\x7a\x00",
+    StatusCode.OK: b"\x7a\x02\x18\x01",
+    StatusCode.ERROR: b"\x7a\x02\x18\x02",
+}
+# Whether the parent is in another process is known, and it is or is not.
+_FLAGS = {True: b"\x85\x01\x00\x03\x00\x00", False: b"\x85\x01\x00\x01\x00\x00"}
+
+_MOST_INT = 2**63 - 1
+_LONGEST_KEPT = 64
+"""Characters of a value whose encoding is kept; all that are kept take at most some 200 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSpans:
+    """An OTLP request for spans, as the exporter takes it."""
+
+    data: bytes
+
+    def SerializePartialToString(self) -> bytes:  # noqa: N802 - protobuf's name
+        """Return the request's bytes."""
+        return self.data
+
+
+def use_in_exporter() -> None:
+    """Have OTLP's exporter over HTTP encode spans with this module."""
+    trace_exporter.encode_spans = encode  # type: ignore[assignment, attr-defined]
+
+
+def encode(spans: Sequence[ReadableSpan]) -> EncodedSpans:
+    """Encode spans, which may be of several resources and scopes."""
+    # By identity: to compare two resources costs more than to encode a span.
+    groups = dict[int, dict[int, _Scope]]()
+    left = list[ReadableSpan]()
+    for span in spans:
+        encoded = _encoded(span)
+        if encoded is None:
+            left.append(span)
+            continue
+        scopes = groups.setdefault(id(span.resource), {})
+        scope = scopes.setdefault(id(span.instrumentation_scope), _Scope(span, []))
+        scope.encoded.append(_SPANS + _sized(encoded))
+    parts = [_of_resource(list(scopes.values())) for scopes in groups.values()]
+    if left:
+        parts.append(encode_spans(left).SerializePartialToString())
+    return EncodedSpans(b"".join(parts))
+
+
+class _Scope(NamedTuple):
+    """Encoded spans of one resource and scope, and a span that has these."""
+
+    span: ReadableSpan
+    encoded: list[bytes]
+
+
+def _of_resource(scopes: Sequence[_Scope]) -> bytes:
+    # What stands around the spans is encoded by the library.
+    [resource] = encode_spans([scopes[0].span]).resource_spans
+    resource.ClearField("scope_spans")
+    parts = [resource.SerializePartialToString()]
+    for span, encoded in scopes:
+        [scope] = encode_spans([span]).resource_spans[0].scope_spans
+        scope.ClearField("spans")
+        in_scope = b"".join([scope.SerializePartialToString(), *encoded])
+        parts.append(_SCOPE_SPANS + _sized(in_scope))
+    return _RESOURCE_SPANS + _sized(b"".join(parts))
+
+
+def _encoded(span: ReadableSpan) -> bytes | None:
+    """Return a span's bytes; None for one that is left to the exporter's encoder."""
+    context, parent, status = span.context, span.parent, span.status
+    if context is None or span.start_time is None or span.end_time is None:
+        return None
+    if span.events or span.links or context.trace_state or status.description:
+        return None
+    if span.dropped_attributes or span.dropped_events or span.dropped_links:
+        return None
+    parts = [_TRACE_ID, context.trace_id.to_bytes(16), _SPAN_ID, context.span_id.to_bytes(8)]
+    if parent is not None:
+        parts += (_PARENT_SPAN_ID, parent.span_id.to_bytes(8))
+    parts += (
+        _named(span.name),
+        _KINDS[span.kind],
+        _TIMES.pack(_START_TIME, span.start_time, _END_TIME, span.end_time),
+    )
+    # A copy, because reading the attributes one by one takes a lock for each.
+    attributes = cast("MappingProxyType[str, object]", span.attributes).copy()
+    for key, value in attributes.items():
+        is_long = type(value) is str and len(value) > _LONGEST_KEPT
+        encoded = _encode_attribute(key, value) if is_long else _attribute(key, value)
+        if encoded is None:
+            return None
+        parts.append(encoded)
+    parts += (_STATUSES[status.status_code], _FLAGS[parent is not None and parent.is_remote])
+    return b"".join(parts)
+
+
+def _encode_attribute(key: str, value: object) -> bytes | None:
+    encoded = _value(value)
+    if encoded is None:
+        return None
+    return _ATTRIBUTES + _sized(_KEY + _sized(key.encode()) + _VALUE + _sized(encoded))
+
+
+# Most attributes have the same value in many spans. By type, as True and 1 are equal.
+_attribute = lru_cache(maxsize=1024, typed=True)(_encode_attribute)
+
+
+def _value(value: object) -> bytes | None:
+    if isinstance(value, str):
+        try:
+            return _STRING + _sized(value.encode())
+        except UnicodeEncodeError:
+            return None
+    if isinstance(value, bool):
+        return _BOOL + bytes((value,))
+    if isinstance(value, int) and 0 <= value <= _MOST_INT:
+        return _INT + _varint(value)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _named(name: str) -> bytes:
+    return _NAME + _sized(name.encode())
+
+
+def _sized(data: bytes) -> bytes:
+    return _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    if number < len(_SMALL):
+        return _SMALL[number]
+    return bytes((number & 0x7F | 0x80,)) + _varint(number >> 7)
+
+
+_SMALL = [bytes((number,)) for number in range(128)]
+_SMALL += [bytes((number & 0x7F | 0x80, number >> 7)) for number in range(128, 16384)]

@@ -1,0 +1,202 @@
+"""Our encoder of spans says the same as that of OpenTelemetry's exporter."""
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common import trace_encoder
+from opentelemetry.exporter.otlp.proto.http import trace_exporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
+
+from headrace import span_encoder, tracing
+from headrace.span_encoder import encode
+
+REMOTE = SpanContext(
+    0xAF7651916CD43DD8448EB211C80319C,
+    0xB7AD6B7169203331,
+    is_remote=True,
+    trace_flags=TraceFlags(TraceFlags.SAMPLED),
+)
+LOCAL = SpanContext(1, 2, is_remote=False, trace_flags=REMOTE.trace_flags)
+OF_A_VENDOR = SpanContext(
+    1,
+    2,
+    is_remote=True,
+    trace_flags=REMOTE.trace_flags,
+    trace_state=trace.TraceState([("vendor", "x")]),
+)
+USUAL = {"gen_ai.agent.name": "écho", "headrace.run": 1, "flag": True, "empty": ""}
+
+
+class Spans:
+    """Ended spans of one resource."""
+
+    def __init__(self, name: str = "headrace-gateway") -> None:
+        self._exporter = InMemorySpanExporter()
+        self._provider = TracerProvider(
+            resource=Resource({"service.name": name}, "https://schema"), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+
+    def add(
+        self,
+        *,
+        parent: SpanContext | None = None,
+        scope: str = "headrace",
+        change: Callable[[trace.Span], object] | None = None,
+        **options: object,
+    ) -> None:
+        """Start a span, change it and end it."""
+        context = trace.set_span_in_context(NonRecordingSpan(parent)) if parent else None
+        tracer = self._provider.get_tracer(scope, "1", schema_url="https://conventions")
+        options = {"name": "one", "kind": SpanKind.SERVER, "attributes": USUAL} | options
+        span = tracer.start_span(context=context, **options)  # type: ignore[arg-type]
+        if change is not None:
+            change(span)
+        span.end()
+
+    def ended(self) -> Sequence[ReadableSpan]:
+        """Return the spans."""
+        return self._exporter.get_finished_spans()
+
+
+def decoded(spans: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
+    return ExportTraceServiceRequest.FromString(encode(spans).SerializePartialToString())
+
+
+def by_encoder(spans: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
+    return trace_encoder.encode_spans(spans)
+
+
+def is_left_to_the_library(spans: Sequence[ReadableSpan], patch: pytest.MonkeyPatch) -> bool:
+    """Return whether our encoder passes spans on, with more than the head of a group."""
+    passed = list[Sequence[ReadableSpan]]()
+    original = trace_encoder.encode_spans
+
+    def noting(some: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
+        passed.append(some)
+        return original(some)
+
+    with patch.context() as patched:
+        patched.setattr(span_encoder, "encode_spans", noting)
+        patched.setattr(span_encoder, "_of_resource", lambda _: b"")
+        encode(spans)
+    return bool(passed)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attributes": None},
+        {"parent": REMOTE},
+        {"parent": LOCAL},
+        {"name": "invoke_agent " + "long" * 5000},
+        {"attributes": {"text": "x" * 130, "long": "é" * 20_000, "most": 2**63 - 1, "much": 16384}},
+        *({"kind": kind} for kind in SpanKind),
+        *({"change": lambda span, code=code: span.set_status(Status(code))} for code in StatusCode),
+    ],
+)
+def test_a_usual_span_is_written_as_the_library_writes_it(
+    options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Spans()
+    made.add(**options)  # type: ignore[arg-type]
+    spans = made.ended()
+    assert not is_left_to_the_library(spans, monkeypatch)
+    assert decoded(spans) == by_encoder(spans)
+    [span] = by_encoder(spans).resource_spans[0].scope_spans[0].spans
+    assert span_encoder._encoded(spans[0]) == span.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attributes": {"share": 0.5}},
+        {"attributes": {"several": ("one", "two")}},
+        {"attributes": {"below": -1}},
+        {"links": [Link(REMOTE)]},
+        {"change": lambda span: span.add_event("happened", {"what": "this"})},
+        {"change": lambda span: span.set_status(Status(StatusCode.ERROR, "it broke"))},
+        {"attributes": {f"n{number}": number for number in range(200)}},
+        {"parent": OF_A_VENDOR},
+    ],
+)
+def test_an_unusual_span_is_left_to_the_library(
+    options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Spans()
+    made.add(**options)  # type: ignore[arg-type]
+    assert is_left_to_the_library(made.ended(), monkeypatch)
+    assert decoded(made.ended()) == by_encoder(made.ended())
+
+
+def test_spans_keep_their_resource_and_scope() -> None:
+    gateway, worker = Spans(), Spans("headrace-worker")
+    for made in (gateway, worker):
+        made.add()
+        made.add(scope="library")
+        made.add(parent=REMOTE)
+    spans = [*gateway.ended(), *worker.ended()]
+    assert len(spans) == 6
+    assert decoded(spans) == by_encoder(spans)
+
+
+def test_usual_and_unusual_spans_go_together() -> None:
+    made = Spans()
+    made.add(name="usual")
+    made.add(name="unusual", links=[Link(REMOTE)])
+    made.add(name="usual, too")
+    groups = [group for each in decoded(made.ended()).resource_spans for group in each.scope_spans]
+    assert [[span.name for span in group.spans] for group in groups] == [
+        ["usual", "usual, too"],
+        ["unusual"],
+    ]
+
+
+VALUES = st.one_of(
+    st.text(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False)
+)
+
+
+@given(st.dictionaries(st.text(min_size=1), VALUES, max_size=8), st.text(min_size=1))
+def test_any_name_and_attributes_are_decoded_alike(
+    attributes: dict[str, str | int | float], name: str
+) -> None:
+    made = Spans()
+    made.add(name=name, attributes=attributes)
+    assert decoded(made.ended()) == by_encoder(made.ended())
+
+
+def test_the_exporter_of_a_service_sends_what_our_encoder_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = list[bytes]()
+
+    def post(_: object, serialized_data: bytes, *__: object) -> object:
+        sent.append(serialized_data)
+        return SimpleNamespace(ok=True)
+
+    monkeypatch.setattr(trace_exporter, "encode_spans", trace_encoder.encode_spans)
+    monkeypatch.setattr(trace_exporter.OTLPSpanExporter, "_export", post)
+    made = Spans()
+    made.add()
+    tracing._exporter("otlp_proto_http").export(made.ended())
+    assert sent == [encode(made.ended()).data]
+    assert sent != [by_encoder(made.ended()).SerializeToString()]
