@@ -67,7 +67,10 @@ def test_the_recorded_client_resumes_at_the_other_gateway() -> None:
     assert "read the log" in {step.what for step in steps[back:]}
 
 
-@pytest.mark.parametrize("name", ["failover", "send", "chat", "request", "resume"])
+@pytest.mark.parametrize(
+    "name",
+    ["failover", "send", "chat", "request", "resume", "dashboard-fleet", "dashboard-agent"],
+)
 def test_a_picture_loads_nothing(name: str) -> None:
     picture = (PICTURES / f"{name}.svg").read_text()
     assert picture.startswith("<svg")
