@@ -124,7 +124,11 @@ class EventTriggers:
         events = TriggerEvents(trigger, self._deliveries, self._recorder, self._depth)
         if trigger.stream is None:
             subscriber = self._broker.subscriber(
-                trigger.subject, queue=trigger.consumer, ack_policy=AckPolicy.MANUAL
+                trigger.subject,
+                queue=trigger.consumer,
+                ack_policy=AckPolicy.MANUAL,
+                # The sender names the subject: of JetStream's API, say.
+                no_reply=True,
             )
             subscriber(events.take_unstored)
         else:

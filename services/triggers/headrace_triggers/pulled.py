@@ -36,6 +36,8 @@ def pulled(
         pull_sub=PullSub(batch_size=batch, timeout=_PULL),
         inbox_prefix=bus.among_role("").encode(),
         ack_policy=AckPolicy.MANUAL,
+        # FastStream would answer on the subject that the header `reply_to` of a message names.
+        no_reply=True,
     )
     subscriber(take)
     return subscriber

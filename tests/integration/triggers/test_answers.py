@@ -1,11 +1,15 @@
 """The tasks of events are begun with the answers that their triggers declare."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from nats.aio.msg import Msg
 
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.headers import STATUS
 from headrace.model.answers import DEPTH, TaskAnswers
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
@@ -17,6 +21,9 @@ from tests.support.triggers import Orders, begun
 from tests.support.waiting import eventually
 
 MOST = 3
+_TURN = 0.2
+"""Seconds in which what is published arrives."""
+
 RULE = {"subject": "orders.done", "stream": "ORDERS", "what": "artifacts", "mode": "binary"}
 
 
@@ -81,6 +88,39 @@ async def test_who_asks_over_core_nats_is_answered(bus: Bus, orders: Orders) -> 
     answers = await answers_of(bus, await the_task(bus))
     assert answers is not None
     assert (answers.subject, answers.what, answers.depth) == (inbox, "end", 1)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_an_event_that_names_a_subject_has_nothing_published_there(
+    bus: Bus,
+    orders: Orders,
+    *,
+    is_stored: bool,
+) -> None:
+    """Whoever publishes events could have JetStream purge a stream otherwise."""
+    asked, named = f"{orders.stream}-asked", f"{orders.stream}-named"
+    heard = list[bytes]()
+
+    async def note(msg: Msg) -> None:
+        # The server says itself if nobody takes events yet.
+        if STATUS not in (msg.headers or {}):
+            heard.append(msg.data)
+
+    listening = await bus.subscribe(named, note)
+    place: dict[str, Any] = {} if is_stored else {"stream": None, "subject": asked}
+    await orders.trigger(**place)
+
+    async def are_taken() -> bool:
+        if is_stored:
+            await orders.publish({}, reply_to=named)
+        else:
+            await bus.publish(asked, b"{}", reply=named)
+        return len(await begun(bus)) > 1
+
+    await eventually(are_taken, "two events have begun tasks")
+    await asyncio.sleep(_TURN)
+    await bus.unsubscribe(listening)
+    assert heard == []
 
 
 async def test_nothing_is_published_on_a_reply_subject_of_the_servers(
