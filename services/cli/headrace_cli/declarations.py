@@ -88,10 +88,20 @@ async def apply(client: "Client", kind: Kind, declared: "list[Json]") -> "list[J
     """Make what is declared, or change it, as the client's caller. Return all of it.
 
     Raises:
-        CannotStart: two have the same name, and one would replace the other.
+        CannotStart: two have the same name, and one would replace the other; or the gateway
+            refused one, which the error names.
     """
+    from headrace.client import RequestRefused  # noqa: PLC0415 - an extra
+
     for name, number in Counter(str(one.get("name")) for one in declared).items():
         if number > 1:
             raise CannotStart(f"two {kind} are named {name!r}; names must be unique")
     put = client.put_trigger if kind == "triggers" else client.schedules.apply
-    return list(await asyncio.gather(*map(put, declared)))
+
+    async def put_named(one: "Json") -> "Json":
+        try:
+            return await put(one)
+        except RequestRefused as refused:
+            raise CannotStart(f"{one.get('name')}: {refused}") from refused
+
+    return list(await asyncio.gather(*map(put_named, declared)))

@@ -172,7 +172,7 @@ def test_what_the_gateway_refuses_does_not_end_the_stack(documented: Path) -> No
     script = {"/v1/triggers/orders": refused, PATH: ScriptedResponse(body=STORED)}
     with answering(**script) as gateway:
         lines = asyncio.run(apply_file(gateway.url, documented))
-    assert lines[0].startswith("headrace.yaml: triggers: ")
+    assert lines[0].startswith("headrace.yaml: triggers: orders: ")
     assert "subject: not yours" in lines[0]
     assert lines[1:] == ["schedules nightly"]
 
