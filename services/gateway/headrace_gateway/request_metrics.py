@@ -8,7 +8,6 @@ that they become.
 import time
 from asyncio import CancelledError
 from collections.abc import Mapping
-from itertools import product
 
 import grpc.aio
 from prometheus_client import Counter, Histogram
@@ -22,10 +21,29 @@ from headrace_gateway.tasks.subscribe import NothingFollows
 
 OUTCOMES = ("ok", "refused", "unavailable", "failed", "disconnected")
 
-_BINDINGS = ("jsonrpc", "http", "grpc", "websocket")
-
 _UNKNOWN = "none"
 """Operation of a request that was refused before its operation was known."""
+
+_A2A = tuple(
+    name for group, names in OPERATIONS.items() if group not in OPERATORS for name in names
+)
+_OPERATORS = tuple(name for group in sorted(OPERATORS) for name in OPERATIONS[group])
+_RUNS = ("SendStreamingMessage", "SubscribeToTask", "CancelTask")
+_HECTOR = ("SendMessage", "GetTask", "ListTasks", *_RUNS)
+
+_FROM_ZERO = {
+    ("a2a", "jsonrpc"): _A2A,
+    ("a2a", "http"): _A2A,
+    ("a2a", "grpc"): _A2A,
+    ("a2a", "websocket"): _A2A,
+    ("ag-ui", "http"): _RUNS,
+    ("ag-ui", "websocket"): _RUNS,
+    ("hector", "jsonrpc"): _HECTOR,
+    ("hector", "http"): _HECTOR,
+    ("copilotkit", "http"): _RUNS,
+    ("fleet", "http"): _OPERATORS,
+}
+"""The operations of each protocol and binding whose first failure is to be an increase."""
 
 _SERVER_ERROR, _UNAVAILABLE = 500, 503
 
@@ -40,14 +58,13 @@ class RequestMetrics:
     """Counts and times the requests of one gateway."""
 
     def __init__(self) -> None:
-        """Begin with A2A's operations at zero, so that their first failure is an increase."""
+        """Begin with each protocol's operations at zero: their first failure is an increase."""
         # Kept, because each look-up by labels takes longer than the count itself.
         self._counters: dict[_Key, Mapping[str, Counter]] = {}
         self._seconds: dict[_Key, Histogram] = {}
-        groups = [names for group, names in OPERATIONS.items() if group not in OPERATORS]
-        for binding, names in product(_BINDINGS, groups):
-            for name in names:
-                self._begin(("a2a", binding, name))
+        for (protocol, binding), operations in _FROM_ZERO.items():
+            for name in (*operations, _UNKNOWN):
+                self._begin((protocol, binding, name))
 
     def ended(self, request: OpenRequest, error: BaseException | None) -> None:
         """Count a request, which ended with `error`."""

@@ -1,68 +1,42 @@
-"""Requests are counted by protocol, binding, operation and outcome."""
-
-import asyncio
+"""Requests of every protocol are counted from zero."""
 
 import pytest
-from prometheus_client import REGISTRY
-from starlette.requests import ClientDisconnect
+from prometheus_client import CollectorRegistry, Counter
 
-from headrace.model.errors import BusUnavailable, LogTooNew
-from headrace_gateway.refusals import Malformed, RateLimited
-from headrace_gateway.request_metrics import OUTCOMES, RequestMetrics, outcome_of
-from headrace_gateway.server.open_requests import OpenRequests, name_operation
-from headrace_gateway.tasks.subscribe import NothingFollows
+from headrace_gateway import request_metrics
+from headrace_gateway.protocol_table import PROTOCOLS
+from headrace_gateway.request_metrics import OUTCOMES, RequestMetrics
 
-KEY = {"protocol": "a2a", "binding": "grpc", "operation": "GetTask"}
+LABELS = ("protocol", "binding", "operation", "outcome")
 
 
-def counted(**labels: str) -> float | None:
-    return REGISTRY.get_sample_value("headrace_requests_total", labels)
-
-
-def test_the_operations_of_a2a_are_at_zero_before_their_first_request() -> None:
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, ...], float]:
+    """The series of a gateway that has had no request."""
+    registry = CollectorRegistry()
+    counter = Counter("requests", "Requests.", LABELS, registry=registry)
+    monkeypatch.setattr(request_metrics, "REQUESTS", counter)
     RequestMetrics()
-    known = {outcome: counted(**KEY, outcome=outcome) for outcome in OUTCOMES}
-    assert None not in known.values()
+    [found] = registry.collect()
+    totals = (one for one in found.samples if one.name == "requests_total")
+    return {tuple(one.labels[name] for name in LABELS): one.value for one in totals}
 
 
-async def test_a_request_is_counted_and_timed_with_the_operation_of_its_call() -> None:
-    requests, key = OpenRequests(RequestMetrics().ended), KEY | {"outcome": "ok"}
-    before = counted(**key) or 0
-    timed = REGISTRY.get_sample_value("headrace_request_seconds_count", KEY) or 0
-    async with requests.one("a2a", "grpc"):
-        name_operation("GetTask")
-    assert counted(**key) == before + 1
-    assert REGISTRY.get_sample_value("headrace_request_seconds_count", KEY) == timed + 1
-
-
-async def test_an_abandoned_request_is_counted_as_unavailable() -> None:
-    requests, key = OpenRequests(RequestMetrics().ended), KEY | {"outcome": "unavailable"}
-    before = counted(**key) or 0
-
-    async def wait() -> None:
-        async with requests.one("a2a", "grpc"):
-            name_operation("GetTask")
-            requests.give_up()
-            await asyncio.Event().wait()
-
-    with pytest.raises(Exception, match="restarting"):
-        await wait()
-    assert counted(**key) == before + 1
+@pytest.mark.parametrize("protocol", [one.name for one in PROTOCOLS])
+def test_the_first_failure_of_any_protocol_is_an_increase(
+    counted: dict[tuple[str, ...], float], protocol: str
+) -> None:
+    mine = {key: value for key, value in counted.items() if key[0] == protocol}
+    assert {key[3] for key in mine} == set(OUTCOMES)
+    assert (protocol, "http", "none", "refused") in mine
+    assert set(mine.values()) == {0}
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        (None, "ok"),
-        (NothingFollows("nothing follows"), "ok"),
-        (Malformed([]), "refused"),
-        (RateLimited("slow down", 1), "refused"),
-        (BusUnavailable("no NATS"), "unavailable"),
-        (LogTooNew("version 4"), "unavailable"),
-        (LookupError("a bug"), "failed"),
-        (ClientDisconnect(), "disconnected"),
-        (asyncio.CancelledError(), "disconnected"),
-    ],
+    ("protocol", "binding"),
+    [("a2a", "grpc"), ("a2a", "websocket"), ("ag-ui", "websocket"), ("copilotkit", "http")],
 )
-def test_the_outcome_follows_from_the_error(error: BaseException | None, outcome: str) -> None:
-    assert outcome_of(error) == outcome
+def test_a_run_of_any_binding_begins_at_zero(
+    counted: dict[tuple[str, ...], float], protocol: str, binding: str
+) -> None:
+    assert counted[protocol, binding, "SendStreamingMessage", "failed"] == 0
