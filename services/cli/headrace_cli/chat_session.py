@@ -48,6 +48,8 @@ class ChatSession:
         self.context = context
         self._stream: TaskStream | None = None
         self._interrupts: list[Json] = []
+        """The declared questions that are still to be answered."""
+        self._answered: dict[str, Any] = {}
 
     @property
     def is_asked(self) -> bool:
@@ -57,11 +59,17 @@ class ChatSession:
     def send(self, text: str, files: Sequence[Path] = ()) -> None:
         """Send a message and show its answer to the end of the run.
 
+        If the agent asks several questions at once, each text answers one, and the last one sends
+        all answers.
+
         Raises:
             RequestFailed: the gateway refused, or did not answer.
             KeyboardInterrupt: Ctrl-C; the task goes on.
         """
         answers = self._answers(text)
+        if self._interrupts:
+            self._show_which_question()
+            return
 
         async def work(client: "Client") -> None:
             if self.task and self.agent is None:
@@ -162,12 +170,28 @@ class ChatSession:
         finally:
             self.shown_task, self.context = stream.task, stream.context or self.context
         self.task = stream.task if stream.state == _WAITING else ""
-        self._interrupts = stream.interrupts
+        self._interrupts = [one for one in stream.interrupts if "id" in one]
+        self._answered = {}
+        self._show_which_question()
+
+    def _show_which_question(self) -> None:
+        """Show which of several questions the next text answers."""
+        total = len(self._answered) + len(self._interrupts)
+        if self._interrupts and total > 1:
+            [one, *_] = self._interrupts
+            question = one.get("message") or one["id"]
+            self._output.remark(f"question {len(self._answered) + 1} of {total}: {question}")
 
     def _answers(self, text: str) -> dict[str, Any]:
-        """Return the text as the answer to the agent's declared questions, if there are any."""
-        answers = {one["id"]: _value(text) for one in self._interrupts if "id" in one}
-        self._interrupts = []
+        """Take the text as the answer to the next declared question, if there is one.
+
+        Returns the answers to all of them with the last one.
+        """
+        if self._interrupts:
+            self._answered[self._interrupts.pop(0)["id"]] = _value(text)
+        if self._interrupts:
+            return {}
+        answers, self._answered = self._answered, {}
         return answers
 
     def _at_gateway(self, work: Any) -> None:  # noqa: ANN401 - as `at_gateway` takes it

@@ -99,6 +99,10 @@ class StreamOutput:
         """Say which command answers the question of `task`."""
         self._transcript.show_how_to_answer(task)
 
+    def remark(self, line: str) -> None:
+        """Show a line about the task."""
+        self._transcript.remark(line)
+
     def end(self) -> None:
         """End the last line."""
         self._transcript.end()

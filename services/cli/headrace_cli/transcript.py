@@ -70,7 +70,7 @@ class Transcript:
 
     def show_how_to_answer(self, task: str) -> None:
         """Say which command answers the question of `task`."""
-        self._remark(f"answer with: {command_line('send', self.url)} --task {task} TEXT")
+        self.remark(f"answer with: {command_line('send', self.url)} --task {task} TEXT")
 
     def end(self) -> None:
         """End the last line of the answer, or of the reasoning."""
@@ -80,9 +80,14 @@ class Transcript:
         if self._mid_line:
             self._say("\n")
 
+    def remark(self, line: str, depth: int = 0) -> None:
+        """Show a line about the task, or about a child task at that `depth`."""
+        self.end()
+        self.display.remark(line, depth)
+
     def _show_task(self, task: Json) -> None:
         if task.get("metadata", {}).get(RECOVERED) is False:
-            self._remark("the missed events are gone; this is the task's current state")
+            self.remark("the missed events are gone; this is the task's current state")
         for artifact in task.get("artifacts", []):
             self._seen.add(artifact.get("artifactId", ""))
             self._say_parts(artifact.get("parts", []))
@@ -91,7 +96,7 @@ class Transcript:
         artifact = update.get("artifact", {})
         known = artifact.get("artifactId", "") in self._seen
         if known and not update.get("append"):
-            self._remark("a new attempt replaces the output above")
+            self.remark("a new attempt replaces the output above")
         self._seen.add(artifact.get("artifactId", ""))
         self._say_parts(artifact.get("parts", []))
 
@@ -101,7 +106,7 @@ class Transcript:
             return
         self._state = state
         status = (event.get("task") or event["statusUpdate"])["status"]
-        self._remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
+        self.remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._say_parts(status.get("message", {}).get("parts", []))
         # The stream of AUTH_REQUIRED goes on, so nobody is prompted for its answer.
@@ -137,10 +142,10 @@ class Transcript:
         task, state = str(child.get("task", "")), str(child.get("state", ""))
         if "agent" in child and task not in self._children:
             self._children[task] = child["agent"]
-            self._remark(f"asks {child['agent']}: task {task}", depth)
+            self.remark(f"asks {child['agent']}: task {task}", depth)
         elif state:
             who = self._children.get(task, "agent")
-            self._remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}", depth)
+            self.remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}", depth)
 
     def _say_parts(self, items: list[Json]) -> None:
         for part in items:
@@ -153,10 +158,6 @@ class Transcript:
                 self.display.think("\n")
             self.display.say(text)
             self._mid_line = not text.endswith("\n")
-
-    def _remark(self, line: str, depth: int = 0) -> None:
-        self.end()
-        self.display.remark(line, depth)
 
 
 def _innermost(child: Json) -> tuple[Json, int]:

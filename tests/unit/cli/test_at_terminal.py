@@ -76,6 +76,26 @@ def test_a_question_is_answered_in_place_between_cards() -> None:
     assert (part["text"], part["metadata"]["agui_interrupt_id"]) == ("3", "q")
 
 
+def test_each_of_several_questions_is_answered_in_place() -> None:
+    questions: list[Json] = [{"id": "q", "message": "How many?"}, {"id": "r", "message": "Sure?"}]
+    asked = stream(
+        status("INPUT_REQUIRED", {"text": "Two things."}, **{"headrace.interrupts": questions})
+    )
+    with (
+        answering(**{PATH: [asked, stream(status("COMPLETED"))]}) as gateway,
+        at_terminal("send", "--agent", "shop", "--url", gateway.url, "nails") as terminal,
+    ):
+        terminal.until("question 1 of 2: How many?\n> ")
+        terminal.type("3")
+        terminal.until("question 2 of 2: Sure?\n> ")
+        terminal.type("yes")
+        terminal.until("t1 COMPLETED")
+        assert terminal.end() == 0
+    first, second = (gateway.asked[1].body or {})["message"]["parts"]
+    answers = [(part["metadata"]["agui_interrupt_id"], part["text"]) for part in (first, second)]
+    assert answers == [("q", "3"), ("r", "yes")]
+
+
 def thinking(said: str, block: str) -> Json:
     metadata = {"agui_event_type": "thinking", "agui_block_id": block}
     return {"text": said, "metadata": metadata}
