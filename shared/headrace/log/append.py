@@ -190,13 +190,15 @@ class LogWriter:
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)
-        answer = self._send_known(payload, stamp)
+        answer = self._send_known(payload, stamp) if self._known else None
         if answer is None:
             headers = stamp.headers(self._bus.settings.log_version)
             if (size := _size(headers)) > HEADER_ROOM:
                 raise EventTooLarge(size, HEADER_ROOM)
             answer = self._publish(payload, headers)
-            self._learn(stamp, headers)
+            if stamp.owner is None and stamp.checkpoint is None:
+                # With an owner it begins or ends a run, with a checkpoint it has no like.
+                self._learn(stamp, headers)
         self._is_appending = True
         return AppendRequest(payload, stamp, len(drafts), answer)
 
@@ -219,8 +221,6 @@ class LogWriter:
 
     def _learn(self, stamp: Stamp, headers: dict[str, str]) -> None:
         """Remember the bytes of the headers around the generation and the expected sequence."""
-        if stamp.owner is not None or stamp.checkpoint is not None:
-            return  # It ends the run, or no other has the same.
         block = self._bus.connection.header_block(headers) or b""
         before, generation, rest = block.partition(f"\r\n{GENERATION}: ".encode())
         own = b"%d" % stamp.generation
