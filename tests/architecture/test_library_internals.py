@@ -35,7 +35,6 @@ INTERNALS: dict[type, dict[str, str]] = {
     },
     NatsClient: {
         "_attempt_reconnect": "self",
-        "_build_message": "self, sid, subject, reply, data, headers",
         "_connect_command": "self",
         "_connect_to_server": "self, s",
         "_current_server": ATTRIBUTE,

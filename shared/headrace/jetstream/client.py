@@ -84,21 +84,21 @@ class FastParser(Parser):
                 break
             reply = words[_REPLY] if len(words) == _WITH_REPLY[data[at]] else b""
             body = first + headers
+            # With U+FFFD, which no valid name has, what is no text is no subject of ours.
+            subject, answer_to = (
+                words[1].decode("utf-8", "replace"),
+                reply.decode("utf-8", "replace"),
+            )
             receive = self._listeners.get(sid)
             if receive is None or sid not in self.nc._subs:  # noqa: SLF001 - as the parser that this is
                 await self.nc._process_msg(  # noqa: SLF001 - likewise
-                    sid, words[1], reply, data[body:end], data[first:body]
+                    sid, subject.encode(), answer_to.encode(), data[body:end], data[first:body]
                 )
             else:
                 # Here, not in a method of the client: a coroutine per message costs 1 µs.
                 stats = self.nc.stats
                 stats["in_msgs"] += 1
                 stats["in_bytes"] += end - body
-                # As `_text` does, without its two calls.
-                subject, answer_to = (
-                    words[1].decode("utf-8", "replace"),
-                    reply.decode("utf-8", "replace"),
-                )
                 try:
                     receive(
                         ReceivedMessage(
@@ -179,14 +179,6 @@ class ReceivedMessage(Msg):
         if self._parsed is None and self.block:
             self._parsed = _headers(self.block)
         return self._parsed
-
-
-def _text(subject: bytes) -> str:
-    """Return a subject as text; nats-server accepts any bytes, also those that are no UTF-8.
-
-    With U+FFFD in place of those it is no subject of ours, as no valid name has one.
-    """
-    return subject.decode("utf-8", "replace")
 
 
 def _headers(block: bytes) -> dict[str, str] | None:
@@ -387,14 +379,6 @@ class NatsClient(Client):
         if queue.empty():
             queue.put_nowait(asyncio.get_running_loop().create_future())
         return True
-
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Msg:
-        # What nats-py's raises would end the connection.
-        return super()._build_message(  # type: ignore[no-any-return]
-            sid, _text(subject).encode(), _text(reply).encode(), data, headers
-        )
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self._transport is None and s.uri.scheme not in {"ws", "wss"}:
