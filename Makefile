@@ -67,11 +67,16 @@ format: $(DEVELOPMENT) ## Format the code and apply lint fixes
 ##@ Benchmarks and long tests
 
 .PHONY: bench
-bench: $(DEVELOPMENT) ## Compare with the official SDK's in-process server: table and JSON
-	@$(BIN)/python -m tests.benchmarks $(ARGS)
+bench: $(DEVELOPMENT) ## Compare with the official SDK, fasta2a and a plain route; write docs/benchmarks.md from it
+	@$(BIN)/python -m tests.benchmarks $(or $(ARGS),--record)
+	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.falls --record)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.fleet)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.delegation_hops)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.telemetry)
+
+.PHONY: bench-falls
+bench-falls: $(DEVELOPMENT) ## Fail if processor time, beside the SDK's, has become a quarter worse than recorded
+	@exec $(BIN)/python -m tests.benchmarks.falls $(ARGS)
 
 .PHONY: chaos
 chaos: $(DEVELOPMENT) ## Run 10,000 tasks while processes die, freeze and leave (ARGS="--seed 7 --tasks 500 --nodes 3")

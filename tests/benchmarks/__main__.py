@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-import orjson
 import uvloop
 
 from headrace_cli.progress import progress
-from tests.benchmarks import contestants, options, report, rounds
+from tests.benchmarks import contestants, last_run, options, report, rounds, tables
 from tests.benchmarks.bindings import BINDINGS
-from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN, Contestant
+from tests.benchmarks.contestants import FASTA2A, HEADRACE, OFFICIAL, PLAIN, Contestant
 from tests.benchmarks.measures import MEASURES
 from tests.benchmarks.options import Options
 from tests.benchmarks.profiling import profiled
@@ -31,11 +30,15 @@ def main(words: Sequence[str] | None = None) -> None:
         with profiled(servers, asked.profile):
             results = uvloop.run(_measure(asked, servers))
     chosen = [measure for measure in MEASURES if measure.name in results]
-    sys.stdout.write("\n" + report.table(chosen, results))
+    measured = report.as_json(chosen, results)
+    shown = (tables.comparison(measured), tables.processes(measured))
+    sys.stdout.write("\n".join(["", *(table.as_text() for table in shown)]))
+    sys.stdout.write(f"\n{tables.circumstances(measured)}\n")
     if asked.json:
-        asked.json.write_bytes(
-            orjson.dumps(report.as_json(chosen, results), option=orjson.OPT_INDENT_2)
-        )
+        last_run.save(measured, asked.json)
+    if asked.record:
+        last_run.save(measured, last_run.WHOLE)
+        last_run.write_page(measured)
 
 
 def _share_cores(count: int) -> None:
@@ -48,6 +51,7 @@ def _servers(asked: Options, folder: Path) -> list[AbstractContextManager[Contes
     starts = {
         OFFICIAL: lambda: contestants.official(folder),
         PLAIN: lambda: contestants.plain(folder),
+        FASTA2A: lambda: contestants.fasta2a(folder),
         HEADRACE: lambda: contestants.headrace(
             folder,
             gateways=asked.gateways,
@@ -61,7 +65,10 @@ def _servers(asked: Options, folder: Path) -> list[AbstractContextManager[Contes
 async def _measure(asked: Options, servers: Sequence[Contestant]) -> dict[str, dict[str, Result]]:
     measures = [measure for measure in MEASURES if measure.name in asked.only]
     samples = sum(
-        asked.rounds for measure in measures for server in servers if server.name in measure.of
+        asked.rounds
+        for measure in measures
+        for server in servers
+        if rounds.can_take(server, measure, BINDINGS[asked.binding])
     )
     numbers = itertools.count(1)
     with progress("Samples", samples) as done:

@@ -1,10 +1,10 @@
-"""The two servers: each with the counter agent, each asked in the same way."""
+"""The servers: each with the counter agent, each asked in the same way."""
 
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,9 +18,15 @@ from tests.support.stack import Stack
 from tests.support.starting import start_process
 
 OFFICIAL = "official"
-HEADRACE = "headrace"
 PLAIN = "plain"
 """A Starlette route over Redis Streams, which people write by hand."""
+
+FASTA2A = "fasta2a"
+"""fasta2a's server. It has JSON-RPC only, and answers before a run has ended or streams it."""
+
+HEADRACE = "headrace"
+PEERS = (OFFICIAL, PLAIN, FASTA2A)
+SERVERS = (*PEERS, HEADRACE)
 
 type Pids = dict[str, list[int]]
 
@@ -44,6 +50,8 @@ class Contestant:
     """Starts one more replica; lends its URL and process id."""
     events: EventPath | None = None
     """How events call its counter agent; None: they don't."""
+    bindings: Sequence[str] = ("jsonrpc", "rest")
+    """A2A's bindings that it has, by name."""
 
     @property
     def hosts(self) -> list[str]:
@@ -103,6 +111,15 @@ def official(folder: Path) -> Iterator[Contestant]:
 
 
 @contextmanager
+def official_alone(folder: Path) -> Iterator[Contestant]:
+    """Run that server and nothing beside it."""
+    start = partial(_official, folder / "official.log")
+    with start() as (url, pid):
+        pids = {"official": [pid]}
+        yield Contestant(OFFICIAL, [url], "", "", [url], lambda: pids, start)
+
+
+@contextmanager
 def plain(folder: Path) -> Iterator[Contestant]:
     """Run the route over Redis Streams, with a Valkey of its own."""
     with ValkeyProcess(folder / "plain-valkey") as valkey:
@@ -110,6 +127,15 @@ def plain(folder: Path) -> Iterator[Contestant]:
         with start() as (url, pid):
             pids = {"plain": [pid], "plain redis": [valkey.pid]}
             yield Contestant(PLAIN, [url], "", "", [url], lambda: pids, start)
+
+
+@contextmanager
+def fasta2a(folder: Path) -> Iterator[Contestant]:
+    """Run fasta2a's server, whose broker and storage are in its memory."""
+    start = partial(_server, "fasta2a_server", folder / "fasta2a.log")
+    with start() as (url, pid):
+        pids = {"fasta2a": [pid]}
+        yield Contestant(FASTA2A, [url], "", "", [url], lambda: pids, start, bindings=("jsonrpc",))
 
 
 def _official(log: Path, *arguments: str) -> AbstractContextManager[tuple[str, int]]:
@@ -147,6 +173,13 @@ def headrace(
     sizes = gateways + 1, workers, task_states
     with measured_stack(folder / "stack", *sizes, environment, triggers=1) as stack:
         yield of_stack(stack, folder)
+
+
+@contextmanager
+def headrace_alone(folder: Path) -> Iterator[Contestant]:
+    """Run a development stack of one process each, and nothing beside it."""
+    with measured_stack(folder / "stack") as stack:
+        yield replace(of_stack(stack, folder), urls=stack.gateways)
 
 
 def measured_stack(

@@ -49,6 +49,37 @@ class Place:
         return hosts[index % len(hosts)]
 
 
+COST = "processor time"
+"""Names the processor time of each run or event, as a figure beside the details of samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure of Headrace is to reach, beside a peer's or by itself."""
+
+    bound: float
+    of: str = ""
+    """The peer by whose figure ours is divided; empty: ours alone, in the unit of the measure."""
+    figure: str = ""
+    """A detail of the samples, or `COST`; empty: their value."""
+    is_floor: bool = False
+    """Whether more is better."""
+
+    def is_met(self, reached: float) -> bool:
+        """Tell whether a figure, or ratio, reaches this goal."""
+        return reached >= self.bound if self.is_floor else reached <= self.bound
+
+
+def at_least(bound: float, of: str, figure: str = "") -> Goal:
+    """Return the goal that a ratio is not below `bound`."""
+    return Goal(bound, of, figure, is_floor=True)
+
+
+def at_most(bound: float, of: str = "", figure: str = "") -> Goal:
+    """Return the goal that a ratio, or a figure of ours alone, is not above `bound`."""
+    return Goal(bound, of, figure)
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One row of the table."""
@@ -57,20 +88,8 @@ class Measure:
     title: str
     unit: str
     take: Callable[[Place], Awaitable[Sample]]
-    at_least: tuple[float, float] | None = None
-    """Ratio, ours by theirs, to reach at this stage and in the end."""
-    at_most: tuple[float, float] | None = None
-    """The same where less is better."""
-    limit: float | None = None
-    """What ours must not exceed, whatever theirs is."""
+    each: str = "event"
+    """What `Sample.done` counts."""
+    goals: Sequence[Goal] = ()
     of: Sequence[str] = (OFFICIAL, HEADRACE)
     """Which servers can do such a thing at all."""
-
-    @property
-    def targets(self) -> tuple[float, float] | None:
-        """The ratios to reach, whichever way; None: the measure is for information."""
-        return self.at_least or self.at_most
-
-    def is_met(self, target: float, ratio: float) -> bool:
-        """Tell whether `ratio` reaches `target`."""
-        return ratio <= target if self.at_most else ratio >= target

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.benchmarks.bindings import BINDINGS
-from tests.benchmarks.contestants import HEADRACE, OFFICIAL, PLAIN
+from tests.benchmarks.contestants import SERVERS
 from tests.benchmarks.measures import MEASURES
 
 
@@ -22,6 +22,7 @@ class Options(argparse.Namespace):
     task_states: int
     tiny: bool
     json: Path | None
+    record: bool
     profile: str | None
 
 
@@ -29,15 +30,20 @@ def parse(words: Sequence[str]) -> Options:
     """Return the options that `words` give; ends the process where they make no sense."""
     parser = argparse.ArgumentParser(
         prog="make bench",
-        description="Measure Headrace beside the official SDK's in-process server.",
+        description="Measure Headrace beside the official SDK's server, a plain route and fasta2a.",
     )
     _what(parser)
     _how(parser)
-    return parser.parse_args(words, Options())
+    asked = parser.parse_args(words, Options())
+    if asked.record and (
+        asked.tiny or len(asked.only) < len(MEASURES) or len(asked.servers) < len(SERVERS)
+    ):
+        parser.error("--record needs all measures of all servers at their full sizes")
+    return asked
 
 
 def _what(parser: argparse.ArgumentParser) -> None:
-    measures, servers = [measure.name for measure in MEASURES], [OFFICIAL, PLAIN, HEADRACE]
+    measures, servers = [measure.name for measure in MEASURES], [*SERVERS]
     parser.add_argument(
         "--only",
         type=_some_of(measures),
@@ -65,6 +71,9 @@ def _how(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tiny", action="store_true", help="only show that it works")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there, too")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the run, and write docs/benchmarks.md from it"
+    )
     parser.add_argument(
         "--profile", metavar="ROLE", help="sample gateway, worker, … by py-spy, into profile-*.txt"
     )

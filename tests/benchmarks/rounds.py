@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tests.benchmarks import processor_time
 from tests.benchmarks.bindings import Binding
 from tests.benchmarks.contestants import Contestant
-from tests.benchmarks.measure import Measure, Place, Sample
+from tests.benchmarks.measure import COST, Measure, Place, Sample
 from tests.benchmarks.sizes import TINY, Sizes
 
 
@@ -16,24 +16,26 @@ class Result:
     """All samples that one measure took of one server."""
 
     samples: list[Sample] = field(default_factory=list)
-    processor: dict[str, float] = field(default_factory=dict)
-    """Seconds of processor time by role, over all samples and until the server was idle again."""
+    processor: list[dict[str, float]] = field(default_factory=list)
+    """Of each sample, microseconds of processor time per event, or run, by role.
 
-    def median(self, detail: str = "") -> float:
-        """Return the median of the samples, or of one of their details."""
-        return statistics.median(
-            sample.details[detail] if detail else sample.value for sample in self.samples
-        )
+    Until the server was idle again.
+    """
 
-    @property
-    def done(self) -> int:
-        """Events, or runs, in all."""
-        return sum(sample.done for sample in self.samples)
+    def figures(self, name: str = "") -> list[float]:
+        """Return the samples' values, a detail of each, or (`COST`) what each cost."""
+        if name == COST:
+            return [sum(by_role.values()) for by_role in self.processor]
+        return [sample.details[name] if name else sample.value for sample in self.samples]
 
     @property
     def microseconds_each(self) -> dict[str, float]:
-        """Processor time per event, or run, by role."""
-        return {role: seconds / self.done * 1e6 for role, seconds in self.processor.items()}
+        """Return the medians of the processor time per event, or run, by role."""
+        roles = self.processor[0] if self.processor else {}
+        return {
+            role: statistics.median(by_role.get(role, 0.0) for by_role in self.processor)
+            for role in roles
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Plan:
 
 async def run(measure: Measure, contestants: Sequence[Contestant], plan: Plan) -> dict[str, Result]:
     """Return the results of `measure` by server, the servers taking turns."""
-    contestants = [each for each in contestants if each.name in measure.of]
+    contestants = [each for each in contestants if can_take(each, measure, plan.binding)]
     for contestant in contestants:
         await measure.take(Place(contestant, plan.binding, TINY))
         await processor_time.settle(contestant)
@@ -61,12 +63,20 @@ async def run(measure: Measure, contestants: Sequence[Contestant], plan: Plan) -
     return results
 
 
+def can_take(contestant: Contestant, measure: Measure, binding: Binding) -> bool:
+    """Tell whether a server has what `measure` asks for, and `binding`."""
+    return contestant.name in measure.of and binding.name in contestant.bindings
+
+
 async def _sample(measure: Measure, contestant: Contestant, plan: Plan, result: Result) -> Sample:
     before = processor_time.by_role(contestant)
     sample = await measure.take(Place(contestant, plan.binding, plan.sizes))
     await processor_time.settle(contestant)
-    for role, seconds in processor_time.by_role(contestant).items():
-        spent = seconds - before.get(role, 0.0)
-        result.processor[role] = result.processor.get(role, 0.0) + spent
+    result.processor.append(
+        {
+            role: (seconds - before.get(role, 0.0)) / sample.done * 1e6
+            for role, seconds in processor_time.by_role(contestant).items()
+        }
+    )
     result.samples.append(sample)
     return sample

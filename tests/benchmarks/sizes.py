@@ -1,9 +1,9 @@
 """How much is asked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tests.benchmarks.contestants import HEADRACE, OFFICIAL
+from tests.benchmarks.contestants import FASTA2A, HEADRACE, OFFICIAL, PLAIN, SERVERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,8 @@ class Sizes:
 
     Chunks per stream differ in the official server's favour: it copies the whole task at every
     event, so that its rate falls as a stream grows (3,300 events/s at 200 chunks, 2,700 at 1,000,
-    800 at 20,000); ours does not care, and at 1,000 chunks would be over before it is warm.
+    800 at 20,000); ours does not care, and at 1,000 chunks would be over before it is warm. The
+    others' streams last about as long as ours.
     """
 
     one_stream: Mapping[str, int]
@@ -52,8 +53,8 @@ class Sizes:
 
 
 FULL = Sizes(
-    one_stream={OFFICIAL: 1000, HEADRACE: 20_000},
-    many_streams={OFFICIAL: 200, HEADRACE: 1000},
+    one_stream={OFFICIAL: 1000, PLAIN: 4000, FASTA2A: 4000, HEADRACE: 20_000},
+    many_streams={OFFICIAL: 200, PLAIN: 200, FASTA2A: 200, HEADRACE: 1000},
     streams=50,
     short_runs=960,
     short_runs_at_once=32,
@@ -62,7 +63,7 @@ FULL = Sizes(
     events=1000,
     few_subscribers=100,
     many_subscribers=1000,
-    subscribers={OFFICIAL: 200, HEADRACE: 5000},
+    subscribers={OFFICIAL: 200, FASTA2A: 200, HEADRACE: 5000},
     hold=2000,
     paced_chunks=100,
     pace=30,
@@ -73,9 +74,12 @@ FULL = Sizes(
     idle_subscribers=10_000,
 )
 
+SMALL = replace(FULL, short_runs=320, paced_tokens=40)
+"""Enough for the processor time of a run and of a token."""
+
 TINY = Sizes(
-    one_stream={OFFICIAL: 20, HEADRACE: 20},
-    many_streams={OFFICIAL: 5, HEADRACE: 5},
+    one_stream=dict.fromkeys(SERVERS, 20),
+    many_streams=dict.fromkeys(SERVERS, 5),
     streams=3,
     short_runs=4,
     short_runs_at_once=2,
@@ -84,7 +88,7 @@ TINY = Sizes(
     events=4,
     few_subscribers=3,
     many_subscribers=6,
-    subscribers={OFFICIAL: 4, HEADRACE: 4},
+    subscribers=dict.fromkeys(SERVERS, 4),
     hold=300,
     paced_chunks=3,
     pace=5,

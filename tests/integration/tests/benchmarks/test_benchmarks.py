@@ -14,9 +14,18 @@ import httpx
 import orjson
 import pytest
 
-from tests.benchmarks import bus_costs, contestants, fleet, report, rounds, telemetry
+from tests.benchmarks import (
+    bus_costs,
+    contestants,
+    falls,
+    fleet,
+    report,
+    rounds,
+    tables,
+    telemetry,
+)
 from tests.benchmarks.bindings import BINDINGS, Binding
-from tests.benchmarks.contestants import Contestant
+from tests.benchmarks.contestants import HEADRACE, Contestant
 from tests.benchmarks.http_client import Connection, ServerFailed
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.measures import MEASURES
@@ -45,9 +54,13 @@ def headrace(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Contesta
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contestant]:
-    with contestants.plain(tmp_path_factory.mktemp("plain")) as server:
-        yield server
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Contestant]]:
+    """Lend the plain route and fasta2a's server."""
+    with (
+        contestants.plain(tmp_path_factory.mktemp("plain")) as plain,
+        contestants.fasta2a(tmp_path_factory.mktemp("fasta2a")) as fasta2a,
+    ):
+        yield [plain, fasta2a]
 
 
 def plan(binding: Binding) -> rounds.Plan:
@@ -58,16 +71,34 @@ def plan(binding: Binding) -> rounds.Plan:
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: str(measure.name))
 async def test_every_measure_is_taken_of_every_server_that_can_do_it(
     official: Contestant,
-    plain: Contestant,
+    peers: list[Contestant],
     headrace: Contestant,
     measure: Measure,
     binding: Binding,
 ) -> None:
-    results = await rounds.run(measure, [official, plain, headrace], plan(binding))
+    servers = [official, *peers, headrace]
+    results = await rounds.run(measure, servers, plan(binding))
 
-    assert results.keys() == set(measure.of)
-    assert len(measure.of) == 1 or (report.ratio(results) or 0) > 0
-    assert measure.title in report.table([measure], {measure.name: results})
+    able = {server.name for server in servers if binding.name in server.bindings}
+    assert results.keys() == set(measure.of) & able
+    [measured] = report.as_json([measure], {measure.name: results})["measures"]
+    assert measured["ratios"][""].keys() == results.keys() - {HEADRACE}
+    assert min(one["least"] for one in measured["figures"][""].values()) > 0
+    assert measure.title in tables.comparison({"measures": [measured]}).as_text()
+
+
+async def test_what_has_fallen_is_measured_again(
+    official: Contestant, headrace: Contestant
+) -> None:
+    measured = [one for one in falls.MEASURED if one.name.startswith("short-runs")]
+    before = {"short-runs": 1e9, "short-runs-awaited": 0.0}
+
+    results = await falls.take(measured, [official, headrace], TINY, before)
+
+    counts = {name: len(of[HEADRACE].samples) for name, of in results.items()}
+    assert counts == {"short-runs": 6, "short-runs-awaited": 3}
+    fallen = [each.measure.name for each in falls.judge(results, before) if each.has_fallen]
+    assert fallen == ["short-runs"]
 
 
 def test_the_command_writes_what_it_measured(tmp_path: Path) -> None:
@@ -84,7 +115,7 @@ def test_the_command_writes_what_it_measured(tmp_path: Path) -> None:
 
     [measured] = orjson.loads(file.read_bytes())["measures"]
     assert measured["name"] == "one-stream"
-    assert [sample["done"] for sample in measured["servers"]["official"]["samples"]] == [23] * 3
+    assert [sample["done"] for sample in measured["samples"]["official"]] == [23] * 3
     assert "one stream" in done.stdout
 
 

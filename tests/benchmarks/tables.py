@@ -1,0 +1,124 @@
+"""The tables that people read, made of the report's JSON: for a terminal, and for the page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.contestants import FASTA2A, HEADRACE, OFFICIAL, PEERS, PLAIN, SERVERS
+from tests.benchmarks.measure import COST
+from tests.benchmarks.report import Json
+
+_TITLES = {
+    OFFICIAL: "official SDK",
+    PLAIN: "plain route",
+    FASTA2A: "fasta2a",
+    HEADRACE: "Headrace",
+}
+_PRECISE_BELOW = 100
+"""Figures below have two decimals."""
+
+_BY_PROCESS = ("run", "token")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A header and rows of as many cells."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    texts: int
+    """How many columns, from the first, are text; the others are figures."""
+
+    def as_text(self) -> str:
+        """Return the table in aligned columns."""
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if column < self.texts else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in (self.header, *self.rows)
+        ]
+        return "".join(f"{line}\n" for line in lines)
+
+    def as_markdown(self) -> str:
+        """Return the table for a page."""
+        rule = ["---" if column < self.texts else "---:" for column in range(len(self.header))]
+        rows = (self.header, rule, *([cell.strip() or " " for cell in row] for row in self.rows))
+        return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def comparison(report: Json) -> Table:
+    """Return what was measured, and what each run or event cost: a row per figure."""
+    peers = [f"beside {_TITLES[peer]}" for peer in PEERS]
+    header = ["", "", *(_TITLES[server] for server in SERVERS), *peers, "goal"]
+    rows = [row for measure in report["measures"] for row in _rows(measure)]
+    return Table(header, rows, texts=2)
+
+
+def _rows(measure: Json) -> Iterator[list[str]]:
+    for figure, by_server in measure["figures"].items():
+        ratios = measure["ratios"][figure]
+        title, unit = f"  {figure}", measure["unit"]
+        if not figure:
+            title = measure["title"]
+        elif figure == COST:
+            title, unit = f"  {COST} per {measure['each']}", "µs"
+        goals = [_goal(goal, unit) for goal in measure["goals"] if goal["figure"] == figure]
+        yield [
+            title,
+            unit,
+            *(_spread(by_server.get(server)) for server in SERVERS),
+            *(_spread(ratios.get(peer), " x") for peer in PEERS),
+            ", ".join(goals),
+        ]
+
+
+def _spread(of: Json | None, unit: str = "") -> str:
+    if of is None:
+        return ""
+    median, least, most = (_number(of[name]) for name in ("median", "least", "most"))
+    return f"{median}{unit}" if least == most else f"{median}{unit} ({least} to {most})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if value < _PRECISE_BELOW else f"{value:,.0f}"
+
+
+def _goal(goal: Json, unit: str) -> str:
+    sign = "≥" if goal["is_floor"] else "≤"
+    verdict = {None: "not measured", True: "met", False: "missed"}[goal["met"]]
+    of = f"x {_TITLES[goal['of']]}" if goal["of"] else unit
+    return f"{sign} {goal['bound']:g} {of}: {verdict}"
+
+
+def processes(report: Json) -> Table:
+    """Return the processor time of a run and of a token by process, for each server."""
+    header = ["", "", "together", "by process"]
+    rows = [
+        [
+            f"{measure['title']}, per {measure['each']}",
+            _TITLES[server],
+            f"{sum(by_role.values()):,.0f} µs",
+            ", ".join(_roles(by_role)),
+        ]
+        for measure in report["measures"]
+        if measure["each"] in _BY_PROCESS
+        for server, by_role in measure["processes"].items()
+    ]
+    return Table(header, rows, texts=4)
+
+
+def _roles(by_role: dict[str, float]) -> list[str]:
+    """Return what each process took; those that had next to nothing to do are left out."""
+    least = sum(by_role.values()) / 100
+    return [f"{role} {cost:,.0f}" for role, cost in by_role.items() if cost >= least]
+
+
+def circumstances(report: Json) -> str:
+    """Return what the figures depend on, as one sentence."""
+    machine = report["machine"]
+    libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
+    return (
+        f"Python {machine['python']} ({', '.join(machine['flags'])}), {machine['cores']} cores, "
+        f"load {machine['load']:g} at the end; {libraries}."
+    )
