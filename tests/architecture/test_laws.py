@@ -107,7 +107,7 @@ LAWS = [
         (
             "services/gateway/headrace_gateway/streaming/",
             "services/gateway/headrace_gateway/file_download.py",
-            "services/gateway/headrace_gateway/server/response_headers.py",  # passes them on
+            "services/gateway/headrace_gateway/server/open_requests.py",  # passes them on
         ),
         'await send({"type": "http.response.body", "body": frame, "more_body": True})',
     ),

@@ -33,8 +33,7 @@ from headrace_worker.appender import Appender, Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
-from headrace_worker.prices import UsageMeter
-from headrace_worker.usage import UsageTotals
+from headrace_worker.usage import UsageMeter, UsageTotals
 from tests.support.fake_log_writer import FakeLogWriter
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from headrace_cli.dev import process_table
+from headrace_cli.dev.orphan_processes import look_up
 from tests.support.waiting import until
 
 _PROC = Path("/proc")
@@ -18,7 +18,7 @@ _STILL = "TtZX"
 
 def living(pids: Iterable[int]) -> list[int]:
     """Return those of `pids` whose process has not ended."""
-    return [pid for pid in pids if process_table.look_up(pid)]
+    return [pid for pid in pids if look_up(pid)]
 
 
 def freeze(pid: int) -> None:

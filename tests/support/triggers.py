@@ -9,8 +9,7 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.events import Json
 from headrace.settings import RunLimitSettings
-from headrace.tasks.admission import Admission
-from headrace.tasks.run_limits import RunLimits
+from headrace.tasks.admission import Admission, RunLimits
 from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import Trigger, TriggerStore
 from headrace_triggers.firing import Firings

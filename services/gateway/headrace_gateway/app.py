@@ -29,7 +29,7 @@ from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.quota_header import QUOTA_HEADER
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.development import is_development
-from headrace_gateway.server.direct_routes import DirectRoutes
+from headrace_gateway.server.endpoints import DirectRoutes
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.json_response import NO_STORE
 from headrace_gateway.server.open_requests import ProtocolApp

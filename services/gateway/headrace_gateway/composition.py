@@ -13,9 +13,8 @@ from headrace.log import TailRule
 from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
-from headrace.tasks.admission import Admission
+from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.quotas import Quota, Quotas, read_quotas
-from headrace.tasks.run_limits import RunLimits
 from headrace.webhooks import Webhooks
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds

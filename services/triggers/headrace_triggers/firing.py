@@ -19,9 +19,9 @@ from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, VERSION, Json
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
+from headrace.tasks.admission import RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import first_input
-from headrace.tasks.run_limits import RunLimits
 from headrace.webhooks import Webhooks, answers_webhook
 
 TRIGGER = "headrace.trigger"

@@ -14,9 +14,8 @@ from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
 from headrace.state_client import StateClient
-from headrace.tasks.admission import Admission
+from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.quotas import Quotas, read_quotas
-from headrace.tasks.run_limits import RunLimits
 from headrace.trigger_firings import FiringHistory
 from headrace_triggers.delivery import Deliveries
 from headrace_triggers.due_runs import DueRuns

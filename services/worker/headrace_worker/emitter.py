@@ -11,7 +11,7 @@ from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.encoder import Encoder, End, Endings
-from headrace_worker.prices import UsageMeter
+from headrace_worker.usage import UsageMeter
 
 INTERVAL = 0.02
 """Seconds that an agent may block the event loop before its next output makes it pause."""

@@ -27,13 +27,13 @@ from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles
-from headrace_worker.prices import Prices, UsageMeter
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.runtime import WorkerRuntime
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.shared_state import SharedState
 from headrace_worker.sleeps import Sleeps
 from headrace_worker.timing import Timing
+from headrace_worker.usage import Prices, UsageMeter
 from headrace_worker.watch import Watch
 
 

@@ -15,8 +15,8 @@ from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.source import imported_at
 from headrace_worker.load import load
-from headrace_worker.prices import PricesUnreadable
 from headrace_worker.settings import WorkerSettings
+from headrace_worker.usage import PricesUnreadable
 from headrace_worker.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -27,10 +27,10 @@ from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, Concurr
 from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
 from headrace_worker.poll import Puller, QueueWatch, Repair
-from headrace_worker.prices import Prices
 from headrace_worker.run_metrics import begin_at_zero
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
+from headrace_worker.usage import Prices
 from headrace_worker.watch import Watch
 
 _LEAVING = 2.0

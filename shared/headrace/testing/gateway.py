@@ -10,10 +10,9 @@ from headrace.model.events import Json
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
-from headrace.tasks.admission import Admission
+from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
-from headrace.tasks.run_limits import RunLimits
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded

@@ -12,8 +12,7 @@ from headrace.log import TailRule
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
-from headrace.tasks.admission import Admission
-from headrace.tasks.run_limits import RunLimits
+from headrace.tasks.admission import Admission, RunLimits
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded

@@ -7,8 +7,7 @@ from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
-from headrace_worker.prices import UsageMeter
-from headrace_worker.usage import UsageTotals
+from headrace_worker.usage import UsageMeter, UsageTotals
 from tests.unit.worker.test_appender import FakeTicks, FakeWriter, make, settle
 
 

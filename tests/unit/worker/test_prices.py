@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Usage
-from headrace_worker.prices import Prices, PricesUnreadable
+from headrace_worker.usage import Prices, PricesUnreadable
 
 FILE = """
 [[price]]

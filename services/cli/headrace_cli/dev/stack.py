@@ -22,14 +22,13 @@ from headrace_cli.dev.child_process import ChildProcess
 from headrace_cli.dev.console import Console
 from headrace_cli.dev.control import SOCKET, WorkerIds, control_socket
 from headrace_cli.dev.declarations import apply_code, apply_file
-from headrace_cli.dev.embedded_bus import without_login
+from headrace_cli.dev.embedded_bus import forget_workers, without_login
 from headrace_cli.dev.nats_server import NatsServer
 from headrace_cli.dev.orphan_processes import end_orphans
 from headrace_cli.dev.plan import Plan
 from headrace_cli.dev.readiness import until_ready
 from headrace_cli.dev.reload import Reloader
 from headrace_cli.dev.settings import DevSettings
-from headrace_cli.dev.stale_workers import forget_workers
 from headrace_cli.dev.summary import summary
 from headrace_cli.dev.supervisor import Supervisor
 from headrace_cli.dev.valkey_server import ValkeyServer

@@ -3,11 +3,15 @@
 import asyncio
 import itertools
 import signal
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from socket import AF_UNIX
+from typing import override
 
 from headrace_cli.dev.child_process import ChildProcess, ChildSpec
-from headrace_cli.dev.ready_socket import ready_socket
 from headrace_cli.failures import FATAL_EXITS, CannotStart
 
 RESTART_DELAY = 1.0
@@ -198,7 +202,7 @@ async def _all_ready(children: Sequence[ChildProcess]) -> None:
 
 
 async def _ready(child: ChildProcess) -> None:
-    async with ready_socket() as (path, ready):
+    async with _ready_socket() as (path, ready):
         await child.start(NOTIFY_SOCKET=path)
         ended, reported = asyncio.create_task(child.ended()), asyncio.create_task(ready.wait())
         try:
@@ -217,3 +221,32 @@ def _last_words(child: ChildProcess) -> str:
 
 def _reason(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+class _Reports(asyncio.DatagramProtocol):
+    def __init__(self, ready: asyncio.Event) -> None:
+        self._ready = ready
+
+    @override
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        if b"READY=1" in data.split(b"\n"):
+            self._ready.set()
+
+
+@asynccontextmanager
+async def _ready_socket() -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """Give the path of a socket for one service's report that it has started, and its event.
+
+    The report is systemd's (``NOTIFY_SOCKET``).
+    """
+    ready = asyncio.Event()
+    # Not in the data directory: a socket's path has a maximum of about 100 characters.
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        path = str(Path(folder) / "ready")
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            lambda: _Reports(ready), local_addr=path, family=AF_UNIX
+        )
+        try:
+            yield path, ready
+        finally:
+            transport.close()

@@ -8,19 +8,18 @@ routes do so with `answering`.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace import log_context
 from headrace.model.errors import HeadraceError
 from headrace_gateway.refusals import GatewayRestarting
-from headrace_gateway.server.response_headers import with_headers
 
 GRACE = 2.0
 """Seconds for requests to be answered after the server stops; streams end at once."""
@@ -240,10 +239,24 @@ def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Respons
             async with one:
                 response = await endpoint(request)
                 added = one.response_headers
-                return with_headers(response, added) if added else response
+                return _with_headers(response, added) if added else response
         except ClientDisconnect:
             return Response(status_code=_CLIENT_WENT_AWAY)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             return failed(request, error)
+
+    return answer
+
+
+def _with_headers(app: ASGIApp, headers: Sequence[tuple[bytes, bytes]]) -> ASGIApp:
+    """Return the response `app` with further headers."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *headers]}
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
 
     return answer

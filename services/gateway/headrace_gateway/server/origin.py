@@ -22,8 +22,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.model.errors import HeadraceError
+from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.json_response import json_response
-from headrace_gateway.server.request import headers_of
 from headrace_gateway.settings import GatewaySettings
 
 LOOPBACK = "loopback"

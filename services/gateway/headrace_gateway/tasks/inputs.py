@@ -28,13 +28,12 @@ from headrace.model.events import Json
 from headrace.model.messages import Control, HolderReply, RunRequest, TaskFound
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
-from headrace.tasks.admission import AdmittedRun
+from headrace.tasks.admission import AdmittedRun, RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import Input, asking
 from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.quotas import QuotaExceeded
-from headrace.tasks.run_limits import RunLimits
 from headrace.wait_for import ELECTION
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy

@@ -11,7 +11,7 @@ import pytest
 
 from headrace_cli.dev import dev_file, orphan_processes
 from headrace_cli.dev.dev_file import Role
-from headrace_cli.dev.process_table import ProcessEntry, look_up
+from headrace_cli.dev.orphan_processes import ProcessEntry, look_up
 from tests.support.pids import living
 from tests.support.waiting import until
 
@@ -58,7 +58,7 @@ def test_the_child_of_another_living_stack_is_left_alone(
             else look_up(pid)
         )
 
-    monkeypatch.setattr("headrace_cli.dev.process_table.look_up", seen)
+    monkeypatch.setattr("headrace_cli.dev.orphan_processes.look_up", seen)
     note(tmp_path, "nats", sleeper.pid)
     assert orphan_processes.end_orphans(tmp_path) == []
     assert sleeper.poll() is None
@@ -93,7 +93,7 @@ def test_where_there_is_no_proc_ps_is_asked(
         assert command[-1] == "4711"
         return subprocess.CompletedProcess(command, 0, stdout=said)
 
-    monkeypatch.setattr("headrace_cli.dev.process_table._PROC", tmp_path)
+    monkeypatch.setattr("headrace_cli.dev.orphan_processes._PROC", tmp_path)
     monkeypatch.setattr("subprocess.run", answer)
     assert look_up(4711) == entry
 

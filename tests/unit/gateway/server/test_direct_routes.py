@@ -6,9 +6,8 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from headrace_gateway.call import AGENT
-from headrace_gateway.server.direct_routes import DirectRoutes
+from headrace_gateway.server.endpoints import DirectRoutes, EndpointApp
 from headrace_gateway.server.open_requests import OpenRequests
-from headrace_gateway.server.request import EndpointApp
 from tests.support.memory_gateway import memory_gateway
 
 

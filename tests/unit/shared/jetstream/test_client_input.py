@@ -10,8 +10,7 @@ from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 from nats.errors import StaleConnectionError
 
-from headrace.jetstream.client import NatsClient, _DirectInput
-from headrace.jetstream.tcp_transport import SafeTcpTransport
+from headrace.jetstream.client import NatsClient, SafeTcpTransport, _DirectInput
 from tests.support import lost_connections
 from tests.support.waiting import TIMEOUT, soon
 

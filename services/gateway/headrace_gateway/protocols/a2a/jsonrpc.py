@@ -39,9 +39,9 @@ from headrace_gateway.protocols.a2a.versions import (
 )
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse, read_body
+from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, protocol_of, requests_of
-from headrace_gateway.server.request import EndpointApp
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
 

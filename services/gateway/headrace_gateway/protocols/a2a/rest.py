@@ -38,9 +38,9 @@ from headrace_gateway.protocols.a2a.versions import (
 )
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse_object, read_body
+from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
-from headrace_gateway.server.request import EndpointApp
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
 from headrace_gateway.tasks.subscribe import NothingFollows

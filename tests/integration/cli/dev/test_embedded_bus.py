@@ -5,7 +5,7 @@ import orjson
 from headrace.directory import AgentCard, Announcer, Directory
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
-from headrace_cli.dev.stale_workers import forget_workers
+from headrace_cli.dev.embedded_bus import forget_workers
 from tests.support.delete_stream import delete_stream
 from tests.support.servers import NatsProcess
 

@@ -1,14 +1,18 @@
-"""Requests whose headers are looked up often, and endpoints for them without Starlette's wrappers.
+"""Endpoints of the most frequent requests, without what Starlette would spend on each.
 
-A submission looks up about 30 headers and query parameters, most of which it does not have.
-Starlette searches its list for each, and raises and catches an exception for each missing one.
+Starlette tries its routes in turn, each by a regular expression, and wraps an endpoint in handlers
+of errors that the endpoint answers itself. A submission looks up about 30 headers and query
+parameters, most of which it does not have; Starlette searches its list for each, and raises and
+catches an exception for each missing one.
 """
 
+from collections.abc import Sequence
 from typing import Any, overload, override
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace_gateway.server.open_requests import Endpoint
 
@@ -108,3 +112,40 @@ class EndpointApp:
         """Answer one request."""
         response = await self._endpoint(IndexedRequest(scope, receive, send))
         await response(scope, receive, send)
+
+
+_AGENT_PARAMETER = "{agent}"
+
+
+class DirectRoutes:
+    """Middleware that serves routes of endpoints whose paths vary in the agent's name at most."""
+
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], agents: str) -> None:
+        """Serve those of `routes`, and pass everything else to `app`.
+
+        `agents` is the path of an agent, which ends with its parameter ``{agent}``.
+        """
+        self._app, self._agent = app, agents
+        self._agents = agents.removesuffix(_AGENT_PARAMETER)
+        self.apps = {
+            (method, route.path): route.app
+            for route in reversed(routes)  # The first of several with one path is used.
+            if isinstance(route, Route) and isinstance(route.endpoint, EndpointApp)
+            if "{" not in route.path.removeprefix(agents)
+            for method in route.methods or ()
+        }
+        """By method and path, in which ``{agent}`` stands for the agent."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        app = self._app
+        # Another application that mounts this one has its path before ours.
+        if scope["type"] == "http" and not scope.get("root_path"):
+            path, agent = scope["path"], ""
+            if path.startswith(self._agents):
+                agent, slash, rest = path[len(self._agents) :].partition("/")
+                path = f"{self._agent}{slash}{rest}" if agent else path
+            if (found := self.apps.get((scope["method"], path))) is not None:
+                scope["path_params"] = {"agent": agent} if agent else {}
+                app = found
+        await app(scope, receive, send)

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Scope
 
-from headrace_gateway.server.request import EndpointApp, IndexedHeaders
+from headrace_gateway.server.endpoints import EndpointApp, IndexedHeaders
 
 RAW = [(b"host", b"a"), (b"x-name", b"\xe9"), (b"x-many", b"1"), (b"x-many", b"2"), (b"empty", b"")]
 
