@@ -98,7 +98,7 @@ def test_a_setting_that_has_gone_without_a_word_is_found(tmp_path: Path) -> None
     page = tmp_path / "docs" / "settings.md"
     page.write_text("| `HEADRACE_GONE` | x |\n| `HEADRACE_APPEND_PATIENCE` | x |\n")
     assert unexplained_settings(Release("earlier", tmp_path / "python", tmp_path)) == [
-        "HEADRACE_GONE is no setting any more, and no service says so"
+        "HEADRACE_GONE was removed, and no service says what to set instead"
     ]
     assert unexplained_settings(PRESENT) == []
     assert PRESENT.tree == ROOT
