@@ -27,6 +27,7 @@ from headrace_task_state.maintenance.store_health import StoreHealth
 from headrace_task_state.maintenance.summary_completion import SummaryCompletion
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
+from headrace_task_state.maintenance.worker_watch import WorkerWatch
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
@@ -212,7 +213,10 @@ class TaskState:
             silence=timing.silence,
             output_linger=timing.output_linger,
         )
+        watch = WorkerWatch(self._bus, self._directory.workers, timing.watch)
         return [
+            # Workers belong to no range, but one replica should ask them.
+            *([watch.run()] if lease.range == self._ranges[0] else ()),
             notifier.run(),
             follower.run(),
             completion.run(),

@@ -8,6 +8,10 @@ The worker's loop only adds and removes holds. A run that is held only briefly i
 here, so a short run costs nothing. A long run costs its heartbeats: each tick processes the holds
 that are due, not all of them. A worker that has held nothing for a second is looked after once a
 second only; its next hold ends that.
+
+Task state asks each worker twice a second which runs it holds, and gives those of a dead worker
+back to the queue. Such runs have longer leases, and so fewer heartbeats. Once nobody has asked for
+a while, all leases are short again.
 """
 
 import asyncio
@@ -27,12 +31,13 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from headrace.jetstream.connection import Bus, NewTransport
-from headrace.jetstream.consumers import IN_PROGRESS
+from headrace.jetstream.consumers import IN_PROGRESS, nak
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.messages import Control, HolderReply
+from headrace.model.messages import Control, HolderReply, HoldsQuery
 from headrace.sdk.runtime import Interrupt
 from headrace.settings import BusSettings
 from headrace_worker.blocked_loop import what_blocks
+from headrace_worker.hold_list import HoldList
 from headrace_worker.inputs import InputRefusal, Inputs
 from headrace_worker.timing import Timing
 
@@ -148,7 +153,7 @@ class HolderAnswers:
 class Hold:
     """One pulled run, from its arrival until it is acknowledged, given back or lost."""
 
-    __slots__ = ("answers", "due", "is_released", "reply", "subscription")
+    __slots__ = ("answers", "due", "is_released", "number", "reply", "subscription")
 
     def __init__(self, reply: str) -> None:
         """Hold the run whose acknowledgement subject is `reply`."""
@@ -158,6 +163,8 @@ class Hold:
         self.answers: HolderAnswers | None = None
         """None until this worker holds the task."""
         self.is_released = False
+        self.number = 0
+        """In the list of holds; 0: not listed yet."""
         self.subscription: Subscription | None = None
 
 
@@ -175,14 +182,17 @@ class WorkerLeases:
 
         The thread looks after them every `tick` seconds.
         """
-        self._timeout, self._tick = timing.take_in, tick
+        self._timing, self._tick = timing, tick
         self._heartbeat_thread = heartbeat_thread
         self._workers_loop = asyncio.get_running_loop()
         self._workers_thread = threading.get_ident()
         self._taken: deque[Hold] = deque()
         """New holds, in the order of their first heartbeats."""
         self._beating: deque[Hold] = deque()
-        """Holds with a heartbeat, in the order of their next ones."""
+        """Holds with a heartbeat and a short lease, in the order of their next heartbeats."""
+        self._extended: deque[Hold] = deque()
+        """Holds with a long lease, likewise."""
+        self._listed = HoldList(timing.watched)
         self._claiming: set[Hold] = set()
         """Holds with a heartbeat that this worker may not have claimed yet."""
         self._released: deque[Hold] = deque()
@@ -192,9 +202,16 @@ class WorkerLeases:
         """Whether the thread waits for `_held` instead of the next tick."""
         self._held = asyncio.Event()
 
-    def start(self) -> None:
-        """Start the heartbeats."""
+    async def start(self, questions: str) -> None:
+        """Start the heartbeats, and answer questions for the holds on the subject `questions`.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
         self._heartbeat_thread.spawn(self._keep())
+        await self._heartbeat_thread.call(
+            self._heartbeat_thread.bus.listen(questions, self._on_question)
+        )
 
     def take(self, reply: str) -> Hold:
         """Add a hold on the run whose acknowledgement subject is `reply`."""
@@ -235,7 +252,7 @@ class WorkerLeases:
     async def _pause(self) -> None:
         """Wait for the next tick, or for a hold if there has been none for `_IDLE` seconds."""
         now = time.monotonic()
-        if self._taken or self._beating or self._claiming or self._released:
+        if self._taken or self._beating or self._extended or self._claiming or self._released:
             self._held_at = now
         if now - self._held_at < _IDLE:
             await asyncio.sleep(self._tick)
@@ -252,12 +269,15 @@ class WorkerLeases:
         now = time.monotonic()
         while self._released:
             await self._forget(self._released.popleft())
-        for holds in (self._taken, self._beating):
+        if not self._listed.is_watched(now):
+            self._shorten(now)
+        for holds in (self._taken, self._beating, self._extended):
             while holds and holds[0].due <= now:
                 hold = holds.popleft()
                 if not hold.is_released:
                     if holds is self._taken:
                         self._claiming.add(hold)
+                        hold.number = self._listed.add(hold.reply)
                     await self._beat(hold, now)
         for hold in list(self._claiming):
             if hold.is_released:
@@ -266,11 +286,29 @@ class WorkerLeases:
                 await self._answer(hold, answers)
                 self._claiming.discard(hold)
 
+    def _shorten(self, now: float) -> None:
+        """Have the long leases of all holds replaced by short ones."""
+        for hold in self._extended:
+            hold.due = now
+
     async def _beat(self, hold: Hold, now: float) -> None:
+        # Only runs that this worker has claimed: others it may give back at any moment, and a
+        # heartbeat on this connection could postpone that.
+        is_extended = hold.answers is not None and self._listed.is_known(hold.number, now)
         # First, so that a heartbeat that can't be sent is not the last one.
-        hold.due = now + HEARTBEAT
-        self._beating.append(hold)
-        await self._heartbeat_thread.bus.connection.publish(hold.reply, IN_PROGRESS)
+        hold.due = now + (self._timing.lease_interval if is_extended else HEARTBEAT)
+        (self._extended if is_extended else self._beating).append(hold)
+        lease = nak(self._timing.lease) if is_extended else IN_PROGRESS
+        await self._heartbeat_thread.bus.connection.publish(hold.reply, lease)
+
+    def _on_question(self, msg: Msg) -> None:
+        try:
+            asked = HoldsQuery.decode(msg.subject, msg.data)
+        except UndecodableMessage as error:
+            _log.warning("%s", error)
+            return
+        answer = self._listed.answer(asked.after, time.monotonic())
+        self._heartbeat_thread.spawn(self._heartbeat_thread.bus.publish(msg.reply, answer.encode()))
 
     async def _answer(self, hold: Hold, answers: HolderAnswers) -> None:
         def receive(msg: Msg) -> None:
@@ -302,14 +340,14 @@ class WorkerLeases:
         taken: int | InputRefusal = InputRefusal("blocked")
         if answers.inputs.refuses:
             taken = InputRefusal("policy")
-        elif self._silence < self._timeout:
+        elif self._silence < self._timing.take_in:
             work = asyncio.run_coroutine_threadsafe(
                 answers.inputs.take_in(asked), self._workers_loop
             )
             # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))
             with suppress(TimeoutError):
-                taken = await asyncio.wait_for(waiting, self._timeout)
+                taken = await asyncio.wait_for(waiting, self._timing.take_in)
         more: dict[str, object] = {"generation": taken}
         if isinstance(taken, InputRefusal):
             refused = {"refused": taken.reason, "generation": taken.generation}
@@ -322,8 +360,8 @@ class WorkerLeases:
         # The worker publishes next on another connection: that must not overtake this.
         await self._heartbeat_thread.bus.connection.flush(_FLUSH)
 
-    @staticmethod
-    async def _forget(hold: Hold) -> None:
+    async def _forget(self, hold: Hold) -> None:
+        self._listed.remove(hold.number)
         subscription, hold.subscription = hold.subscription, None
         if subscription is not None:
             await subscription.unsubscribe()

@@ -52,7 +52,11 @@ class Delivery(NamedTuple):
 
 
 def nak(seconds: float = 0.0) -> bytes:
-    """Return the answer that requests redelivery, immediately or after `seconds`."""
+    """Return the answer that requests redelivery, immediately or after `seconds`.
+
+    With `seconds`, it is a lease of that length: until then, the receiver may acknowledge the
+    message or answer again, `IN_PROGRESS` included, and the last answer counts.
+    """
     return b'-NAK {"delay": %d}' % round(seconds * _SECOND) if seconds else b"-NAK"
 
 
@@ -63,11 +67,27 @@ def delivery(reply: str) -> Delivery:
         ValueError: the reply subject is not of that form.
     """
     tokens = reply.split(".")
-    at = 5 if len(tokens) == _SHORT_REPLY else 5 + _DOMAIN_AND_ACCOUNT
+    at = _sequence_at(tokens)
     try:
         return Delivery(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]))
     except IndexError:
         raise ValueError(f"{reply} is not a consumer's reply subject") from None
+
+
+def _sequence_at(tokens: list[str]) -> int:
+    return 5 if len(tokens) == _SHORT_REPLY else 5 + _DOMAIN_AND_ACCOUNT
+
+
+def queue_of(reply: str) -> tuple[str, str]:
+    """Return the stream and the consumer that the reply subject of a delivered message names.
+
+    Raises:
+        ValueError: the reply subject is not of the form that `delivery` reads.
+    """
+    delivery(reply)
+    tokens = reply.split(".")
+    at = _sequence_at(tokens)
+    return tokens[at - 3], tokens[at - 2]
 
 
 def pull_subject(stream: str, consumer: str) -> str:

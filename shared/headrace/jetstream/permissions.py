@@ -142,7 +142,11 @@ class Permissions:
         return [
             AccountExport(subject)
             for agent in group.agents
-            for subject in (f"{p}.control.*.{agent}.*", f"{p}.drain.{agent}.*")
+            for subject in (
+                f"{p}.control.*.{agent}.*",
+                f"{p}.drain.{agent}.*",
+                f"{p}.holds.{agent}.*",
+            )
         ]
 
     def configuration(self) -> str:
@@ -202,7 +206,7 @@ class Permissions:
         every += [*self._buckets(), f"OBJ_{streams.files}", streams.pushes]
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "poke", "push")),
-            f"{p}.dead.>",
+            *(f"{p}.{kind}.>" for kind in ("dead", "holds")),
             self._subjects.changes(),
             *(f"$KV.{name}.>" for name in (streams.push, streams.keys)),
             *self._making(),
@@ -218,6 +222,8 @@ class Permissions:
                 for stream in (*self._events, streams.pushes)
             ),
             f"$JS.ACK.{streams.pushes}.>",
+            # It gives back the runs of dead workers.
+            f"$JS.ACK.{streams.runs}.>",
             # It replies to every requester.
             f"{INBOX}.>",
             "_R_.>",

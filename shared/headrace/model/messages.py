@@ -380,6 +380,28 @@ class Draining(BusMessage):
     """Active runs; the worker ends after them."""
 
 
+class HoldsQuery(BusMessage):
+    """A request of whoever watches a worker: which runs does it hold?"""
+
+    after: int
+    """The `number` of the worker's last answer; 0 before the first one. The watcher can give back
+    all holds of that answer and those before it, so the worker renews these less often."""
+
+
+class Holds(BusMessage):
+    """A worker's answer: what has changed in the runs it holds. It does not list brief ones."""
+
+    number: int
+    """Number of the last change that the answer includes."""
+    taken: dict[int, str] = Field(default_factory=dict)
+    """New holds: the number of the change that added each, and the reply subject of its run
+    request, on which the run can be acknowledged."""
+    released: list[int] = Field(default_factory=list)
+    """Holds that have ended, by the numbers under which they were added."""
+    whole: bool = False
+    """Whether `taken` begins with the oldest hold: earlier answers no longer apply."""
+
+
 class Refusal(BusMessage):
     """The error answer of any operation, recognized by its `code`."""
 

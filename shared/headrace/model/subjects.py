@@ -144,6 +144,10 @@ class Subjects:
         """Return the subject that asks a worker of the agent to drain."""
         return f"{self.prefix}.drain.{agent}.{worker}"
 
+    def holds(self, agent: str, worker: str) -> str:
+        """Return the subject that asks a worker of the agent which runs it holds."""
+        return f"{self.prefix}.holds.{agent}.{worker}"
+
     def event(self, key: TaskKey) -> str:
         """Return the subject of the task's log."""
         return f"{self.prefix}.event.{key.shard}.{key.tenant}.{key.agent}.{key.task}"

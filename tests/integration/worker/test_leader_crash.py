@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 from headrace import Agents, Emission, RunContext, agent
 from headrace.model.task import COMPLETED
@@ -12,6 +13,7 @@ from tests.support.cluster import NatsCluster
 from tests.support.jetstream_api import leader_of
 from tests.support.task_submitter import fresh_names, open_submitter
 from tests.support.waiting import eventually
+from tests.support.watching import watching
 
 RUNS = 20
 
@@ -56,5 +58,41 @@ async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attem
         finally:
             await asyncio.gather(*(worker.stop() for worker in workers))
             await asyncio.to_thread(nats_cluster.heal)
+    assert [entries[-1].stamp.state for entries in logs] == [COMPLETED] * RUNS
+    assert {entry.stamp.attempt for entries in logs for entry in entries} == {0, 1}
+
+
+async def test_runs_whose_workers_are_watched_end_in_attempt_1_though_a_leader_dies(
+    nats_cluster: NatsCluster,
+) -> None:
+    may_end = asyncio.Event()
+
+    @agent(concurrency=RUNS)
+    async def long(_: RunContext) -> AsyncIterator[Emission]:
+        yield "begun "
+        await may_end.wait()
+        yield "ended"
+
+    settings = {"nats_url": nats_cluster.url, "replicas": 3, "drain_seconds": 0, **fresh_names()}
+    workers = [Worker(WorkerSettings.model_validate(settings), Agents([long])) for _ in range(2)]
+    bus_settings = BusSettings.model_validate(settings)
+    async with open_submitter(bus_settings) as submitter, AsyncExitStack() as stack:
+        for worker in workers:
+            await worker.start()
+            stack.push_async_callback(worker.stop)
+        stack.push_async_callback(asyncio.to_thread, nats_cluster.heal)
+        await stack.enter_async_context(watching(bus_settings))
+        tasks = [await submitter.start("long") for _ in range(RUNS)]
+        await asyncio.gather(*(task.reaches(3) for task in tasks))
+        info = f"CONSUMER.INFO.{submitter.bus.streams.runs}.long"
+        for _ in range(2):
+            named = await leader_of(submitter.bus.connection, info)
+            await asyncio.to_thread(nats_cluster.node(named).kill)
+            await leader_of(submitter.bus.connection, info)
+            # Who was given back a run, or got a copy, has had the time to do the wrong thing.
+            await asyncio.sleep(5)
+            await asyncio.to_thread(nats_cluster.heal)
+        may_end.set()
+        logs = [await task.ended() for task in tasks]
     assert [entries[-1].stamp.state for entries in logs] == [COMPLETED] * RUNS
     assert {entry.stamp.attempt for entries in logs for entry in entries} == {0, 1}

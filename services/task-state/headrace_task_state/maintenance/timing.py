@@ -8,6 +8,25 @@ from headrace_task_state.projector.follower import OUTPUT_LINGER
 
 
 @dataclass(frozen=True, slots=True)
+class WatchTiming:
+    """When a worker counts as dead. In seconds, except for the numbers of questions."""
+
+    interval: float = 0.5
+    """Between an answer, or the lack of responders, and the next question to a worker."""
+    answer: float = 1.0
+    """For an answer."""
+    absences: int = 4
+    """Questions in a row that had no responders, after which the worker is dead. A worker that lost
+    its connection comes back before: at once to another node, or after 0.25 s."""
+    silences: int = 3
+    """Questions in a row without an answer, after which the worker is frozen."""
+    after_reconnect: float = 3.0
+    """After this process lost its own connection, in which no worker is found dead."""
+    directory_interval: float = 1.0
+    """Between looks for new workers, and between questions to workers that have not answered."""
+
+
+@dataclass(frozen=True, slots=True)
 class MaintenanceTiming:
     """All in seconds."""
 
@@ -39,5 +58,7 @@ class MaintenanceTiming:
     answer_looked_for: float = 60.0
     """After the first attempt at an answer, when its stream is searched for it before it is
     published again: well within the usual duplicate window."""
+    watch: WatchTiming = field(default_factory=WatchTiming)
+    """Of workers."""
     cancel: CancelTiming = field(default_factory=CancelTiming)
     """Of cancels of child tasks."""

@@ -1,0 +1,81 @@
+"""The list of a worker's holds, as told to whoever watches the worker.
+
+If the worker dies, its watcher gives the listed runs back to the queue at once. Each change has a
+number, so an answer contains only what has changed since the one before.
+"""
+
+import math
+from collections import deque
+
+from headrace.model.messages import Holds
+
+_MOST = 5000
+"""Maximum number of holds in one answer, which then fits into a message; others follow."""
+
+_REMEMBERED = 8192
+"""Ends of holds that are remembered for watchers; who missed more gets the whole list."""
+
+
+class HoldList:
+    """The holds that have lasted for some time, each under the number of the change that added it.
+
+    Times are monotonic seconds.
+    """
+
+    def __init__(self, watched: float) -> None:
+        """Start empty; a watcher that has not asked for `watched` seconds is gone."""
+        self._watched = watched
+        self._number = 0
+        self._held: dict[int, str] = {}
+        self._ended: deque[tuple[int, int]] = deque()
+        """Numbers of each end and of its hold."""
+        self._forgotten = 0
+        """Number of the last end that is not remembered."""
+        self._known, self._asked_at = 0, -math.inf
+
+    def add(self, reply: str) -> int:
+        """Add the hold on the run with that acknowledgement subject; return its number."""
+        self._number += 1
+        self._held[self._number] = reply
+        return self._number
+
+    def remove(self, number: int) -> None:
+        """Remove the hold with that number, if it is listed."""
+        if self._held.pop(number, None) is None:
+            return
+        self._number += 1
+        self._ended.append((self._number, number))
+        if len(self._ended) > _REMEMBERED:
+            self._forgotten, _ = self._ended.popleft()
+
+    def is_watched(self, now: float) -> bool:
+        """Return whether a watcher has asked lately."""
+        return now - self._asked_at < self._watched
+
+    def is_known(self, number: int, now: float) -> bool:
+        """Return whether a watcher would give the hold with that number back; 0: not listed."""
+        return 0 < number <= self._known and self.is_watched(now)
+
+    def answer(self, after: int, now: float) -> Holds:
+        """Return what has changed since the answer with number `after`; 0: everything."""
+        is_whole = after < max(self._forgotten, 1) or after > self._number
+        self._known = after = 0 if is_whole else after
+        self._asked_at = now
+        newest = list[int]()
+        for number in reversed(self._held):
+            if number <= after:
+                break
+            newest.append(number)
+        listed = newest[: -_MOST - 1 : -1]
+        released = list[int]()
+        for change, number in () if is_whole else reversed(self._ended):
+            if change <= after:
+                break
+            if number <= after:
+                released.append(number)
+        return Holds(
+            number=self._number if len(listed) == len(newest) else listed[-1],
+            taken={number: self._held[number] for number in listed},
+            released=released,
+            whole=is_whole,
+        )
