@@ -19,7 +19,7 @@ from headrace.jetstream.permissions import WorkerGroup
 from tests.support import extra_services, role_agents
 from tests.support.compose_file import ROOT
 from tests.support.deployment import get
-from tests.support.event_stream import all_frames
+from tests.support.event_stream import all_frames, frames
 from tests.support.plain_a2a import PlainAgent, message
 from tests.support.plain_http import NO_TLS
 from tests.support.receiver import receiving
@@ -32,11 +32,15 @@ from tests.support.worker_process import WorkerProcess
 
 _TIMEOUT = 120
 
+_SEEN = 500
+"""Events of a counter, one every 10 ms, by which task state has long asked its worker."""
+
 
 @dataclass(frozen=True)
 class RoleFleet:
     nats: NatsOfRoles
     gateway: str
+    task_state: ServiceProcess
 
     def agent(self, http: httpx.AsyncClient, name: str) -> PlainAgent:
         return PlainAgent(http, self.gateway, name)
@@ -108,7 +112,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleFleet]:
         until(lambda: extra_services.is_served([url], "boss"), "the chiefs are served")
         until(lambda: extra_services.is_served([url], "counter"), "the crew is served")
         services[1].until_answers()
-        yield RoleFleet(nats, url)
+        yield RoleFleet(nats, url, services[1])
 
 
 @pytest.fixture
@@ -301,6 +305,40 @@ async def test_a_gateway_drains_a_worker_of_another_account(
         await asyncio.to_thread(until, lambda: not worker.is_running, "its process ends")
         assert worker.exit_code() == 0
         assert "asked to drain" in worker.output()
+
+
+async def test_task_state_gives_back_the_runs_of_a_killed_worker_of_another_account(
+    roles: RoleFleet, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    agent = roles.agent(http, "counter")
+    tasks = list[str]()
+    with WorkerProcess(
+        tmp_path, "tests.support.role_agents:crew", roles.nats.url, _settings(roles, "crew")
+    ) as worker:
+
+        async def has_one() -> bool:
+            """Start a task; if the worker has it, return after some seconds of its output."""
+            seen, holder = 0, ""
+            async with agent.stream("3000 10") as response:
+                async for frame in frames(response):
+                    if not seen:
+                        tasks.append(frame.event["task"]["id"])
+                    update = frame.event.get("statusUpdate", {})
+                    holder = str(update.get("metadata", {}).get("headrace.worker", holder))
+                    seen += 1
+                    if holder not in {"", worker.id} or seen > _SEEN:
+                        break
+            return holder == worker.id
+
+        await eventually(has_one, "the worker has a run")
+        worker.kill()
+
+    async def is_given_back() -> bool:
+        return f"{worker.id} is gone; giving back its" in roles.task_state.log.read_text()
+
+    await eventually(is_given_back, "task state gives it back")
+    for task in tasks:
+        await agent.cancel(task)
 
 
 def _settings(roles: RoleFleet, user: str) -> dict[str, str]:

@@ -31,6 +31,8 @@ from headrace.model.messages import (
     Done,
     Draining,
     HolderReply,
+    Holds,
+    HoldsQuery,
     ListChanges,
     OpenTasksCounted,
     Refusal,
@@ -254,6 +256,14 @@ CHANNELS: tuple[Channel, ...] = (
         "Asks one worker to start no more runs and to end once its active ones have ended.",
         (ChannelMessage("Nothing", NOTHING),),
         (_message(Draining),),
+    ),
+    Channel(
+        "holds",
+        SUBJECTS.holds("{agent}", "{instance}"),
+        "core NATS",
+        "Asks one worker which runs it holds, so that they can be given back if it dies.",
+        (_message(HoldsQuery),),
+        (_message(Holds),),
     ),
     Channel(
         "event",

@@ -82,9 +82,11 @@ def queue_of(reply: str) -> tuple[str, str]:
     """Return the stream and the consumer that the reply subject of a delivered message names.
 
     Raises:
-        ValueError: the reply subject is not of the form that `delivery` reads.
+        ValueError: it is not of the form that `delivery` reads, and may be any other subject.
     """
     delivery(reply)
+    if not reply.startswith("$JS.ACK."):
+        raise ValueError(f"{reply} is not a consumer's reply subject")
     tokens = reply.split(".")
     at = _sequence_at(tokens)
     return tokens[at - 3], tokens[at - 2]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.jetstream.consumers import IN_PROGRESS, nak
 from headrace_worker import heartbeats
 from headrace_worker.heartbeats import HEARTBEAT, Hold, HolderAnswers, WorkerLeases
 from headrace_worker.timing import Timing
@@ -22,11 +23,14 @@ class Wire:
 
     def __init__(self) -> None:
         self.published: list[str] = []
+        self.answers: dict[str, bytes] = {}
+        """What was last published on each subject."""
         self.listening: list[str] = []
 
-    async def publish(self, subject: str, _: bytes) -> None:
+    async def publish(self, subject: str, payload: bytes) -> None:
         """Record the message."""
         self.published.append(subject)
+        self.answers[subject] = payload
 
     async def listen(self, subject: str, _: object) -> Any:  # noqa: ANN401 - a stand-in
         """Record the subscription until it ends."""
@@ -150,6 +154,37 @@ async def test_a_hold_that_could_not_be_renewed_is_renewed_again(clock: Clock) -
     clock.now += HEARTBEAT
     await leases._look_after()
     assert wire.published == ["ack", "ack"]
+
+
+async def test_a_run_that_a_watcher_knows_has_a_long_lease_until_nobody_watches(
+    clock: Clock,
+) -> None:
+    wire, timing = Wire(), Timing()
+    leases = _leases(wire)
+    known = leases.take("known")
+    leases.take("unclaimed")
+    known.answers = _answers("control.known")
+    clock.now += 0.1
+    await leases._look_after()
+    number = leases._listed.answer(0, clock.now).number
+    leases._listed.answer(number, clock.now)
+    unlisted = leases.take("unlisted")
+    unlisted.answers = _answers("control.unlisted")
+    clock.now += HEARTBEAT
+    await leases._look_after()
+    assert wire.answers == {
+        "known": nak(timing.lease),
+        "unclaimed": IN_PROGRESS,
+        "unlisted": IN_PROGRESS,
+    }
+    sent = wire.published.count("known")
+    clock.now += HEARTBEAT
+    leases._listed.answer(number, clock.now)
+    await leases._look_after()
+    assert wire.published.count("known") == sent
+    clock.now += timing.watched
+    await leases._look_after()
+    assert wire.answers["known"] == IN_PROGRESS
 
 
 class CountingLeases(WorkerLeases):

@@ -155,8 +155,4 @@ class WatchedWorker:
             stream, consumer = queue_of(reply)
         except ValueError:
             return False
-        return (
-            reply.startswith("$JS.ACK.")
-            and stream == self._bus.streams.runs
-            and agent_of(consumer) in self._agents
-        )
+        return stream == self._bus.streams.runs and agent_of(consumer) in self._agents

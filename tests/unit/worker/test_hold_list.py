@@ -1,0 +1,73 @@
+"""What a watcher makes of a worker's answers is what the worker holds, whatever it has missed."""
+
+import random
+
+import pytest
+
+from headrace.model.messages import Holds
+from headrace_worker import hold_list
+from headrace_worker.hold_list import HoldList
+
+
+class Reader:
+    """A watcher's copy of the list."""
+
+    def __init__(self) -> None:
+        self.holds: dict[int, str] = {}
+        self.number = 0
+
+    def take(self, answer: Holds) -> None:
+        """Apply an answer, as it comes over the bus."""
+        read = Holds.decode("holds", answer.encode())
+        if read.whole:
+            self.holds.clear()
+        self.holds.update(read.taken)
+        for number in read.released:
+            self.holds.pop(number, None)
+        self.number = read.number
+
+
+@pytest.mark.parametrize(("most", "remembered"), [(5000, 8192), (3, 8192), (5000, 4)])
+def test_a_reader_has_the_holds_of_the_worker(
+    monkeypatch: pytest.MonkeyPatch, most: int, remembered: int
+) -> None:
+    monkeypatch.setattr(hold_list, "_MOST", most)
+    monkeypatch.setattr(hold_list, "_REMEMBERED", remembered)
+    chance, held, listed = random.Random(1), dict[int, str](), HoldList(2.0)
+    readers = [Reader(), Reader()]
+    for step in range(2000):
+        if held and (len(held) > 20 or chance.random() < 0.5):
+            number = chance.choice(list(held))
+            listed.remove(number)
+            del held[number]
+        else:
+            held[listed.add(f"ack.{step}")] = f"ack.{step}"
+        reader = readers[chance.random() < 0.1]
+        if chance.random() < 0.3:
+            reader.take(listed.answer(reader.number, 0.0))
+        if chance.random() < 0.01:
+            for _ in range(50):
+                reader.take(listed.answer(reader.number, 0.0))
+            assert reader.holds == held
+
+
+def test_only_what_a_watcher_has_read_is_known_and_only_while_it_asks() -> None:
+    listed = HoldList(watched=2.0)
+    first = listed.add("ack.1")
+    assert not listed.is_watched(0.0)
+    number = listed.answer(0, 0.0).number
+    assert not listed.is_known(first, 0.0)
+    second = listed.add("ack.2")
+    listed.answer(number, 0.5)
+    assert listed.is_known(first, 1.0)
+    assert not listed.is_known(second, 1.0)
+    assert not listed.is_known(first, 2.6)
+    # Another watcher has read nothing.
+    listed.answer(0, 3.0)
+    assert not listed.is_known(first, 3.0)
+
+
+def test_a_hold_that_is_not_listed_may_be_removed() -> None:
+    listed = HoldList(2.0)
+    listed.remove(0)
+    assert listed.answer(0, 0.0) == Holds(number=0, whole=True)
