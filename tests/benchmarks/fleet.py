@@ -17,7 +17,7 @@ from tests.benchmarks.scaling import runs_per_second
 from tests.benchmarks.ticking import ticks
 from tests.support.stack import Stack
 
-MEDIAN, WORST = 4.0, 6.0
+MEDIAN, WORST = 2.5, 4.0
 """Seconds that a failover may take."""
 
 _FAILOVER_WORKERS = 3
