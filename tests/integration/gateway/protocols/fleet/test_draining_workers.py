@@ -34,6 +34,7 @@ async def asked(bus: Bus, fleet: ScriptedFleet) -> AsyncIterator[list[str]]:
         await bus.publish(msg.reply, Draining(runs=2).encode())
 
     subscription = await bus.subscribe(bus.subjects.drain("*", "scripted"), answer)
+    await bus.connection.flush()  # The gateway asks over another connection.
     yield asked
     await subscription.unsubscribe()
 
@@ -54,6 +55,7 @@ async def test_a_worker_that_has_left_the_directory_is_found_by_its_agent(
         await bus.publish(msg.reply, Draining(runs=1).encode())
 
     subscription = await bus.subscribe(bus.subjects.drain("*", "leaving"), answer)
+    await bus.connection.flush()  # The gateway asks over another connection.
     unnamed = await http.post("/v1/workers/leaving:drain")
     left = await http.post("/v1/workers/leaving:drain?agent=counter")
     await subscription.unsubscribe()
