@@ -32,6 +32,12 @@ def blocks(page: Path, *languages: str) -> list[Block]:
     return [block for block in found if not languages or block.language in languages]
 
 
+def shown(page: Path, words: str) -> str:
+    """Return the only Python block of a document with `words`."""
+    [code] = [block.code for block in blocks(page, "python") if words in block.code]
+    return code
+
+
 def examples(page: Path, language: str) -> list[tuple[str, str]]:
     """Return each block in `language` that is followed by its output, and that output."""
     return [

@@ -1,19 +1,17 @@
 """A reverse proxy that serves a gateway below a path, as an ingress does."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import httpx
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.support.asgi_server import asgi_server
 from tests.support.plain_http import NO_TLS
-from tests.support.servers import ports
 
 _METHODS = ["GET", "POST", "DELETE"]
 _LEFT_OUT = frozenset(
@@ -28,35 +26,28 @@ class PrefixProxy:
 
     url: str
     """The gateway's address at the proxy, with the prefix."""
-    replaced: dict[bytes, bytes] = field(default_factory=dict)
+    replaced: dict[bytes, bytes]
     """What the gateway's pages say, and what they say behind the proxy."""
 
 
 @asynccontextmanager
 async def prefixed(gateway: str, prefix: str) -> AsyncIterator[PrefixProxy]:
     """Serve `gateway` below `prefix` for the length of a block."""
-    port = ports.pick()
-    proxy = PrefixProxy(f"http://127.0.0.1:{port}{prefix}")
+    replaced: dict[bytes, bytes] = {}
     # A stream may say nothing for a while.
     async with httpx.AsyncClient(base_url=gateway, timeout=_TIMEOUT, verify=NO_TLS) as http:
 
         async def passed_on(request: Request) -> Response:
-            return await _answer(proxy, http, request)
+            return await _answer(replaced, http, request)
 
         app = Starlette(routes=[Route(f"{prefix}/{{path:path}}", passed_on, methods=_METHODS)])
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
-        # Without its handlers of signals, which are this process's own.
-        serving = asyncio.create_task(server._serve())
-        try:
-            while not server.started:  # noqa: ASYNC110  # uvicorn tells nobody
-                await asyncio.sleep(0.01)
-            yield proxy
-        finally:
-            server.should_exit = server.force_exit = True
-            await serving
+        async with asgi_server(app) as url:
+            yield PrefixProxy(f"{url}{prefix}", replaced)
 
 
-async def _answer(proxy: PrefixProxy, http: httpx.AsyncClient, request: Request) -> Response:
+async def _answer(
+    replaced: dict[bytes, bytes], http: httpx.AsyncClient, request: Request
+) -> Response:
     path = f"/{request.path_params['path']}?{request.url.query}".rstrip("?")
     # Without a condition, because a page with something replaced is another one.
     asked = {name: text for name, text in request.headers.items() if name != "if-none-match"}
@@ -67,7 +58,7 @@ async def _answer(proxy: PrefixProxy, http: httpx.AsyncClient, request: Request)
     if "text/html" not in headers.get("content-type", ""):
         return StreamingResponse(_body(answer), answer.status_code, headers)
     page = await answer.aread()
-    for said, instead in proxy.replaced.items():
+    for said, instead in replaced.items():
         page = page.replace(said, instead)
     return Response(page, answer.status_code, headers)
 

@@ -2,9 +2,13 @@
 
 import asyncio
 import hashlib
+from typing import Any
 
 import jwt
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from headrace.model import events
 from headrace.model.events import Json
@@ -13,8 +17,11 @@ from headrace.model.task import COMPLETED, WORKING
 from headrace.signing import SigningKeys
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
 from headrace_task_state.maintenance.timing import MaintenanceTiming
+from tests.architecture.tree import ROOT
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.integration.task_state.webhooks.test_forged_requests import stand_in_for
+from tests.support.asgi_server import asgi_server
+from tests.support.document import shown
 from tests.support.receiver import HANG_UP, STALL, Receiver, receiving
 from tests.support.servers import ports
 from tests.support.spans import RecordedSpans, parent, traceparent
@@ -52,6 +59,15 @@ async def letters(fleet: TaskStates) -> list[Letter]:
     return [letter async for letter in Letters(fleet.bus).find(LetterFilter(kind="push"))]
 
 
+async def published(fleet: TaskStates) -> Json:
+    """Return the key set that gateways publish."""
+    keys = SigningKeys(fleet.bus)
+    await keys.start()
+    key_set = keys.key_set()
+    await keys.stop()
+    return key_set
+
+
 async def test_all_that_happens_is_told_in_order_and_signed(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
@@ -63,10 +79,7 @@ async def test_all_that_happens_is_told_in_order_and_signed(
     assert task_told(receiver) == folded(hooked.log)
     generations = [one.generation for one in receiver.came]
     assert generations == sorted(set(generations))
-    keys = SigningKeys(fleet.bus)
-    await keys.start()
-    key_set = {key["kid"]: jwt.PyJWK(key) for key in keys.key_set()["keys"]}
-    await keys.stop()
+    key_set = {key["kid"]: jwt.PyJWK(key) for key in (await published(fleet))["keys"]}
     for one in receiver.came:
         assert one.headers["content-type"] == "application/a2a+json"
         assert one.headers["x-a2a-notification-token"] == "tok"
@@ -76,6 +89,28 @@ async def test_all_that_happens_is_told_in_order_and_signed(
         claims = jwt.decode(signature, key, algorithms=["ES256"], audience=receiver.url())
         assert claims["request_body_sha256"] == hashlib.sha256(one.raw).hexdigest()
         assert claims["jti"] == one.id
+
+
+async def test_a_signature_is_checked_as_the_page_on_webhooks_does(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    whole_run(hooked)
+    await hooked.store()
+    await until_told(hooked)
+    key_set = JSONResponse(await published(fleet))
+    code = shown(ROOT / "docs" / "push.md", "PyJWKClient")
+    code = code.replace("https://me.example/hook", receiver.url())
+    came = receiver.came[0]
+    names: dict[str, Any] = {"jwt": jwt, "hashlib": hashlib, "body": came.raw}
+    names["token"] = came.headers["x-a2a-notification-signature"]
+    async with asgi_server(Starlette(routes=[Route("/.well-known/jwks.json", key_set)])) as url:
+        code = code.replace("https://agents.example", url)
+        await asyncio.to_thread(exec, code, names)
+        with pytest.raises(AssertionError):
+            await asyncio.to_thread(exec, code, {**names, "body": came.raw + b" "})
+    assert names["claims"]["jti"] == came.id
 
 
 async def test_each_attempt_is_a_span_in_the_requests_trace(

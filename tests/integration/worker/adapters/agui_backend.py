@@ -1,11 +1,9 @@
 """A pydantic-ai agent behind its own AG-UI adapter, over HTTP: a backend as its users run it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -17,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.integration.worker.adapters.office import Office
-from tests.support.servers import ports
+from tests.support.asgi_server import asgi_server
 
 
 @asynccontextmanager
@@ -34,21 +32,5 @@ async def pydantic_backend(model_url: str, office: Office) -> AsyncIterator[str]
         answered: Response = await AGUIAdapter.dispatch_request(request, agent=wrapped)
         return answered
 
-    async with serving(Starlette(routes=[Route("/agent", run, methods=["POST"])])) as url:
+    async with asgi_server(Starlette(routes=[Route("/agent", run, methods=["POST"])])) as url:
         yield f"{url}/agent"
-
-
-@asynccontextmanager
-async def serving(app: Starlette) -> AsyncIterator[str]:
-    """Serve an application on a port of its own."""
-    port = ports.pick()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
-    # Without its handlers of signals, which are this process's own.
-    task = asyncio.create_task(server._serve())
-    try:
-        while not server.started:  # noqa: ASYNC110  # uvicorn tells nobody
-            await asyncio.sleep(0.01)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = server.force_exit = True
-        await task

@@ -1,21 +1,19 @@
 """The tools of MCP servers, over stdio and streamable HTTP."""
 
-import asyncio
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 from mcp.server import MCPServer
 
 from headrace import Agent, Emission, RunContext, ToolError, agent
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import McpServer, openai_agent
 from tests.integration.worker.conftest import Working
+from tests.support.asgi_server import asgi_server
 from tests.support.chat_stub import Reply, call, chat_stub, deltas
 from tests.support.log_reading import (
     answer,
@@ -25,7 +23,6 @@ from tests.support.log_reading import (
     state,
     words,
 )
-from tests.support.servers import ports
 from tests.support.task_submitter import TaskSubmitter
 
 _CLOCK = Path(__file__).resolve().parents[4] / "examples" / "mcp_clock.py"
@@ -58,22 +55,6 @@ def caller(server: McpServer, *names: str) -> Agent:
                     yield "failed "
 
     return run
-
-
-@asynccontextmanager
-async def over_http(server: MCPServer) -> AsyncIterator[str]:
-    port = ports.pick()
-    app = server.streamable_http_app()
-    config = uvicorn.Config(app, port=port, log_level="error")
-    served = uvicorn.Server(config)
-    serving = asyncio.create_task(served._serve())
-    try:
-        while not served.started:  # noqa: ASYNC110  # uvicorn tells nobody
-            await asyncio.sleep(0.01)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        served.should_exit = served.force_exit = True
-        await serving
 
 
 async def test_the_example_calls_its_servers_tool(
@@ -133,10 +114,10 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
 
     first = deltas(call(0, id="c", name="shop_price", said='{"item": "tea"}'), finish="tool_calls")
     async with (
-        over_http(served) as url,
+        asgi_server(served.streamable_http_app(), lifespan="on") as served_at,
         chat_stub(Reply(first), Reply(deltas({"content": "Three."}))) as stub,
     ):
-        tools = McpServer(url, prefix="shop_", only=["price"], keep=0)
+        tools = McpServer(f"{served_at}/mcp", prefix="shop_", only=["price"], keep=0)
         model = openai_agent(
             name="m", model="s", base_url=stub.url, api_key="k", tools=[tools], memory="task"
         )

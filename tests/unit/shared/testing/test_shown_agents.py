@@ -2,21 +2,14 @@
 
 import asyncio
 import textwrap
-from pathlib import Path
 from typing import Any
 
 from headrace import Agent, RunContext, agent
 from headrace.testing import TestFleet
 from tests.architecture.tree import ROOT
-from tests.support.document import blocks
+from tests.support.document import shown
 
 DOCS = ROOT / "docs"
-
-
-def shown(page: Path, words: str) -> str:
-    """Return the only Python block of a page with `words`."""
-    [code] = [block.code for block in blocks(page, "python") if words in block.code]
-    return code
 
 
 def declared(code: str, name: str) -> Agent:

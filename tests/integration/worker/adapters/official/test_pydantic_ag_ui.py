@@ -21,10 +21,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace_worker.adapters import ag_ui_agent, pydantic_ai_agent
-from tests.integration.worker.adapters.agui_backend import serving
 from tests.integration.worker.adapters.official.users import AgUiUser, RecordedRun
 from tests.integration.worker.adapters.wire import ChatModel, Script, calls, chat_model, says
 from tests.integration.worker.conftest import Working
+from tests.support.asgi_server import asgi_server
 
 type Wrapped = PydanticAgent[Any, Any]
 type Serve = Callable[..., AbstractAsyncContextManager[tuple[AgUiUser, ChatModel]]]
@@ -58,7 +58,7 @@ def serve(
                 return await AGUIAdapter.dispatch_request(asked, agent=wrapped, deps=deps())
 
             app = Starlette(routes=[Route("/", run, methods=["POST"])])
-            async with serving(app) as url, working(ag_ui_agent(f"{url}/", name=name)):
+            async with asgi_server(app) as url, working(ag_ui_agent(f"{url}/", name=name)):
                 yield user, model
 
     return start
