@@ -59,7 +59,7 @@ async def test_an_answer_begins_the_next_agents_task_once_while_task_state_is_ki
             {**created, "name": "tell", "text": "order {body.n}", "answers": told},
             {**usual, "name": "finish", "subject": "orders.checked", "text": text, "answers": done},
         ):
-            await client.put_trigger(trigger)
+            await client.triggers.apply(trigger)
     for number in range(ORDERS):
         await js.publish("orders.created", json.dumps({"n": number}).encode(), timeout=60)
         if number == ORDERS // 2:

@@ -62,7 +62,7 @@ async def order_processing(
             await one.start()
         yield tmp_path
         async with Client(fleet.gateways[0]) as client:
-            await client.delete_trigger("new-orders")
+            await client.triggers.delete("new-orders")
         connection = await nats.connect(fleet.nats_url)
         stack.push_async_callback(connection.close)
         await connection.jetstream(timeout=60).delete_stream("SHOP")

@@ -74,7 +74,7 @@ async def _trigger(page: Page, gateway: str, nats_url: str) -> bytes:
     try:
         await bus.js.add_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
         async with Client(gateway) as client:
-            await client.put_trigger(_TRIGGER)
+            await client.triggers.apply(_TRIGGER)
         for number in (17, 18, 19):
             await bus.js.publish("orders.created", b'{"id": %d}' % number)
     finally:

@@ -96,7 +96,7 @@ async def apply(client: "Client", kind: Kind, declared: "list[Json]") -> "list[J
     for name, number in Counter(str(one.get("name")) for one in declared).items():
         if number > 1:
             raise CannotStart(f"two {kind} are named {name!r}; names must be unique")
-    put = client.put_trigger if kind == "triggers" else client.schedules.apply
+    put = (client.triggers if kind == "triggers" else client.schedules).apply
 
     async def put_named(one: "Json") -> "Json":
         try:

@@ -37,22 +37,22 @@ def serve() -> None:
 @with_json
 def list_triggers(*, url: str, token: str | None, printer: Printer) -> None:
     """List your triggers; operators see those of their tenant."""
-    _COMMANDS.show(printer, at_gateway(url, token, lambda client: client.triggers()))
+    _COMMANDS.show(printer, at_gateway(url, token, lambda client: client.triggers.list()))
 
 
 _COMMANDS.add_apply("on")
 _COMMANDS.add_change(
     "pause",
     "Let the events of the trigger NAME wait in their stream until it is resumed.",
-    lambda client, name: client.pause_trigger(name),
+    lambda client, name: client.triggers.pause(name),
 )
 _COMMANDS.add_change(
     "resume",
     "Let the events of the paused trigger NAME begin tasks again.",
-    lambda client, name: client.resume_trigger(name),
+    lambda client, name: client.triggers.resume(name),
 )
 _COMMANDS.add_change(
     "delete",
     "Delete the trigger NAME. Tasks that it began go on.",
-    lambda client, name: client.delete_trigger(name),
+    lambda client, name: client.triggers.delete(name),
 )

@@ -14,7 +14,9 @@ try:
     from headrace.client.list_stream import ListEvent, ListStream
     from headrace.client.retries import RetryPolicy
     from headrace.client.run_stream import RunEvent, RunStream
+    from headrace.client.schedules import ClientSchedules
     from headrace.client.task_stream import StreamEvent, TaskStream
+    from headrace.client.triggers import ClientTriggers
 except ModuleNotFoundError as missing:
     library = str(missing.name).partition(".")[0]
     raise ImportError(f"{library} is not installed: pip install 'headrace[client]'") from missing
@@ -23,7 +25,9 @@ __all__ = [
     "AgentInfo",
     "Client",
     "ClientError",
+    "ClientSchedules",
     "ClientTask",
+    "ClientTriggers",
     "ConnectionLost",
     "ListEvent",
     "ListStream",

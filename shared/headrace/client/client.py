@@ -21,6 +21,7 @@ from headrace.client.retries import RetryPolicy
 from headrace.client.run_stream import RunStream
 from headrace.client.schedules import ClientSchedules
 from headrace.client.task_stream import TaskStream
+from headrace.client.triggers import ClientTriggers
 from headrace.model.events import Json
 from headrace.model.user_message import MessageContent
 
@@ -290,32 +291,10 @@ class Client:
         rows: list[Json] = found.get("rows", [])
         return rows
 
-    async def triggers(self) -> list[Json]:
-        """Return the caller's triggers; operators get those of their tenant."""
-        found = await self._gateways.json(Request("GET", "/v1/triggers"))
-        listed: list[Json] = found.get("triggers", [])
-        return listed
-
-    async def put_trigger(self, trigger: Json) -> Json:
-        """Make the trigger, or change the one of its ``name``, and return it."""
-        declared = dict(trigger)
-        path = _trigger_path(str(declared.pop("name", "")))
-        put: Json = await self._gateways.json(Request("PUT", path, declared))
-        return put
-
-    async def pause_trigger(self, name: str) -> Json:
-        """Let the events of the trigger of that name wait in their stream. Return it."""
-        paused: Json = await self._gateways.json(Request("POST", f"{_trigger_path(name)}:pause"))
-        return paused
-
-    async def resume_trigger(self, name: str) -> Json:
-        """Let the events of the paused trigger of that name begin tasks again. Return it."""
-        resumed: Json = await self._gateways.json(Request("POST", f"{_trigger_path(name)}:resume"))
-        return resumed
-
-    async def delete_trigger(self, name: str) -> None:
-        """Delete the trigger of that name. Tasks that it began go on."""
-        await self._gateways.json(Request("DELETE", _trigger_path(name)))
+    @property
+    def triggers(self) -> ClientTriggers:
+        """The caller's triggers."""
+        return ClientTriggers(self._gateways)
 
     @property
     def schedules(self) -> ClientSchedules:
@@ -411,7 +390,3 @@ def _resumed(interrupt: str, answer: Any) -> Json:  # noqa: ANN401  # any JSON
     if answer is None:
         return {"interruptId": interrupt, "status": "cancelled"}
     return {"interruptId": interrupt, "status": "resolved", "payload": answer}
-
-
-def _trigger_path(name: str) -> str:
-    return f"/v1/triggers/{quote(name, safe='')}"

@@ -26,22 +26,22 @@ async def test_a_trigger_is_made_changed_listed_and_deleted(
 ) -> None:
     assert fleet.working
     async with Client(str(http.base_url)) as client:
-        made = await client.put_trigger({"name": "t1", **SPEC})
+        made = await client.triggers.apply({"name": "t1", **SPEC})
         assert made == {"name": "t1", **SPEC, "owner": "anonymous", "since": made["since"]}
-        changed = await client.put_trigger({"name": "t1", **SPEC, "paused": True})
+        changed = await client.triggers.apply({"name": "t1", **SPEC, "paused": True})
         assert changed == {**made, "paused": True}
-        assert await client.triggers() == [changed]
-        assert await client.resume_trigger("t1") == made
-        assert await client.pause_trigger("t1") == changed
+        assert await client.triggers.list() == [changed]
+        assert await client.triggers.resume("t1") == made
+        assert await client.triggers.pause("t1") == changed
         firing = TriggerFiring(at="2030-01-01T00:00:00Z", agent="ask", task="0-1")
         trigger = await TriggerStore(bus).get("default", "t1")
         await FiringHistory(bus).add(trigger, [firing])
         shown = {**changed, "waiting": None, "firings": [firing.model_dump()]}
         assert (await http.get(f"{PATH}/t1")).json() == shown
-        await client.delete_trigger("t1")
-        assert await client.triggers() == []
+        await client.triggers.delete("t1")
+        assert await client.triggers.list() == []
         with pytest.raises(RequestRefused, match="does not exist"):
-            await client.pause_trigger("t1")
+            await client.triggers.pause("t1")
     gone = await http.delete(f"{PATH}/t1")
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "trigger_unknown")
 
