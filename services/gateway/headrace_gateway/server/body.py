@@ -160,8 +160,10 @@ CALLER = "headrace.caller"
 """Key in a request's scope: its caller, once known."""
 
 
-async def read_body(request: Request, limits: BodyLimits) -> bytes:
+async def read_body(request: Request, limits: BodyLimits, most: int | None = None) -> bytes:
     """Return the request's body, which is held until the request is answered.
+
+    `most`: its maximum size in bytes, if that is less than what all bodies may have.
 
     Raises:
         LookupError: the caller is not known yet (bodies of unknown callers are never read), or the
@@ -172,7 +174,8 @@ async def read_body(request: Request, limits: BodyLimits) -> bytes:
     """
     if CALLER not in request.scope:
         raise LookupError("call_of or caller_of must run before read_body")
-    limit, declared = limits.whole, request.headers.get("content-length", "0")
+    limit = limits.whole if most is None else min(most, limits.whole)
+    declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit)
     held = hold(limits.held.hold(request.scope[CALLER]))

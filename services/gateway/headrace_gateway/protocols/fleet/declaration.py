@@ -16,7 +16,7 @@ from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
 from headrace_gateway.refusals import AgentUnknown, NotPermitted
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.body import read_body
+from headrace_gateway.server.body import BodyTooLarge, read_body
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.terms import terms
 
@@ -36,10 +36,10 @@ async def declared[Spec: BaseModel](
     """
     caller_of(services, request)  # before its body is read
     check_body_type(request)
-    data = await read_body(request, services.body_limits)
-    if len(data) > LARGEST:
-        raise InputInvalid(f"the body: must have at most {LARGEST} bytes")
-    body = json_object(data)
+    try:
+        body = json_object(await read_body(request, services.body_limits, LARGEST))
+    except BodyTooLarge as error:
+        raise InputInvalid(f"the body: must have at most {error.limit} bytes") from None
     if is_too_deep(body):
         raise InputInvalid(f"the body: {RULE}")
     try:

@@ -128,6 +128,28 @@ async def test_a_body_that_breaks_a_rule_is_refused_by_field(
     assert (await schedules.get(PATH)).json()["schedules"] == []
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Length: 9000000\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n10001\r\n" + " " * 65_537,
+    ],
+    ids=["stated", "chunked"],
+)
+@pytest.mark.usefixtures("fleet")
+async def test_a_declaration_that_is_too_large_is_refused_before_the_rest_has_come(
+    http: httpx.AsyncClient, head: str
+) -> None:
+    reader, writer = await asyncio.open_connection(http.base_url.host, http.base_url.port)
+    line = f"PUT {PATH}/report HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{line}{head}".encode())
+    # Half of the time for which the gateway waits for the rest of a body.
+    answer = await asyncio.wait_for(reader.readuntil(b"}}"), 15)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"the body: must have at most 65536 bytes" in answer
+
+
 @pytest.mark.usefixtures("fleet")
 async def test_schedules_are_listed_page_by_page(schedules: httpx.AsyncClient) -> None:
     for name in ("a", "b", "c"):
