@@ -157,6 +157,15 @@ class Hector(Rpc):
     method = "message/send"
 
 
+class HectorStream(Streamed):
+    path = "/v1/agents/echo/stream"
+
+
+class HectorRpcStream(Rpc):
+    path = "/v1/agents/echo/stream"
+    method = "SendStreamingMessage"
+
+
 class Socket(Rpc):
     path = "/v1/agents/echo/stream"
 
@@ -221,6 +230,8 @@ BINDINGS: Mapping[str, type[Binding]] = {
     "JSON-RPC": Rpc,
     "0.3": A2Av03Rpc,
     "Hector": Hector,
+    "Hector, streamed": HectorStream,
+    "Hector, JSON-RPC streamed": HectorRpcStream,
     "WebSocket": Socket,
     "AG-UI": Agui,
     "AG-UI WebSocket": AguiSocket,

@@ -13,8 +13,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.model.events import Json
+from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.call import AGENT, caller_of
 from headrace_gateway.protocols.hector.variant import completed
+from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import parse_object, read_body
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
@@ -49,9 +51,10 @@ class HectorRoutes:
     async def _stream(self, request: Request) -> ASGIApp:
         # Authenticate the caller before the body is read.
         caller_of(self._services, request)
-        body = parse_object(await read_body(request, self._services.body_limits))
+        data = await read_body(request, self._services.body_limits)
+        body = parse_object(data)
         is_rpc = "jsonrpc" in body
-        forwarded = _with_body(request, body if is_rpc else completed(body))
+        forwarded = _with_body(request, data if is_rpc else _serialized(completed(body)))
 
         async def forward(scope: Scope, receive: Receive, send: Send) -> None:
             # This request has ended and holds its body no longer: the binding opens its own.
@@ -61,8 +64,17 @@ class HectorRoutes:
         return forward
 
 
-def _with_body(request: Request, body: Json) -> Request:
-    content = [orjson.dumps(body)]
+def _serialized(body: Json) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        # orjson parses deeper nesting than it can serialize.
+        deep = [name for name, value in body.items() if is_too_deep(value)]
+        raise Malformed([Violation(name[:100], RULE) for name in deep]) from None
+
+
+def _with_body(request: Request, body: bytes) -> Request:
+    content = [body]
 
     async def receive() -> Message:
         if content:
