@@ -9,13 +9,13 @@ import signal
 import socket
 import socketserver
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from importlib.metadata import version
-from threading import Thread
-from typing import override
+from threading import Lock, Thread
+from typing import Any, override
 
 import orjson
 import uvloop
@@ -229,8 +229,18 @@ def observe(
     Thread(target=server.serve_forever, name="observing", daemon=True).start()
 
 
+_MOST_CONNECTIONS = 32
+"""Maximum connections to the metrics port. Each has a thread, and a probe is over in moments."""
+
+
 class _Server(ThreadingHTTPServer):
-    """Answers on its own threads, so that an agent that blocks the event loop does not block it."""
+    """Answers on its own threads, so that an agent that blocks the event loop does not block it.
+
+    Clients that send or read slowly can't keep probes out: when there are too many connections, the
+    oldest is closed.
+    """
+
+    request_queue_size = 2 * _MOST_CONNECTIONS
 
     def __init__(
         self, host: str, port: int, is_ready: Callable[[], bool], note: Callable[[], str]
@@ -238,7 +248,33 @@ class _Server(ThreadingHTTPServer):
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.is_ready, self.note = is_ready, note
+        self._open = dict[socket.socket, None]()
+        """The connections, oldest first."""
+        self._changing = Lock()
         super().__init__((host, port), _Page)
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changing:
+            self._open[request] = None
+            if len(self._open) > _MOST_CONNECTIONS:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):
+                    # Its thread waits for its client no longer, and closes it.
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    @override
+    def shutdown_request(self, request: Any) -> None:
+        with self._changing:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    @override
+    def handle_error(self, request: object, client_address: object) -> None:
+        # Not on stderr, where each client that disconnects would leave a traceback.
+        _log.debug("no answer to %s on the metrics port", client_address, exc_info=True)
 
     @override
     def server_bind(self) -> None:
@@ -250,6 +286,8 @@ class _Page(MetricsHandler):
     """Serves ``/healthz`` and ``/readyz``; any other path returns the metrics."""
 
     server: _Server
+    timeout = 10
+    """Seconds for which a client may send or read nothing."""
 
     @override
     def do_GET(self) -> None:

@@ -6,9 +6,10 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from prometheus_client import REGISTRY
 
 from headrace import log_lines, service
 from headrace.log_lines import LogOptions
-from headrace.service import PreparedService, measure_loop_lag, run, serve
+from headrace.service import PreparedService, measure_loop_lag, observe, run, serve
+from tests.support.servers import ports
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +120,31 @@ async def test_what_blocks_the_loop_is_lag() -> None:
     measuring.cancel()
     # The timer was due 0.19 s earlier, however slow the machine is.
     assert exported_lag() - before > 0.15
+
+
+def _answer(port: int, path: str) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 30) as probe:
+        probe.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return b"".join(iter(lambda: probe.recv(65536), b""))
+
+
+def test_clients_that_send_half_a_request_keep_no_probe_and_few_threads() -> None:
+    port, before = ports.pick(), threading.active_count()
+    observe("127.0.0.1", port, lambda: True)
+    with ExitStack() as held:
+        for _ in range(100):
+            slow = held.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+            slow.sendall(b"GET /metrics HT")
+        assert _answer(port, "/readyz").startswith(b"HTTP/1.0 200 ")
+        until(lambda: threading.active_count() - before <= 40, "the oldest have been closed")
+        assert b"python_info" in _answer(port, "/metrics")
+
+
+def test_a_client_that_disconnects_leaves_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    port = ports.pick()
+    observe("127.0.0.1", port, lambda: True)
+    with socket.create_connection(("127.0.0.1", port), 30) as rude:
+        rude.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
+        assert rude.recv(1) == b""
+    assert _answer(port, "/healthz").endswith(b'{"status":"ok"}')
+    assert capsys.readouterr().err == ""
