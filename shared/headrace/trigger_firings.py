@@ -97,4 +97,4 @@ class FiringHistory:
 
 
 def _key(trigger: Trigger) -> str:
-    return f"fired.{trigger.tenant}.{trigger.name}"
+    return f"fired.{trigger.key.partition('.')[2]}"

@@ -1,7 +1,8 @@
 """Triggers: what begins a task of an agent for each event on a subject.
 
-They are kept in a bucket, under the tenant and the trigger's name. Gateways write them for their
-owners, and the triggers service reads them.
+They are kept in a bucket, under the tenant, the owner and the trigger's name. Gateways write them
+for their owners, and the triggers service reads them. Those that earlier releases made stay under
+the tenant and the name, and are their owners' likewise.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from headrace import clock
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, KeyChanged
+from headrace.jetstream.kv import Bucket, KeyChanged, Value
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace.model.queues import DEFAULT_TENANT
@@ -29,15 +30,9 @@ _KEYS = "event.>"
 
 
 class TriggerUnknown(HeadraceError):
-    """The tenant has no trigger of this name that the caller may see."""
+    """The owner has no trigger of this name that the caller may see."""
 
     code = "trigger_unknown"
-
-
-class TriggerTaken(HeadraceError):
-    """Another owner of the tenant has a trigger of this name."""
-
-    code = "trigger_taken"
 
 
 class TooManyTriggers(HeadraceError):
@@ -69,16 +64,27 @@ class Trigger(TriggerSpec):
     """RFC 3339; older events do not fire it."""
     event_streams: int
     """Number of event streams when it was made, from which task ids are derived."""
+    by_owner: bool = False
+    """Whether its name is unique for its owner only. The names of those that earlier releases made
+    are unique in their tenant, and the ids of their tasks are derived from that."""
+
+    @property
+    def key(self) -> str:
+        """Its key in the bucket."""
+        if self.by_owner:
+            return _key(self.tenant, self.owner, self.name)
+        return _former_key(self.tenant, self.name)
 
     @property
     def source(self) -> str:
-        """Its name as a source of firings."""
-        return f"trigger/{self.name}"
+        """Its name as a source of firings, unique in its tenant."""
+        return f"trigger/{self.owner}/{self.name}" if self.by_owner else f"trigger/{self.name}"
 
     @property
     def consumer(self) -> str:
         """The name of the replicas' consumer; another subject has another one."""
-        place = f"{self.tenant}\x00{self.subject}\x00{self.since}".encode()
+        whose = (self.tenant, self.owner) if self.by_owner else (self.tenant,)
+        place = "\x00".join([*whose, self.subject, self.since]).encode()
         return f"headrace-{self.name}-{hashlib.sha256(place).hexdigest()[:16]}"
 
     @property
@@ -113,15 +119,12 @@ class TriggerStore:
         states whether it is.
 
         Raises:
-            TriggerTaken: another owner has one of this name.
             TooManyTriggers: the owner has the maximum number of triggers.
             TriggerTooNew: a later release wrote that.
             BusUnavailable: NATS does not answer.
         """
 
         def put_over(before: Trigger | None) -> Trigger:
-            if before is not None and before.owner != owner:
-                raise TriggerTaken(f"trigger {spec.name!r} belongs to another owner")
             stated = spec.model_dump()
             if before is not None and "paused" not in spec.model_fields_set:
                 # Events over core NATS can't wait.
@@ -134,11 +137,12 @@ class TriggerStore:
                 event_streams=(
                     self._bus.settings.event_streams if before is None else before.event_streams
                 ),
+                by_owner=before is None or before.by_owner,
             )
 
-        if (await self._bucket.get(_key(tenant, spec.name))).data is None:
+        if (await self._find(tenant, owner, spec.name))[1].data is None:
             await self._check_room(tenant, owner)
-        before, trigger = await self._change(tenant, spec.name, put_over)
+        before, trigger = await self._change(tenant, owner, spec.name, put_over)
         return trigger, before is None
 
     async def _check_room(self, tenant: str, owner: str) -> None:
@@ -156,14 +160,14 @@ class TriggerStore:
         """
 
         def paused(before: Trigger | None) -> Trigger:
-            found = _same(before, trigger)
+            found = _existing(before, trigger)
             if found.stream is None:
                 raise EventsUnstored(
                     f"trigger {found.name!r} can't be paused: events over core NATS can't wait"
                 )
             return found.model_copy(update={"paused": True})
 
-        return (await self._change(trigger.tenant, trigger.name, paused))[1]
+        return (await self._change(trigger.tenant, trigger.owner, trigger.name, paused))[1]
 
     async def resume(self, trigger: Trigger) -> Trigger:
         """Let the events of a paused trigger begin tasks again, and return it as it is now.
@@ -174,49 +178,60 @@ class TriggerStore:
         """
 
         def resumed(before: Trigger | None) -> Trigger:
-            return _same(before, trigger).model_copy(update={"paused": False})
+            return _existing(before, trigger).model_copy(update={"paused": False})
 
-        return (await self._change(trigger.tenant, trigger.name, resumed))[1]
+        return (await self._change(trigger.tenant, trigger.owner, trigger.name, resumed))[1]
 
     async def _change(
-        self, tenant: str, name: str, change: Callable[[Trigger | None], Trigger]
+        self, tenant: str, owner: str, name: str, change: Callable[[Trigger | None], Trigger]
     ) -> tuple[Trigger | None, Trigger]:
-        """Change the trigger of that name, and return it as it was and as it is."""
+        """Change the owner's trigger of that name, and return it as it was and as it is."""
         for _ in range(_ROUNDS):
-            found = await self._bucket.get(_key(tenant, name))
+            key, found = await self._find(tenant, owner, name)
             before = _known(name, found.data)
             changed = change(before)
             # The release before reads what states nothing that it doesn't know.
             data = orjson.dumps(changed.model_dump(mode="json", exclude_defaults=True))
             try:
-                await self._bucket.put(_key(tenant, name), data, found.sequence)
+                await self._bucket.put(key, data, found.sequence)
             except KeyChanged:
                 continue
             return before, changed
         raise KeyChanged(f"trigger {name!r} is being changed by others")
 
-    async def get(self, tenant: str, name: str) -> Trigger:
-        """Return the trigger of that name.
+    async def get(self, tenant: str, owner: str, name: str) -> Trigger:
+        """Return the owner's trigger of that name.
 
         Raises:
-            TriggerUnknown: the tenant has none.
+            TriggerUnknown: the owner has none.
             TriggerTooNew: a later release wrote it.
             BusUnavailable: NATS does not answer.
         """
-        trigger = _known(name, (await self._bucket.get(_key(tenant, name))).data)
+        trigger = _known(name, (await self._find(tenant, owner, name))[1].data)
         if trigger is None:
             raise _unknown(name)
         return trigger
 
-    async def needs(self, tenant: str, name: str, stream: str, consumer: str) -> bool:
-        """Return whether the trigger of that name takes its events by the consumer of `stream`.
+    async def _find(self, tenant: str, owner: str, name: str) -> tuple[str, Value]:
+        """Return the key of the owner's trigger of that name and what it holds, if anything."""
+        key = _key(tenant, owner, name)
+        found = await self._bucket.get(key)
+        if found.data is None:
+            former_key = _former_key(tenant, name)
+            former = await self._bucket.get(former_key)
+            if former.data is not None and _owner_of(former.data) == owner:
+                return former_key, former
+        return key, found
+
+    async def needs(self, key: str, stream: str, consumer: str) -> bool:
+        """Return whether the trigger with that key takes its events by the consumer of `stream`.
 
         One that another version wrote, and this one can't read, is taken to.
 
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        found = await self._bucket.get(_key(tenant, name))
+        found = await self._bucket.get(key)
         if found.data is None:
             return False
         trigger = _read(found.data)
@@ -228,10 +243,10 @@ class TriggerStore:
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        await self._bucket.delete(_key(trigger.tenant, trigger.name))
+        await self._bucket.delete(trigger.key)
 
     async def all(self, tenant: str | None = None) -> list[Trigger]:
-        """Return the triggers of a tenant, or of all, by name.
+        """Return the triggers of a tenant, or of all, by owner and name.
 
         Raises:
             BusUnavailable: NATS does not answer.
@@ -241,19 +256,31 @@ class TriggerStore:
         return [one for one in read if one is not None and tenant in (None, one.tenant)]
 
 
-def _key(tenant: str, name: str) -> str:
+def _key(tenant: str, owner: str, name: str) -> str:
+    return f"event.{tenant}.{owner}.{name}"
+
+
+def _former_key(tenant: str, name: str) -> str:
     return f"event.{tenant}.{name}"
 
 
-def _same(found: Trigger | None, sought: Trigger) -> Trigger:
-    """Return the trigger that was found, if its owner is that of the one that was sought.
+def _existing(found: Trigger | None, sought: Trigger) -> Trigger:
+    """Return the trigger that was found.
 
     Raises:
-        TriggerUnknown: it was deleted; another owner may have made one of this name since.
+        TriggerUnknown: it was deleted.
     """
-    if found is None or found.owner != sought.owner:
+    if found is None:
         raise _unknown(sought.name)
     return found
+
+
+def _owner_of(data: bytes) -> str | None:
+    """Return the owner of the trigger in `data`, also of one that a later release wrote."""
+    try:
+        return str(orjson.loads(data)["owner"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _unknown(name: str) -> TriggerUnknown:

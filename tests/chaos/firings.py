@@ -42,7 +42,7 @@ AGENT = "plain"
 TENANT, OWNER = "default", "anonymous"
 STREAM, SUBJECT = "CHAOS", "chaos.events"
 EVENTS = "trigger/"
-"""Prefix of the source of events' tasks; the trigger's name follows."""
+"""Prefix of the source of events' tasks; the trigger's name is its end."""
 
 _EACH_SECOND = 4
 """Number of schedules that fire every second. Half of the others fire once a minute by cron,
@@ -265,7 +265,7 @@ class FiredTask:
     @property
     def trigger(self) -> str:
         """The trigger of its event."""
-        return self.source.removeprefix(EVENTS)
+        return self.source.rpartition("/")[2]
 
     @property
     def next_due(self) -> datetime:

@@ -898,7 +898,9 @@ async def test_a_trigger_is_declared_and_shows_what_its_events_began(
         await confirmed(page, "Resume")
         await until_figure(page, "events waiting", "0")
         await page.click(".buttons a[href^='#/operate']")
-        letter = f"document.querySelector('.letters')?.innerText.includes('trigger/{name}')"
+        letter = (
+            f"document.querySelector('.letters')?.innerText.includes('trigger/anonymous/{name}')"
+        )
         await page.until(letter, "the event is a dead letter")
         kind = (
             "[...document.querySelectorAll('.letters td:nth-child(3)')].map((one) => one.innerText)"

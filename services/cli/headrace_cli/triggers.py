@@ -9,6 +9,8 @@ from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.services import run_service
 
+_with_owner = click.option("--owner", help="Owner of the trigger; for operators.")
+
 
 @click.group()
 def triggers() -> None:
@@ -34,25 +36,29 @@ def serve() -> None:
 
 @triggers.command("list")
 @with_gateway
+@_with_owner
 @with_json
-def list_triggers(*, url: str, token: str | None, printer: Printer) -> None:
-    """List your triggers; operators see those of their tenant."""
-    _COMMANDS.show(printer, at_gateway(url, token, lambda client: client.triggers.list()))
+def list_triggers(*, url: str, token: str | None, owner: str | None, printer: Printer) -> None:
+    """List your triggers; operators see those of all owners of their tenant."""
+    _COMMANDS.show(printer, at_gateway(url, token, lambda client: client.triggers.list(owner)))
 
 
 _COMMANDS.add_apply("on")
 _COMMANDS.add_change(
     "pause",
     "Let the events of the trigger NAME wait in their stream until it is resumed.",
-    lambda client, name: client.triggers.pause(name),
+    lambda client, name, **terms: client.triggers.pause(name, **terms),
+    _with_owner,
 )
 _COMMANDS.add_change(
     "resume",
     "Let the events of the paused trigger NAME begin tasks again.",
-    lambda client, name: client.triggers.resume(name),
+    lambda client, name, **terms: client.triggers.resume(name, **terms),
+    _with_owner,
 )
 _COMMANDS.add_change(
     "delete",
     "Delete the trigger NAME. Tasks that it began go on.",
-    lambda client, name: client.triggers.delete(name),
+    lambda client, name, **terms: client.triggers.delete(name, **terms),
+    _with_owner,
 )

@@ -35,7 +35,6 @@ from headrace.tasks.quotas import QuotaExceeded
 from headrace.triggers import (
     EventsUnstored,
     TooManyTriggers,
-    TriggerTaken,
     TriggerTooNew,
     TriggerUnknown,
 )
@@ -146,7 +145,6 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
     LetterUnknown: _own(-32602, 404, "NOT_FOUND", "LETTER_NOT_FOUND"),
     TriggerUnknown: _own(-32602, 404, "NOT_FOUND", "TRIGGER_NOT_FOUND"),
-    TriggerTaken: _own(-32600, 409, "FAILED_PRECONDITION", "TRIGGER_TAKEN"),
     EventsUnstored: _own(-32600, 409, "FAILED_PRECONDITION", "EVENTS_UNSTORED"),
     ScheduleUnknown: _own(-32602, 404, "NOT_FOUND", "SCHEDULE_NOT_FOUND"),
     ScheduleOver: _own(-32600, 409, "FAILED_PRECONDITION", "SCHEDULE_OVER"),

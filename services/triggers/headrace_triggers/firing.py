@@ -49,7 +49,7 @@ class Firing:
     """What begins one task."""
 
     source: str
-    """What fired, such as ``trigger/orders``; unique in its tenant."""
+    """What fired, such as ``trigger/ann/orders``; unique in its tenant."""
     key: str
     """What identifies the event or tick in its source."""
     tenant: str

@@ -23,31 +23,43 @@ class ClientTriggers:
         body = dict(trigger)
         return await self._ask("PUT", str(body.pop("name", "")), body=body)
 
-    async def list(self) -> list[Json]:
-        """Return the caller's triggers; operators get those of their tenant."""
-        found = await self._gateways.json(Request("GET", _PATH))
+    async def list(self, owner: str | None = None) -> list[Json]:
+        """Return the caller's triggers.
+
+        Args:
+            owner: For operators: only this owner's. None: those of all owners.
+        """
+        query = {} if owner is None else {"owner": owner}
+        found = await self._gateways.json(Request("GET", _PATH, query=query))
         listed: list[Json] = found["triggers"]
         return listed
 
-    async def get(self, name: str) -> Json:
+    async def get(self, name: str, owner: str | None = None) -> Json:
         """Return a trigger, with its last firings and the number of events that wait."""
-        return await self._ask("GET", name)
+        return await self._ask("GET", name, owner=owner)
 
-    async def pause(self, name: str) -> Json:
+    async def pause(self, name: str, owner: str | None = None) -> Json:
         """Let the events of a trigger wait in their stream. Return the trigger."""
-        return await self._ask("POST", name, ":pause")
+        return await self._ask("POST", name, ":pause", owner=owner)
 
-    async def resume(self, name: str) -> Json:
+    async def resume(self, name: str, owner: str | None = None) -> Json:
         """Let the events of a paused trigger begin tasks again. Return the trigger."""
-        return await self._ask("POST", name, ":resume")
+        return await self._ask("POST", name, ":resume", owner=owner)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, owner: str | None = None) -> None:
         """Delete a trigger; tasks that it has begun go on."""
-        await self._ask("DELETE", name)
+        await self._ask("DELETE", name, owner=owner)
 
     async def _ask(
-        self, method: str, name: str, command: str = "", *, body: Json | None = None
+        self,
+        method: str,
+        name: str,
+        command: str = "",
+        *,
+        body: Json | None = None,
+        owner: str | None = None,
     ) -> Json:
         path = f"{_PATH}/{quote(name, safe='')}{command}"
-        found: Json = await self._gateways.json(Request(method, path, body))
+        query = {} if owner is None else {"owner": owner}
+        found: Json = await self._gateways.json(Request(method, path, body, query=query))
         return found

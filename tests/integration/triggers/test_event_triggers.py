@@ -149,7 +149,7 @@ async def test_an_event_that_lacks_what_the_trigger_needs_is_a_dead_letter(
     await orders.settled()
     [letter] = await letters(bus)
     assert (letter.kind, letter.agent, letter.body) == ("event", "shop", b'{"total": 1}')
-    assert letter.content.reason == "trigger/orders: the event has no 'body.id'"
+    assert letter.content.reason == "trigger/ann/orders: the event has no 'body.id'"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ async def test_a_trigger_that_is_deleted_takes_its_consumer_along(
     await orders.settled()
     await TriggerStore(bus).delete(trigger)
     # With a marker that expires, nats-server brings it back when it is killed later.
-    subject = subject_of(bus.streams.triggers, f"event.{trigger.tenant}.{trigger.name}")
+    subject = subject_of(bus.streams.triggers, trigger.key)
     marker = await bus.js.get_last_msg(stream_of(bus.streams.triggers), subject)
     assert TTL not in (marker.headers or {})
 
@@ -286,7 +286,7 @@ async def test_a_trigger_that_is_deleted_while_no_service_runs_takes_its_consume
     async with running(settings):
         await eventually(lambda: is_taken_by(bus, orders, 3), "each trigger has a consumer")
     await TriggerStore(bus).delete(deleted)
-    subject = subject_of(bus.streams.triggers, "event.default.newer")
+    subject = subject_of(bus.streams.triggers, unreadable.key)
     await bus.js.publish(subject, b'{"written": "by a later version"}', timeout=60)
     async with running(settings):
         await eventually(lambda: is_taken_by(bus, orders, 2), "the consumer is deleted")

@@ -59,7 +59,7 @@ async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Pat
             # Both triggers are subscribed to in turn, and the other one may be the later one.
             await eventually(published_until_begun, "the event over core NATS has begun a task")
             trigger, history = (
-                await TriggerStore(gateway).get("default", "one"),
+                await TriggerStore(gateway).get("default", "ann", "one"),
                 FiringHistory(gateway),
             )
 

@@ -41,7 +41,7 @@ export interface Action {
 export interface Named {
   kind: Kind;
   name: string;
-  /** Empty: the caller, or names are not an owner's own. */
+  /** Empty: the caller. */
   owner?: string;
 }
 

@@ -44,9 +44,11 @@ export function TriggersPage({ name, query }: { name: string; query: URLSearchPa
 }
 
 function viewOf(name: string, query: URLSearchParams) {
+  const owner = query.get("owner") ?? "";
   if (query.has("new")) return <NewDeclaration kind={TRIGGER} />;
   if (!name) return <TriggerList />;
-  return query.has("edit") ? <EditedDeclaration kind={TRIGGER} name={name} /> : <OneTrigger name={name} />;
+  if (query.has("edit")) return <EditedDeclaration kind={TRIGGER} name={name} owner={owner} />;
+  return <OneTrigger name={name} owner={owner} />;
 }
 
 function TriggerList() {
@@ -58,8 +60,8 @@ function TriggerList() {
       {value && (
         <Table title="Tasks that begin with events" heads={["Trigger", "State", "Subject", "Agent", "Owner"]} empty="No trigger yet.">
           {value["triggers"].map((one: Json) => (
-            <tr key={one["name"]}>
-              <th scope="row"><a href={linkTo(["triggers", one["name"]])}>{one["name"]}</a></th>
+            <tr key={`${one["owner"]}/${one["name"]}`}>
+              <th scope="row"><a href={linkTo(["triggers", one["name"]], { owner: one["owner"] })}>{one["name"]}</a></th>
               <td><DeclaredState state={stateOf(one)} /></td>
               <td class="mono">{one["subject"]}</td>
               <td>{one["agent"]}</td>
@@ -75,11 +77,11 @@ function TriggerList() {
   );
 }
 
-function OneTrigger({ name }: { name: string }) {
+function OneTrigger({ name, owner }: { name: string; owner: string }) {
   const { isOperator } = useAccess();
   const links = ({ agent }: Json) =>
     isOperator && <a class="button plain" href={linkTo(["operate"], { kind: "event", agent })}>Dead letters</a>;
-  return <OneDeclaration kind={TRIGGER} name={name} links={links} />;
+  return <OneDeclaration kind={TRIGGER} name={name} owner={owner} links={links} />;
 }
 
 function stateOf(one: Json): string {

@@ -7,10 +7,11 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from headrace.model.answers import AnswerRule
+from headrace.model.errors import InvalidName
 from headrace.model.events import PRIORITY
 from headrace.model.field_rule import first_problem
 from headrace.model.nesting import RULE, is_too_deep
-from headrace.model.subjects import NORMAL
+from headrace.model.subjects import NORMAL, encode_token
 from headrace.triggers import may_use
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
@@ -88,6 +89,29 @@ def check_subjects(
     for subject in (*others, *answered):
         if not may_use(subject, caller.tenant, settings.trigger_subjects, settings.prefix):
             raise NotPermitted(f"your tenant may not use subject {subject}")
+
+
+def owner_in(request: Request) -> str | None:
+    """Return the owner in the query, as a token. None: it names none.
+
+    Raises:
+        InputInvalid: there can't be such an owner.
+    """
+    stated = request.query_params.get("owner")
+    try:
+        return None if stated is None else encode_token(stated)
+    except InvalidName as error:
+        raise InputInvalid(f"owner: {error.rule}") from None
+
+
+def check_owner(request: Request, caller: Caller, what: str) -> None:
+    """Check that the query names no other owner: `what`, such as "run a schedule", is the owner's.
+
+    Raises:
+        InputInvalid: it names one.
+    """
+    if owner_in(request) not in {None, caller.owner}:
+        raise InputInvalid(f"owner: only the owner can {what}")
 
 
 def reaches(caller: Caller, owner: str, agent: str, operation: str, operated: str) -> bool:

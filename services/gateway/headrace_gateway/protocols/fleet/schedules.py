@@ -21,9 +21,11 @@ from headrace.schedules import BackFillRefused, ScheduleUnknown, StoredSchedule
 from headrace_gateway.call import IDEMPOTENCY_KEY, caller_of
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.fleet.declaration import (
+    check_owner,
     check_subjects,
     declared,
     declaring,
+    owner_in,
     priority_of,
     reaches,
 )
@@ -59,7 +61,7 @@ class SchedulePages:
         query = request.query_params
         after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
-        pattern = _owner(request) or ("*" if caller.is_operator else caller.owner)
+        pattern = owner_in(request) or ("*" if caller.is_operator else caller.owner)
         if not caller.is_operator and pattern != caller.owner:
             # `next` would tell how many there are.
             return json_response({"schedules": [], "next": None}, headers=NO_STORE)
@@ -97,7 +99,7 @@ class SchedulePages:
         schedule = stated.schedule(priority_of(call, stated.priority))
         check_parts({"parts": schedule.parts}, call.card)
         check_subjects(services, call.caller, schedule.answers)
-        _check_owner(request, call.caller, "replace a schedule")
+        check_owner(request, call.caller, "replace a schedule")
         key = ScheduleKey(call.caller.tenant, call.caller.owner, name)
         try:
             stored = await services.background.run(self._schedules.put(key, schedule))
@@ -138,7 +140,7 @@ class SchedulePages:
             ScheduleUnknown: as `Schedules.run_now`.
             HeadraceError: as `Access.check_anyone`.
         """
-        _check_owner(request, caller_of(self._services, request), "run a schedule now")
+        check_owner(request, caller_of(self._services, request), "run a schedule now")
         found = await self._found(request, "RunSchedule")
         asked = request.headers.get(IDEMPOTENCY_KEY) or secrets.token_hex(12)
         try:
@@ -158,7 +160,7 @@ class SchedulePages:
             HeadraceError: as `declared` and `Access.check_anyone`.
         """
         asked = await declared(self._services, request, BackFill)
-        _check_owner(request, caller_of(self._services, request), "back-fill a schedule")
+        check_owner(request, caller_of(self._services, request), "back-fill a schedule")
         found = await self._found(request, "RunSchedule")
         filling = self._schedules.back_fill(found.key, asked.start, asked.end, asked.overlap)
         try:
@@ -181,7 +183,7 @@ class SchedulePages:
     async def _found(self, request: Request, operation: str) -> StoredSchedule:
         access, caller = self._services.access, caller_of(self._services, request)
         access.check_anyone(caller, operation)
-        owner, name = _owner(request) or caller.owner, _name(request)
+        owner, name = owner_in(request) or caller.owner, _name(request)
         found = await self._schedules.get(ScheduleKey(caller.tenant, owner, name))
         # Nobody learns of schedules that are not theirs.
         if found is None or not _reaches(caller, found, operation):
@@ -206,20 +208,6 @@ def _reaches(caller: Caller, found: StoredSchedule, operation: str) -> bool:
     """Return whether the caller may know of the schedule, for `operation`."""
     operated = "ListTasks" if operation == "GetSchedule" else "CancelTask"
     return reaches(caller, found.key.owner, found.schedule.agent, operation, operated)
-
-
-def _owner(request: Request) -> str | None:
-    """Return the owner in the query, as a token. None: it names none."""
-    stated = request.query_params.get("owner")
-    try:
-        return None if stated is None else encode_token(stated)
-    except InvalidName as error:
-        raise InputInvalid(f"owner: {error.rule}") from None
-
-
-def _check_owner(request: Request, caller: Caller, what: str) -> None:
-    if _owner(request) not in {None, caller.owner}:
-        raise InputInvalid(f"owner: only the owner can {what}")
 
 
 def _name(request: Request) -> str:

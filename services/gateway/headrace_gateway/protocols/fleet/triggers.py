@@ -17,9 +17,11 @@ from headrace.triggers import Trigger, TriggerStore, TriggerUnknown
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.fleet.declaration import (
+    check_owner,
     check_subjects,
     declared,
     declaring,
+    owner_in,
     priority_of,
     reaches,
 )
@@ -43,14 +45,16 @@ class TriggerPages:
         """Return the caller's triggers; those of its tenant, as far as it is an operator.
 
         Raises:
+            InputInvalid: the query names an owner that can't exist.
             HeadraceError: as `Access.check_anyone` and `TriggerStore.all`.
         """
-        caller = self._caller(request, "ListTriggers")
+        caller, owner = self._caller(request, "ListTriggers"), owner_in(request)
         found = await self._store.all(caller.tenant)
         shown = [
             one.shown()
             for one in found
-            if reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
+            if owner in {None, one.owner}
+            and reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
         ]
         return json_response({"triggers": shown}, headers=NO_STORE)
 
@@ -71,7 +75,8 @@ class TriggerPages:
         """Make a trigger, or change it.
 
         Raises:
-            InputInvalid: the declaration breaks a rule, or states what the agent does not accept.
+            InputInvalid: the declaration breaks a rule, or states what the agent does not accept,
+                or the query names another owner.
             NotPermitted: the tenant may not use a subject.
             HeadraceError: as `declared`, `declaring`, `priority_of` and `TriggerStore.put`.
         """
@@ -81,6 +86,7 @@ class TriggerPages:
         _check_accepted(spec, call.card)
         caller = call.caller
         check_subjects(services, caller, spec.answers, spec.subject)
+        check_owner(request, caller, "replace a trigger")
         wished = spec.priority if "priority" in spec.model_fields_set else None
         spec = spec.model_copy(update={"priority": priority_of(call, wished)})
         putting = self._store.put(spec, caller.tenant, caller.owner)
@@ -129,12 +135,12 @@ class TriggerPages:
         return json_response(switched.shown(), headers=NO_STORE)
 
     async def _find(self, request: Request, operation: str, own: str, operated: str) -> Trigger:
-        """Return the trigger that the request names.
+        """Return the trigger that the request names: its owner in the query, else the caller's.
 
         Its owner needs the permission for `own` with its agent, operators that for `operated`.
         """
         caller, name = self._caller(request, operation), request.path_params["name"]
-        trigger = await self._store.get(caller.tenant, name)
+        trigger = await self._store.get(caller.tenant, owner_in(request) or caller.owner, name)
         if not reaches(caller, trigger.owner, trigger.agent, own, operated):
             raise TriggerUnknown(f"trigger {name!r} does not exist")
         operates = trigger.owner != caller.owner

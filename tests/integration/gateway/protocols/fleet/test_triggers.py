@@ -34,7 +34,7 @@ async def test_a_trigger_is_made_changed_listed_and_deleted(
         assert await client.triggers.resume("t1") == made
         assert await client.triggers.pause("t1") == changed
         firing = TriggerFiring(at="2030-01-01T00:00:00Z", agent="ask", task="0-1")
-        trigger = await TriggerStore(bus).get("default", "t1")
+        trigger = await TriggerStore(bus).get("default", "anonymous", "t1")
         await FiringHistory(bus).add(trigger, [firing])
         shown = {**changed, "waiting": None, "firings": [firing.model_dump()]}
         assert (await http.get(f"{PATH}/t1")).json() == shown
@@ -71,7 +71,7 @@ async def test_what_is_changed_before_a_trigger_is_paused_stays(
     assert fleet.working
     store = TriggerStore(bus)
     await http.put(f"{PATH}/t1", json=SPEC)
-    seen = await store.get("default", "t1")
+    seen = await store.get("default", "anonymous", "t1")
     await http.put(f"{PATH}/t1", json=SPEC | {"text": "Order {body.id}"})
     await store.pause(seen)
     found = (await http.get(f"{PATH}/t1")).json()
@@ -111,19 +111,46 @@ async def test_a_trigger_of_a_later_release_is_left_to_its_gateways(
     bucket = Bucket(bus, bus.streams.triggers)
     for name in ("t1", "t2"):
         await http.put(f"{PATH}/{name}", json=SPEC)
-        plain = await bucket.get(f"event.default.{name}")
-        stated = orjson.loads(plain.data or b"")
-        assert stated.keys() == SPEC.keys() | {"name", "tenant", "owner", "since", "event_streams"}
-        later = orjson.dumps(stated | {"later": 1})
-        await bucket.put(f"event.default.{name}", later, plain.sequence)
+        key = f"event.default.anonymous.{name}"
+        plain = await bucket.get(key)
+        later = orjson.dumps(orjson.loads(plain.data or b"") | {"later": 1})
+        await bucket.put(key, later, plain.sequence)
         answers = [
             await http.put(f"{PATH}/{name}", json=SPEC),
             await http.post(f"{PATH}/{name}:pause"),
             await http.get(f"{PATH}/{name}"),
         ]
         assert {answer.status_code for answer in answers} == {503}
-        assert (await bucket.get(f"event.default.{name}")).data == later
-        await bucket.delete(f"event.default.{name}")
+        assert (await bucket.get(key)).data == later
+        await bucket.delete(key)
+
+
+async def test_a_trigger_of_an_earlier_release_stays_its_owners(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    bucket, key = Bucket(bus, bus.streams.triggers), "event.default.t1"
+    kept = {"tenant": "default", "since": "2026-01-01T00:00:00Z", "event_streams": 1}
+    mine = SPEC | kept | {"name": "t1", "owner": "anonymous"}
+    others = mine | {"name": "t2", "owner": "ann"}
+    for one in (mine, others):
+        await bucket.put(f"event.default.{one['name']}", orjson.dumps(one), 0)
+    changed = (await http.put(f"{PATH}/t1", json=SPEC | {"text": "Order {body.id}"})).json()
+    assert changed["since"] == kept["since"]
+    # Releases before this one read it still.
+    assert orjson.loads((await bucket.get(key)).data or b"") == mine | {"text": "Order {body.id}"}
+    assert (await http.get(f"{PATH}/t2")).status_code == 404
+    assert (await http.put(f"{PATH}/t2", json=SPEC)).status_code == 201
+    listed = [(one.owner, one.source) for one in await TriggerStore(bus).all("default")]
+    assert sorted(listed) == [
+        ("ann", "trigger/t2"),
+        ("anonymous", "trigger/anonymous/t2"),
+        ("anonymous", "trigger/t1"),
+    ]
+    deleted = [(await http.delete(f"{PATH}/{name}")).status_code for name in ("t1", "t2")]
+    assert deleted == [200, 200]
+    assert [one.owner for one in await TriggerStore(bus).all("default")] == ["ann"]
+    await bucket.delete("event.default.t2")
 
 
 async def test_each_change_of_a_trigger_or_schedule_is_audited(
@@ -235,7 +262,10 @@ async def test_a_trigger_belongs_to_its_owner_and_tenant(
 
         async def status(method: str, who: dict[str, str], **changed: object) -> int:
             body = SPEC | {"subject": "acme.orders.*"} | changed if method == "PUT" else None
-            answer = await gateway.http.request(method, f"{PATH}/mine", json=body, headers=who)
+            query = {"owner": ANN.owner} if who == ONCALL.bearer else {}
+            answer = await gateway.http.request(
+                method, f"{PATH}/mine", params=query, json=body, headers=who
+            )
             return answer.status_code
 
         assert await status("PUT", ANN.bearer, subject="other.orders.*") == 403
@@ -243,18 +273,21 @@ async def test_a_trigger_belongs_to_its_owner_and_tenant(
         assert await status("PUT", ANN.bearer, answers=answered) == 403
         assert await status("PUT", FAQ.bearer) == 403  # its roles have another agent
         assert await status("PUT", ANN.bearer) == 201
-        assert await status("PUT", BOB.bearer) == 409
+        assert await status("PUT", ONCALL.bearer) == 400  # only its owner changes it
         assert [await status("GET", one.bearer) for one in (ANN, BOB, EVE, ONCALL)] == [
             *(200, 404, 404),
             200,
         ]
         assert await status("DELETE", BOB.bearer) == 404
+        owner = {"owner": ANN.owner}
         pausing = [
-            await gateway.http.post(f"{PATH}/mine:pause", headers=one.bearer)
+            await gateway.http.post(f"{PATH}/mine:pause", params=owner, headers=one.bearer)
             for one in (BOB, EVE, ANN, ONCALL)
         ]
         assert [one.status_code for one in pausing] == [404, 404, 200, 200]
         assert await status("PUT", EVE.bearer, subject="other.orders.*") == 201
+        assert await status("PUT", BOB.bearer) == 201
+        assert await status("DELETE", BOB.bearer) == 200
         kept = await TriggerStore(bus).all()
         assert [(one.tenant, one.owner, one.subject) for one in kept] == [
             ("acme", encode_token(ANN.owner), "acme.orders.*"),
