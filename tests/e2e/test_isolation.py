@@ -9,19 +9,31 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.routing import Route
 
+from headrace.jetstream.connection import Bus
+from headrace.model import events
+from headrace.model.messages import DeadLetter
+from headrace.settings import BusSettings
+from headrace.tasks.dead_letters import LetterFilter, write_letter
+from headrace.tasks.dead_letters import Letters as StoredLetters
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.fleet.routes import routes as fleet_routes
+from headrace_gateway.server.open_requests import OpenRequests
+from headrace_gateway.settings import GatewaySettings
 from tests.support.compose_file import ROOT
 from tests.support.credentials import ANN, BOB, EVE, Person, write
 from tests.support.isolation import (
     BINDINGS,
     CONFIG,
+    FLEET,
     HOOK,
     IN_CONTEXT,
     SCHEDULE,
@@ -29,13 +41,20 @@ from tests.support.isolation import (
     Thing,
     binding,
 )
+from tests.support.memory_gateway import memory_services
 from tests.support.plain_a2a import message
 from tests.support.plain_http import NO_TLS
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 OLA = Person("acme", "ola", ("on-call",))
-ROLES = '[[role]]\nname = "on-call"\noperator = true\n'
-"""An operator who may do all else that others may do."""
+ROLES = """
+[[role]]
+name = "on-call"
+operator = true
+operations = ["read", "send", "cancel", "delete", "push", "operate", "route"]
+"""
+"""An operator who may do all that there is."""
 
 CALLERS: Mapping[str, Person | None] = {
     "its owner": ANN,
@@ -48,6 +67,7 @@ CALLERS: Mapping[str, Person | None] = {
 YES, NO, REFUSED = "yes", "no", "401"
 _ANNS = (YES, NO, NO, NO, REFUSED)
 _OPERATED = (YES, NO, NO, YES, REFUSED)
+_OPERATORS = (NO, NO, NO, YES, REFUSED)
 _EVERYBODYS = (YES, YES, YES, YES, REFUSED)
 
 REACHES: Mapping[str, tuple[str, ...]] = {
@@ -76,23 +96,57 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "file download": _OPERATED,
     "task log": _OPERATED,
     "task log: stream": _OPERATED,
+    "tasks: watch": _OPERATED,
+    "fleet": _OPERATORS,
+    "usage": _OPERATED,
+    "agent versions: list": _OPERATORS,
+    "agent versions: route": _OPERATORS,
+    "agent versions: roll back": _OPERATORS,
+    "agent versions: retire": _OPERATORS,
+    "worker: drain": _OPERATORS,
+    "processes: list": _OPERATORS,
+    "process: kill": _OPERATORS,
+    "webhook deliveries: list": _OPERATORS,
+    "dead letters: list": _OPERATORS,
+    "dead letter: get": _OPERATORS,
+    "dead letter: retry": _OPERATORS,
+    "dead letter: drop": _OPERATORS,
     "schedules: list": _OPERATED,
     "schedule: get": _OPERATED,
     "schedule: run now": _ANNS,
+    "schedule: back-fill": _ANNS,
     "schedule: pause": _OPERATED,
     "schedule: resume": _OPERATED,
     "schedule: delete": _OPERATED,
     "schedule: replace": _ANNS,
+    "triggers: list": _OPERATED,
     "trigger: get": _OPERATED,
     "trigger: pause": _OPERATED,
     "trigger: resume": _OPERATED,
     "trigger: delete": _OPERATED,
+    "trigger: replace": _ANNS,
+    "task: fail": _OPERATORS,
 }
 """By the order of `CALLERS`: it reaches the task; or is answered exactly as for one that does not
 exist; or, unknown, is not answered."""
 
-_OF_THE_CALLER = "GetExtendedAgentCard"
-"""Names no task: it is answered by who asks."""
+_OF_THE_CALLER: Mapping[str, Callable[[MaskedResponse], bool]] = {
+    "GetExtendedAgentCard": lambda answer: answer.is_ok,
+    "fleet": lambda answer: answer.text == str(True),
+    **dict.fromkeys(
+        (
+            "agent versions: list",
+            "agent versions: route",
+            "agent versions: roll back",
+            "agent versions: retire",
+            "worker: drain",
+            "processes: list",
+            "process: kill",
+        ),
+        lambda answer: answer.is_permitted,
+    ),
+}
+"""What names nothing of an owner's is answered by who asks: whether the answer says that it may."""
 
 _BEGINS_A_RUN = (IN_CONTEXT, "AG-UI: run", "CopilotKit: run")
 _CHANGING = (
@@ -103,9 +157,14 @@ _CHANGING = (
     "AG-UI: stop",
     "schedule: replace",
     "schedule: delete",
+    "trigger: replace",
     "trigger: delete",
+    "task: fail",
 )
-_HAS_A_FILE = (*_BEGINS_A_RUN, "file download")
+_WATCHED = "tasks: watch"
+"""Meanwhile its owner changes the thing."""
+_ENDS_AT_ONCE = (*_BEGINS_A_RUN, _WATCHED, "file download")
+"""Asked of the agent that makes a file."""
 _LARGE = "300000"
 _DECLARED = ("schedules", "triggers")
 _PAIRS = 400
@@ -138,16 +197,52 @@ async def client_of(guarded: Stack, person: Person | None) -> AsyncIterator[http
         yield http
 
 
+class Letters:
+    """The dead letters of a stack."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Write on `bus`."""
+        self._bus = bus
+
+    async def write(self, agent: str, trigger: str, task: str) -> int:
+        """Write that of an event of Ann's trigger, which nobody can retry; return its number."""
+        letter = DeadLetter(
+            reason="body.total is missing",
+            subject=f"{ANN.tenant}.orders",
+            task=task,
+            trigger=f"trigger/{trigger}",
+            at=events.now(),
+        )
+        await write_letter(self._bus, letter, to=(ANN.tenant, agent))
+        wanted = LetterFilter(ANN.tenant, agent, "event", task)
+        [found] = [one async for one in StoredLetters(self._bus).find(wanted)]
+        return found.number
+
+
+@pytest.fixture
+async def letters(guarded: Stack) -> AsyncIterator[Letters]:
+    bus = Bus(BusSettings(nats_url=guarded.dev()["nats_url"]))
+    await bus.connect("test")
+    yield Letters(bus)
+    await bus.close()
+
+
 class Ann:
     """The owner: of a task at work, and one that has ended, each in a context of its own."""
 
-    def __init__(self, http: httpx.AsyncClient, folder: Path) -> None:
+    def __init__(self, http: httpx.AsyncClient, letters: Letters, folder: Path) -> None:
         """Have nothing yet; the task at work waits for a file in `folder` that never comes."""
-        self._http, self._gate = http, folder / "never"
+        self._http, self._letters, self._gate = http, letters, folder / "never"
 
     async def things(self) -> list[Thing]:
         """Make both."""
-        return [await self._begun("gated", str(self._gate)), await self._begun("filer", _LARGE)]
+        things = [await self._begun("gated", str(self._gate)), await self._begun("filer", _LARGE)]
+        await eventually(self._is_counted, "her run's usage is counted")
+        return things
+
+    async def _is_counted(self) -> bool:
+        answer = await self._http.get("/v1/usage")
+        return any(row["runs"] for row in answer.raise_for_status().json()["rows"])
 
     async def _begun(self, agent: str, text: str) -> Thing:
         base = f"/v1/agents/{agent}"
@@ -173,7 +268,13 @@ class Ann:
         for path, declared in (("schedules", SCHEDULE), ("triggers", trigger)):
             put = await self._http.put(f"/v1/{path}/{context}", json=declared)
             put.raise_for_status()
-        return Thing(agent, task, context, cursor, file, ANN.owner)
+        letter = await self._letters.write(agent, context, task)
+        more = partial(self._sent, context)
+        return Thing(agent, task, context, cursor, file, ANN.owner, ANN.owner, letter, more)
+
+    async def _sent(self, context: str) -> None:
+        body = {"message": message("1", contextId=context)}
+        (await self._http.post("/v1/agents/filer/message:send", json=body)).raise_for_status()
 
     async def seen(self, things: list[Thing]) -> list[str]:
         """Return all that she sees of them: they may be gone."""
@@ -201,15 +302,15 @@ def outcome(operation: str, theirs: MaskedResponse, nothing: MaskedResponse) -> 
     """Say what came of it to ask for Ann's, beside what came of it to ask for nobody's."""
     if theirs.is_unauthenticated and theirs == nothing:
         return REFUSED
-    if operation == _OF_THE_CALLER:
-        return YES if theirs.status == httpx.codes.OK else NO
+    if (may := _OF_THE_CALLER.get(operation)) is not None:
+        return YES if may(theirs) else NO
     return NO if theirs == nothing else YES
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("name", BINDINGS)
 async def test_who_reaches_anothers_task_by_which_operation(
-    guarded: Stack, tmp_path: Path, name: str, caller: str
+    guarded: Stack, letters: Letters, tmp_path: Path, name: str, caller: str
 ) -> None:
     column = list(CALLERS).index(caller)
     is_stranger = YES not in {REACHES[name][column] for name in _CHANGING}
@@ -218,14 +319,14 @@ async def test_who_reaches_anothers_task_by_which_operation(
         client_of(guarded, CALLERS[caller]) as http,
         binding(name, http) as asked,
     ):
-        ann = Ann(anns, tmp_path)
+        ann = Ann(anns, letters, tmp_path)
         things = await ann.things()
         before = await ann.seen(things)
         assert asked.operations
         for operation in asked.operations:
             expected = REACHES[operation][column]
             answers = list[tuple[MaskedResponse, MaskedResponse]]()
-            for thing in things[1:] if operation in _HAS_A_FILE else things:
+            for thing in things[1:] if operation in _ENDS_AT_ONCE else things:
                 nothing = await asked.answered(operation, thing.as_nobodys())
                 theirs = await asked.answered(operation, thing)
                 answers += zip(theirs, nothing, strict=True)
@@ -242,12 +343,29 @@ async def test_who_reaches_anothers_task_by_which_operation(
                 await ann.end(things)
                 things = await ann.things()
                 before = await ann.seen(things)
+            elif operation == _WATCHED:
+                before = await ann.seen(things)
         assert await ann.seen(things) == before, "one of these operations changed a task"
         await ann.end(things)
 
 
 def test_each_operation_of_a2a_is_in_the_table() -> None:
     assert {*UNARY, *STREAMING} < REACHES.keys()
+
+
+async def test_each_route_of_the_fleet_api_is_in_the_table() -> None:
+    settings = GatewaySettings(dev_control=Path("control"))
+    async with memory_services(OpenRequests(), settings) as services:
+        routes = fleet_routes(services)
+    served = {
+        (method, route.path)
+        for route in routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    assert served == {(asked.method, asked.route) for asked in FLEET.values()}
+    assert FLEET.keys() <= REACHES.keys()
 
 
 def test_the_table_is_in_the_documentation() -> None:
@@ -258,12 +376,12 @@ def test_the_table_is_in_the_documentation() -> None:
     assert made in page, f"docs/security.md is to have:\n\n{made}"
 
 
-async def test_nobody_replaces_anothers_trigger(guarded: Stack) -> None:
+async def test_the_name_of_a_trigger_is_each_owners_own(guarded: Stack) -> None:
     async with client_of(guarded, ANN) as anns:
         path, subject = f"/v1/triggers/anns-{time.monotonic_ns()}", f"{ANN.tenant}.orders"
         made = await anns.put(path, json={"agent": "filer", "subject": subject})
         seen = (await anns.get(made.raise_for_status().url.path)).text
-        for caller, code in ((BOB, 409), (OLA, 409), (EVE, 201), (None, 401)):
+        for caller, code in ((BOB, 201), (OLA, 201), (EVE, 201), (None, 401)):
             async with client_of(guarded, caller) as http:
                 tenant = ANN.tenant if caller is None else caller.tenant
                 told = f"{tenant}.stolen"
@@ -309,10 +427,10 @@ async def test_the_ids_of_an_agui_run_are_each_owners_own(guarded: Stack) -> Non
 
 
 async def test_the_tenant_of_a_path_is_an_address_and_no_right(
-    guarded: Stack, tmp_path: Path
+    guarded: Stack, letters: Letters, tmp_path: Path
 ) -> None:
     async with client_of(guarded, ANN) as anns, client_of(guarded, EVE) as http:
-        ann = Ann(anns, tmp_path)
+        ann = Ann(anns, letters, tmp_path)
         things = await ann.things()
         assert things
         for one in things:
@@ -329,14 +447,14 @@ async def test_the_tenant_of_a_path_is_an_address_and_no_right(
     "operation", ["GetTask", "CancelTask", "DeleteTask", "SubscribeToTask", "SendMessage"]
 )
 async def test_how_long_a_refusal_takes_does_not_tell_whether_a_task_exists(
-    guarded: Stack, tmp_path: Path, operation: str
+    guarded: Stack, letters: Letters, tmp_path: Path, operation: str
 ) -> None:
     async with (
         client_of(guarded, ANN) as anns,
         client_of(guarded, BOB) as http,
         binding("REST", http) as asked,
     ):
-        ann = Ann(anns, tmp_path)
+        ann = Ann(anns, letters, tmp_path)
         things = await ann.things()
         times: dict[bool, list[float]] = {True: [], False: []}
         for number in range(2 * _PAIRS):

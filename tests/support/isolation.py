@@ -24,6 +24,7 @@ from headrace.model.task import TASK_HEADER, mint_task_id
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
 from tests.support.clients.websocket import connect
+from tests.support.credentials import ANN
 from tests.support.plain_a2a import message
 
 type Json = dict[str, Any]
@@ -53,10 +54,27 @@ class Thing:
     file: str
     owner: str
     """As in the credentials. A schedule and a trigger have the context's name."""
+    user: str
+    """The owner whose usage counts its run."""
+    letter: int
+    """The number of a dead letter."""
+    more: Callable[[], Awaitable[object]]
+    """Begin another task in the context, as the owner, and wait for its end."""
 
     def as_nobodys(self) -> "Thing":
         """Return one that does not exist."""
-        return replace(self, task=mint_task_id(0), context=f"nobodys-{mint_task_id(0)}")
+        return replace(
+            self,
+            task=mint_task_id(0),
+            context=f"nobodys-{mint_task_id(0)}",
+            user="nobody",
+            letter=10**15,
+            more=_no_more,
+        )
+
+
+async def _no_more() -> None:
+    """Begin nothing: nobody has a thing that does not exist."""
 
 
 _TOO_LATE, _TRIES = StateUnavailable().public, 5
@@ -80,6 +98,8 @@ class MaskedResponse:
             (thing.task, "TASK"),
             (encode_token(thing.context), "CONTEXT"),
             (thing.context, "CONTEXT"),
+            (f"dead letter {thing.letter} ", "LETTER"),
+            (f'"id":{thing.letter},', "LETTER"),
         ):
             said = said.replace(value, name)
         headers = {(k, v) for k, v in response.headers.items() if k not in _TELLING_NOTHING}
@@ -96,6 +116,14 @@ class MaskedResponse:
     @property
     def is_unauthenticated(self) -> bool:
         return self.status == _UNAUTHENTICATED
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status == httpx.codes.OK
+
+    @property
+    def is_permitted(self) -> bool:
+        return self.status not in {_UNAUTHENTICATED, httpx.codes.FORBIDDEN}
 
 
 class Binding(ABC):
@@ -238,26 +266,125 @@ class A2Av03Binding(Binding):
 
 
 SCHEDULE = {"agent": _RUNS_IN, "message": "1", "cron": "0 0 1 1 *"}
-_LIST, _SCHEDULE, _TRIGGER = "/v1/schedules", "/v1/schedules/{}", "/v1/triggers/{}"
-_DECLARED: Mapping[str, tuple[str, str, Json | None]] = {
-    "schedules: list": ("GET", _LIST, None),
-    "schedule: get": ("GET", _SCHEDULE, None),
-    "schedule: run now": ("POST", f"{_SCHEDULE}:run", None),
-    "schedule: pause": ("POST", f"{_SCHEDULE}:pause", None),
-    "schedule: resume": ("POST", f"{_SCHEDULE}:resume", None),
-    "schedule: delete": ("DELETE", _SCHEDULE, None),
+TRIGGER = {"agent": _RUNS_IN, "subject": f"{ANN.tenant}.orders"}
+_PAST = {"from": "2025-12-31T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+_SCHEDULE, _TRIGGER = "/v1/schedules/{name}", "/v1/triggers/{name}"
+_LETTERS, _VERSIONS = "/v1/dead-letters", "/v1/fleet/agents/{agent}"
+_LOG = "/v1/agents/{agent}/tasks/{task}/log"
+_PROCESSES = "/v1/dev/processes"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """A request of the fleet API for a thing."""
+
+    method: str
+    route: str
+    """The gateway's route."""
+    body: Callable[[Thing], Json] | None = None
+    """Return the request's body; without it there is none."""
+    told: Callable[[Thing, httpx.Response], object] | None = None
+    """Return what counts of an answer that is no refusal; without it all of it does."""
+    query: Callable[[Thing], Mapping[str, str]] = lambda _: {}
+
+    def path(self, thing: Thing) -> str:
+        """Return the path at which `thing` is found."""
+        return self.route.format(
+            agent=thing.agent,
+            task=thing.task,
+            name=thing.context,
+            number=thing.letter,
+            worker="worker-of-nobody",
+            role="worker",
+            index=63,
+        )
+
+
+def _is_listed(thing: Thing, answer: httpx.Response) -> bool:
+    return thing.context in answer.text
+
+
+def _has_letter(thing: Thing, answer: httpx.Response) -> bool:
+    return any(one["id"] == thing.letter for one in answer.json()["letters"])
+
+
+def _is_used(thing: Thing, answer: httpx.Response) -> bool:
+    found = answer.json()
+    is_of_tenant = found["tenant"] == ANN.tenant
+    return is_of_tenant and any(one["owner"] == thing.user and one["runs"] for one in found["rows"])
+
+
+def _owner(thing: Thing) -> Json:
+    return {"owner": thing.owner}
+
+
+def _has_queues(_: Thing, answer: httpx.Response) -> bool:
+    return "queues" in answer.json()
+
+
+def _letter(thing: Thing) -> Json:
+    return {"ids": [thing.letter]}
+
+
+def _version(_: Thing) -> Json:
+    return {"version": "none"}
+
+
+def _nothing(*_: object) -> str:
+    """Say nothing: of what a caller has of its own; what it changes of others', they see."""
+    return ""
+
+
+FLEET: Mapping[str, FleetRequest] = {
+    "task log": FleetRequest("GET", _LOG),
+    "task log: stream": FleetRequest("GET", _LOG),
+    "tasks: watch": FleetRequest("GET", "/v1/agents/{agent}/tasks:watch"),
+    "fleet": FleetRequest("GET", "/v1/fleet", None, _has_queues),
+    "usage": FleetRequest(
+        "GET", "/v1/usage", None, _is_used, lambda thing: {"owner": thing.user, "by": "owner"}
+    ),
+    "agent versions: list": FleetRequest("GET", f"{_VERSIONS}/versions"),
+    "agent versions: route": FleetRequest("POST", f"{_VERSIONS}:route", _version),
+    "agent versions: roll back": FleetRequest("POST", f"{_VERSIONS}:rollback", lambda _: {}),
+    "agent versions: retire": FleetRequest("POST", f"{_VERSIONS}:retire", _version),
+    "worker: drain": FleetRequest("POST", "/v1/workers/{worker}:drain", lambda _: {}),
+    "processes: list": FleetRequest("GET", _PROCESSES),
+    "process: kill": FleetRequest("POST", f"{_PROCESSES}/{{role}}/{{index}}:kill", lambda _: {}),
+    "webhook deliveries: list": FleetRequest(
+        "GET", "/v1/webhook-deliveries", query=lambda thing: {"task": thing.task}
+    ),
+    "dead letters: list": FleetRequest(
+        "GET", _LETTERS, None, _has_letter, lambda _: {"limit": "1000"}
+    ),
+    "dead letter: get": FleetRequest("GET", f"{_LETTERS}/{{number}}"),
+    "dead letter: retry": FleetRequest("POST", f"{_LETTERS}:retry", _letter),
+    "dead letter: drop": FleetRequest("POST", f"{_LETTERS}:drop", _letter),
+    "schedules: list": FleetRequest("GET", "/v1/schedules", None, _is_listed, _owner),
+    "schedule: get": FleetRequest("GET", _SCHEDULE, query=_owner),
+    "schedule: run now": FleetRequest("POST", f"{_SCHEDULE}:run", query=_owner),
+    "schedule: back-fill": FleetRequest(
+        "POST", f"{_SCHEDULE}:backfill", lambda _: _PAST, query=_owner
+    ),
+    "schedule: pause": FleetRequest("POST", f"{_SCHEDULE}:pause", query=_owner),
+    "schedule: resume": FleetRequest("POST", f"{_SCHEDULE}:resume", query=_owner),
+    "schedule: delete": FleetRequest("DELETE", _SCHEDULE, query=_owner),
     # Last: whom it does not reach has one of that name afterwards.
-    "schedule: replace": ("PUT", _SCHEDULE, {**SCHEDULE, "message": "2"}),
-    "trigger: get": ("GET", _TRIGGER, None),
-    "trigger: pause": ("POST", f"{_TRIGGER}:pause", None),
-    "trigger: resume": ("POST", f"{_TRIGGER}:resume", None),
-    "trigger: delete": ("DELETE", _TRIGGER, None),
+    "schedule: replace": FleetRequest(
+        "PUT", _SCHEDULE, lambda _: {**SCHEDULE, "message": "2"}, _nothing, _owner
+    ),
+    "triggers: list": FleetRequest("GET", "/v1/triggers", None, _is_listed),
+    "trigger: get": FleetRequest("GET", _TRIGGER, query=_owner),
+    "trigger: pause": FleetRequest("POST", f"{_TRIGGER}:pause", query=_owner),
+    "trigger: resume": FleetRequest("POST", f"{_TRIGGER}:resume", query=_owner),
+    "trigger: delete": FleetRequest("DELETE", _TRIGGER, query=_owner),
+    "trigger: replace": FleetRequest("PUT", _TRIGGER, lambda _: TRIGGER, _nothing),
+    # After all others, because it ends the task.
+    "task: fail": FleetRequest("POST", "/v1/agents/{agent}/tasks/{task}:fail", lambda _: {}),
 }
-"""Of each operation its method, its path and its body."""
 
 
 class Pages(Binding):
-    """What is no A2A: AG-UI, CopilotKit's routes, files, schedules and triggers."""
+    """What is no A2A: AG-UI, CopilotKit's routes, files, and the fleet API."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         """Ask over `http`."""
@@ -278,9 +405,9 @@ class Pages(Binding):
             "file download": lambda t: self._get(
                 t, f"/v1/agents/{t.agent}/tasks/{t.task}/files/{t.file}"
             ),
-            "task log": lambda t: self._get(t, f"/v1/agents/{t.agent}/tasks/{t.task}/log"),
+            **{what: partial(self._fleet, asked) for what, asked in FLEET.items()},
             "task log: stream": self._log_stream,
-            **{what: partial(self._declared, *asked) for what, asked in _DECLARED.items()},
+            "tasks: watch": self._watch,
         }
         self.operations = tuple(self._asks)
 
@@ -306,21 +433,34 @@ class Pages(Binding):
         stream = self._http.stream("GET", path, headers=events)
         return MaskedResponse.of(await _begun(stream), thing)
 
-    async def _declared(
-        self, method: str, path: str, body: Json | None, thing: Thing
-    ) -> MaskedResponse:
-        """Ask for a schedule or trigger with the context's name, and with its owner's."""
-        query = {"owner": thing.owner}
+    async def _fleet(self, asked: FleetRequest, thing: Thing) -> MaskedResponse:
+        body = None if asked.body is None else asked.body(thing)
         response = await self._http.request(
-            method, path.format(thing.context), params=query, json=body
+            asked.method, asked.path(thing), params=asked.query(thing), json=body
         )
-        text = None
-        if method == "PUT" and response.is_success:
-            # What a caller declares of its own has times; what it changes of others', they see.
-            text = ""
-        elif path == _LIST and response.is_success:
-            text = str(thing.context in response.text)
+        told = None if response.is_error else asked.told
+        text = None if told is None else str(told(thing, response))
         return MaskedResponse.of(response, thing, text)
+
+    async def _watch(self, thing: Thing) -> MaskedResponse:
+        """Watch the context while its owner begins a task there, and then the caller."""
+        path, query = FLEET["tasks: watch"].path(thing), {"contextId": thing.context}
+        async with asyncio.timeout(_TIMEOUT), self._http.stream("GET", path, params=query) as seen:
+            if seen.is_error:
+                await seen.aread()
+                return MaskedResponse.of(seen, thing)
+            changes = _changes(seen)
+            assert await anext(changes) == {}, "a watch begins with the list"
+            await thing.more()
+            body = {"message": message("1", contextId=thing.context)}
+            sent = await self._http.post(f"/v1/agents/{thing.agent}/message:send", json=body)
+            own = sent.raise_for_status().json()["task"]["id"]
+            async for change in changes:
+                if change["task"] == own:
+                    return MaskedResponse.of(seen, thing, "")
+                # The owner's came first.
+                return MaskedResponse.of(seen, thing, "another's")
+        raise AssertionError("a watch has no end")
 
     async def _run(self, thing: Thing, path: str) -> MaskedResponse:
         """Begin a run and wait for its end; answer with how many the thread has by then."""
@@ -428,6 +568,13 @@ def _input(thing: Thing) -> Json:
         "context": [],
         "forwardedProps": {},
     }
+
+
+async def _changes(watch: httpx.Response) -> AsyncIterator[Json]:
+    """Yield the data of a watch's events."""
+    async for line in watch.aiter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
 
 
 async def _begun(opening: AbstractAsyncContextManager[httpx.Response]) -> httpx.Response:

@@ -21,6 +21,7 @@ from headrace_gateway.app import build_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.open_requests import OpenRequests
+from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 
 type ServeRun = Callable[[Bus, Msg], Coroutine[Any, Any, None]]
@@ -35,6 +36,15 @@ async def memory_gateway(
 
     `serve_run` is called for each run. Without it no worker serves the agent.
     """
+    async with memory_services(requests, GatewaySettings(), serve_run) as services:
+        yield build_app(services, PROTOCOLS)
+
+
+@asynccontextmanager
+async def memory_services(
+    requests: OpenRequests, settings: GatewaySettings, serve_run: ServeRun | None = None
+) -> AsyncIterator[Services]:
+    """Yield the services of a gateway with `settings`; otherwise as `memory_gateway`."""
     server = MemoryServer()
 
     def connect() -> MemoryTransport:
@@ -46,7 +56,7 @@ async def memory_gateway(
     await ensure_queue(bus, RunQueue("default", "echo", NORMAL))
     if serve_run is not None:
         await bus.subscribe(bus.subjects.runs_of_agent("echo"), partial(serve_run, bus))
-    async with composed(GatewaySettings(), requests, new_transport=connect) as services:
-        yield build_app(services, PROTOCOLS)
+    async with composed(settings, requests, new_transport=connect) as services:
+        yield services
     await bus.close()
     server.close()
