@@ -204,9 +204,6 @@ class ChangeReader[Item]:
             self._due = now + self._watched.pause(batch) if self._has_read else now
         return self._due <= now
 
-    def read_ring(self) -> None:
-        """Return None: `read_now` reads them."""
-
     @property
     def at_end(self) -> bool:
         """False: changes have no end."""
@@ -217,7 +214,7 @@ class ChangeReader[Item]:
         """False: changes have no runs."""
         return False
 
-    async def wait(self, serve: Callable[[], bool] | None = None) -> None:  # noqa: ARG002 - feeds'
+    async def wait(self) -> None:
         """Return at the next change, when a pause is over, or after `wake` is called."""
         loop, watched = asyncio.get_running_loop(), self._watched
         self._wakened = loop.create_future()

@@ -116,10 +116,6 @@ type Serve = Callable[[], bool]
 """Does what a change asks for without waiting; returns False if that is not possible."""
 
 
-def _not_now() -> bool:
-    return False
-
-
 class ChangedFeed(Protocol):
     """A feed, as far as its notifier uses it."""
 
@@ -166,7 +162,7 @@ class FeedReader:
         self._feed = feed
         self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
-        self._serve: Serve = _not_now
+        self._serve: Serve | None = None
 
     async def read(self) -> list[FeedBlock]:
         """Wait for the next blocks and return them; an empty list means that the log has ended.
@@ -221,24 +217,26 @@ class FeedReader:
         """Whether everything was read, and the newest event ended a run."""
         return self._feed.rests and self.after >= self._feed.head
 
-    async def wait(self, serve: "Serve | None" = None) -> None:
+    async def wait(self, serve: Serve | None = None) -> None:
         """Return at the feed's next change, or after `wake` is called.
 
         A change for which `serve` returns True is done with, and the wait goes on.
         """
         self._wakened = asyncio.get_running_loop().create_future()
-        self._serve = serve or _not_now
+        self._serve = serve
         self._feed.wake_on_change(self)
         try:
             await self._wakened
         finally:
             self._feed.no_wake(self)
             # No attribute may refer to the subscription: a cycle would delay freeing both.
-            self._wakened, self._serve = None, _not_now
+            self._wakened = self._serve = None
 
     def changed(self) -> None:
         """Receive a change of the feed."""
-        if self._wakened is not None and not self._wakened.done() and not self._serve():
+        if self._wakened is None or self._wakened.done():
+            return
+        if self._serve is None or not self._serve():
             self._wakened.set_result(None)
 
     def wake(self) -> None:

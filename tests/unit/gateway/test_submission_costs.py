@@ -36,9 +36,8 @@ ROUNDS = 3
 CALLS = 505
 """Python functions called per submission, from its request to its first event; it was 497."""
 
-CALLS_OF_BLOCKING_RUN = 712
-"""Python functions called per run whose request waits for its end, with the append that ends it; it
-was 700."""
+CALLS_OF_BLOCKING_RUN = 700
+"""Python functions called per run whose request waits for its end, with the append that ends it."""
 
 
 @pytest.fixture

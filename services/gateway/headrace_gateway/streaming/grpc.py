@@ -40,10 +40,6 @@ class RpcStream:
             await self._context.write(message)
             self.slow.wrote(len(message))
 
-    def write_now(self, messages: Messages) -> bool:  # noqa: ARG002 - a transport's
-        """Return False: each write waits."""
-        return False
-
     async def end(self, messages: Messages, why: Interruption | None) -> None:  # noqa: ARG002
         """Send the last messages; the caller of `serve` sets the RPC's status."""
         await self.write(messages)

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.model.entry import Entry
+from headrace_gateway.feeds import Feed
 from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.disconnects import NEVER, disconnects_of
 from headrace_gateway.server.http_protocol import write_body
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
+from headrace_gateway.streaming.direct import DirectSubscription
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Source, Subscription, Subscriptions
 
@@ -139,7 +141,8 @@ class HttpStream:
     async def _serve(self, receive: Receive, send: Send) -> None:  # noqa: ARG002 - a deferred part's
         self._send = send
         # No attribute refers to the subscription: a reference cycle would delay freeing both.
-        subscription = Subscription(self._shared, self._feed, self._after, self._renderer, self)
+        kind = DirectSubscription if isinstance(self._feed, Feed) else Subscription
+        subscription = kind(self._shared, self._feed, self._after, self._renderer, self)
         if self._is_head:
             subscription.leave()  # HEAD has no body.
         stop_watching = self._disconnects.watch(subscription.leave)

@@ -7,7 +7,7 @@ renderer decides what is sent; the transport decides how.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -46,9 +46,6 @@ class Transport(Protocol):
     async def write(self, messages: Messages) -> None:
         """Write; return when more may be written. A cancelled write wrote whole messages."""
 
-    def write_now(self, messages: Messages) -> bool:
-        """Write without waiting; return False if nothing was written, because it has to wait."""
-
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Write the last messages, and the end or interruption of the stream."""
 
@@ -64,9 +61,6 @@ class SourceReader(Protocol):
     async def read_now(self) -> Sequence[Any]:
         """Return the next blocks, without waiting for new ones."""
 
-    def read_ring(self) -> Sequence[Any] | None:
-        """Return the next blocks of those kept in memory. None: they are to be read elsewhere."""
-
     @property
     def at_end(self) -> bool:
         """Whether everything was read and nothing can follow."""
@@ -75,11 +69,8 @@ class SourceReader(Protocol):
     def rests(self) -> bool:
         """Whether everything was read, and the newest event ended a run."""
 
-    async def wait(self, serve: Callable[[], bool] | None = None) -> None:
-        """Return at the source's next change, or after `wake` is called.
-
-        A change for which `serve` returns True is done with, and the wait goes on.
-        """
+    async def wait(self) -> None:
+        """Return at the source's next change, or after `wake` is called."""
 
     def wake(self) -> None:
         """Make `wait` return."""
@@ -125,7 +116,6 @@ class Subscription:
         "_gone",
         "_most",
         "_reader",
-        "_rendered",
         "_renderer",
         "_shared",
         "_silent_since",
@@ -151,8 +141,6 @@ class Subscription:
         self._gone = self._writing = self._cut = False
         self._silent_since = 0.0
         self._most = _LITTLE
-        self._rendered: Messages | None = None
-        """Rendered while the task waited, and not written yet."""
 
     async def run(self) -> Interruption | None:
         """Serve the client; return the interruption if the stream ended early.
@@ -230,25 +218,17 @@ class Subscription:
         if opening := renderer.opening():
             await self._write(opening)
         while self._why is None and not self._gone:
-            if self._rendered is not None:
-                messages, self._rendered = self._rendered, None
-                if renderer.is_over(rests=reader.rests):
-                    await self._end([*messages, *renderer.ending()])
-                    return
-                await self._write(messages)
-                continue
             if self._transport.slow.buffered:
                 await self._wait_for_room()
             self._grow_reads()
             after = reader.after
             blocks = await reader.read_now()
-            if not blocks:
-                if reader.at_end:
-                    await self._end(renderer.ending())
-                    return
-                await self._wait()
+            if not blocks and reader.at_end:
+                await self._end(renderer.ending())
+                return
+            messages = renderer.render(blocks, after) if blocks else await self._wait()
+            if messages is None:
                 continue
-            messages = renderer.render(blocks, after)
             if renderer.is_over(rests=reader.rests):
                 # Together with the end, which saves one write and one wake-up of the client.
                 await self._end([*messages, *renderer.ending()])
@@ -271,40 +251,20 @@ class Subscription:
         self._reader.most = self._most
         self._most = min(2 * self._most, MOST if self._transport.slow.is_visible else _UNSEEN)
 
-    async def _wait(self) -> None:
+    async def _wait(self) -> Messages | None:
+        """Wait for a change; return what was rendered meanwhile and is still to be written."""
         if self._why is not None or self._gone:
-            return
-        await self._reader.wait(self._serve)
+            return None
+        messages = await self._wait_for_change()
         now = asyncio.get_running_loop().time()
         if now - self._silent_since > self._shared.settings.keepalive and self._why is None:
             await self._write(self._transport.keepalive)
+        return messages
 
-    def _serve(self) -> bool:
-        """Write what has followed while the task waits for it; return False if the task has to.
-
-        For the usual case, a few entries for a client that keeps up, waking the task would cost as
-        much as all else.
-        """
-        if self._why is not None or self._gone or self._transport.slow.buffered:
-            return False
-        reader, renderer = self._reader, self._renderer
-        self._grow_reads()
-        after = reader.after
-        try:
-            blocks = reader.read_ring()
-            if not blocks:
-                return blocks is not None and not reader.at_end
-            messages = renderer.render(blocks, after)
-            is_over = renderer.is_over(rests=reader.rests)
-        except Exception as error:  # noqa: BLE001 - every error is sent to the client
-            self._why = Interruption.by(error)
-            return False
-        if is_over or (messages and not self._transport.write_now(messages)):
-            self._rendered = messages
-            return False
-        if messages:
-            self._silent_since = asyncio.get_running_loop().time()
-        return True
+    async def _wait_for_change(self) -> Messages | None:
+        """As `_wait`, without the keep-alive; here nothing is rendered meanwhile."""
+        await self._reader.wait()
+        return None
 
     async def _write(self, messages: Messages) -> None:
         """Write unless the stream must end; reset the keep-alive timer."""

@@ -80,9 +80,5 @@ class _Silence:
     async def write(self, messages: Messages) -> None:
         """Write nothing."""
 
-    def write_now(self, messages: Messages) -> bool:  # noqa: ARG002 - a transport's
-        """Return False: each write waits."""
-        return False
-
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Write nothing."""

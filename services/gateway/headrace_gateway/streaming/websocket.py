@@ -221,10 +221,6 @@ class _Channel:
         """Send messages."""
         await self._connection.write(messages)
 
-    def write_now(self, messages: Messages) -> bool:  # noqa: ARG002 - a transport's
-        """Return False: each write waits."""
-        return False
-
     async def end(self, messages: Messages, why: Interruption | None) -> None:  # noqa: ARG002
         """Send the last messages; the connection stays open."""
         await self._connection.write(messages)
