@@ -4,9 +4,12 @@ How long a condition must hold, and the windows of rates, are shorter here than 
 is the wait of a run. Everything else is as in the rules.
 """
 
+import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import httpx
 import pytest
@@ -28,10 +31,17 @@ pytestmark = [needs_prometheus, pytest.mark.soak, pytest.mark.timeout(900)]
 RULES = ROOT / "deploy" / "alerts.yml"
 ELSEWHERE = {
     "NatsReplicaMissing",  # test_a_lost_replica_fires
-    "TaskStateBehind",  # promtool only: takes more load than a test makes
+    "TaskStateBehind",  # test_a_busy_redis_fires
 }
 RUNS = 12
 AT_MOST_WAITING = 20
+BACKLOG = 6_000_000
+"""Bytes of messages that wait while task state is away: about 16,000, so 16 batches."""
+BUSY = """
+local ended = os.clock() + 0.3
+while os.clock() < ended do end
+"""
+"""A script of 0.3 s of processor time. Leases, which must be renewed meanwhile, last for 3 s."""
 TIMEOUT = 120.0
 VERSION = {"A2A-Version": "1.0"}
 
@@ -204,6 +214,49 @@ def a_stream_fills(trouble: Trouble) -> None:
     trouble.fires("StreamFills")
     until(lambda: trouble.submit("failing", text) == 503, "a task is refused", TIMEOUT)
     trouble.fires("LogsFull")
+
+
+@pytest.mark.skipif("HEADRACE_SOAK" not in os.environ, reason="takes a minute: make soak")
+def test_a_busy_redis_fires(
+    tmp_path: Path, rules: Path, servers: tuple[NatsProcess, ValkeyProcess]
+) -> None:
+    nats, valkey = servers
+    fleet = ScrapedFleet(
+        tmp_path, nats.url, valkey.url, "tests.support.troubled_agents:agents", rules
+    )
+    with fleet, httpx.Client(base_url=fleet.url, headers=VERSION, verify=NO_TLS) as http:
+        trouble = Trouble(fleet, http, tmp_path)
+        until(trouble.is_served, "the agents are served")
+        gate = trouble.gate("talking")
+        trouble.submit_all("talking", gate, 2 * RUNS)
+        until(lambda: trouble.working("talking") == 2 * RUNS, "all are at work", TIMEOUT)
+        fleet.task_state.stop()
+        query = f'headrace_stream_bytes{{stream=~".*EVENTS"}} > {BACKLOG}'
+        until(lambda: fleet.prometheus.query(query), "a backlog is there", TIMEOUT)
+        with kept_busy(valkey):
+            fleet.task_state.start()
+            trouble.fires("TaskStateBehind")
+        gate.touch()
+        until(lambda: fleet.prometheus.query("headrace_lag == 0"), "it has caught up", TIMEOUT)
+
+
+@contextmanager
+def kept_busy(valkey: ValkeyProcess) -> Iterator[None]:
+    """Have the server work on other requests for most of the block."""
+    ended = Event()
+
+    def keep_busy() -> None:
+        with redis.Redis.from_url(valkey.url, socket_timeout=TIMEOUT) as client:
+            while not ended.wait(0.01):
+                client.eval(BUSY, 0)
+
+    working = Thread(target=keep_busy)
+    working.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        working.join()
 
 
 def test_a_lost_replica_fires(tmp_path: Path, rules: Path) -> None:

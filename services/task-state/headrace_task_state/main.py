@@ -212,6 +212,7 @@ class TaskState:
             retention.wake,
             silence=timing.silence,
             output_linger=timing.output_linger,
+            lag_interval=timing.lag_interval,
         )
         watch = WorkerWatch(self._bus, self._directory.workers, timing.watch)
         return [

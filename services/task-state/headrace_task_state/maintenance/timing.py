@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from headrace.tasks.cancel import CancelTiming
 from headrace.tasks.runs import UNUSED
 from headrace_task_state.projector.follower import OUTPUT_LINGER
+from headrace_task_state.projector.lag import LAG_INTERVAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class MaintenanceTiming:
     """Between searches for views of other versions that no replica keeps any more."""
     output_linger: float = OUTPUT_LINGER
     """As `RangeFollower` takes it."""
+    lag_interval: float = LAG_INTERVAL
+    """Without a batch, after which the lag is read from the stream."""
     webhook_without_task: float = 60.0
     """After which a webhook whose task was never stored is deleted: its gateway died."""
     answer_in_doubt: float = 100.0

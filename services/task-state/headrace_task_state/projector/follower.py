@@ -26,6 +26,7 @@ from headrace.model.task import TaskKey
 from headrace_task_state.projector.batches import Batches, StoreBatch
 from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Arrival, Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
+from headrace_task_state.projector.lag import LAG_INTERVAL, RangeLag
 from headrace_task_state.projector.list_changes import ListChangePublisher
 from headrace_task_state.projector.summaries import Summaries, TooLittle
 from headrace_task_state.store import (
@@ -218,7 +219,7 @@ def wanted_by_list(bus: Bus, place: Range) -> str:
 class RangeFollower:
     """Applies one range under one lease."""
 
-    def __init__(  # noqa: PLR0913  # three of them are durations
+    def __init__(  # noqa: PLR0913  # four of them are durations
         self,
         bus: Bus,
         writer: Writer,
@@ -228,6 +229,7 @@ class RangeFollower:
         *,
         silence: float,
         output_linger: float = OUTPUT_LINGER,
+        lag_interval: float = LAG_INTERVAL,
     ) -> None:
         """Write through `writer`; `timeout` and `silence` as for `Batches`.
 
@@ -239,6 +241,7 @@ class RangeFollower:
         self._announce, self._tombstone_seen = announce, tombstone_seen
         self._output_linger = output_linger
         self._range = writer.lease.range
+        self._lag = RangeLag(bus, self._range, lag_interval)
         self._stream = bus.streams.events(self._range.stream)
         self._letters = DeadLetters(bus, self._stream)
         self._loop = asyncio.get_running_loop()
@@ -248,14 +251,14 @@ class RangeFollower:
 
     async def run(self) -> None:
         """Apply until the lease is lost; wait out failures of NATS and the store."""
+        watching = asyncio.create_task(self._lag.watch())
         try:
             await self._follow_with_retries()
         except LeaseLost as loss:
             _log.info("range %s: %s", self._range.name, loss)
         finally:
-            # The next holder reports how far the range is.
-            metrics.POSITION.remove(self._range.name)
-            metrics.LAG.remove(self._range.name)
+            watching.cancel()
+            self._lag.remove()
 
     async def _follow_with_retries(self) -> None:
         while True:
@@ -279,7 +282,7 @@ class RangeFollower:
             raise LeaseLost("the view is rebuilt from the start")
         progress = replace(progress, origin=origin)
         metrics.FOLLOWING.labels(self._range.name).set(1)
-        metrics.POSITION.labels(self._range.name).set(progress.position)
+        self._lag.applied(progress.position)
         try:
             shards: dict[int, int] = {}
             if not self._reads_all and (progress.is_summarizing or not progress.position):
@@ -305,7 +308,7 @@ class RangeFollower:
         """
         entries = LastEntries(self._bus, self._range, self._new_name())
         summaries = Summaries(self._bus, self._timeout, self._silence)
-        writing, newest = BatchWrite(self._writer, summaries), (0, 0)
+        writing, newest = BatchWrite(self._writer, self._lag, summaries), (0, 0)
         try:
             await entries.open()
             at = Progress(origin=progress.origin, summarized=entries.head)
@@ -343,7 +346,7 @@ class RangeFollower:
         """
         batches = Batches(self._bus.subjects, self._timeout, self._silence)
         changes = ListChangePublisher(self._bus, self._writer)
-        writing = BatchWrite(self._writer, changes=changes)
+        writing = BatchWrite(self._writer, self._lag, changes=changes)
         consumer = Consumer(self._bus, self._stream, self._new_name())
         wanted = await self._bus.listen(
             wanted_by_list(self._bus, self._range), lambda _: consumer.want()
@@ -368,7 +371,7 @@ class RangeFollower:
                     self._tombstone_seen()
                 progress = then
                 waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
-                metrics.LAG.labels(self._range.name).set(waiting)
+                self._lag.waiting(waiting)
                 if waiting < FULL:
                     await writing.done()
                     await self._linger(consumer, started, is_loaded=len(arrivals) >= MANY)
@@ -411,15 +414,16 @@ class BatchWrite:
     def __init__(
         self,
         writer: Writer,
+        lag: RangeLag,
         summaries: Summaries | None = None,
         changes: ListChangePublisher | None = None,
     ) -> None:
-        """Write through `writer`, then publish `changes` in lists.
+        """Write through `writer`, report to `lag`, then publish `changes` in lists.
 
         `summaries` is set, and `changes` is not, while last entries are applied.
         """
         self._writer, self._summaries, self._changes = writer, summaries, changes
-        self._position = metrics.POSITION.labels(writer.lease.range.name)
+        self._lag = lag
         self._batch: asyncio.Task[None] | None = None
 
     async def begin(
@@ -443,7 +447,7 @@ class BatchWrite:
             _log.error(
                 "ignored an entry with the id of another agent's task: %s", " ".join(foreign)
             )
-        self._position.set(then.position)
+        self._lag.applied(then.position)
         if self._changes is not None:
             ignored = set(foreign)
             stored = [one for one in changes if _name(one) not in ignored] if ignored else changes
