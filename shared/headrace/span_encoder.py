@@ -170,10 +170,12 @@ def _sized(data: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    if number < len(_SMALL):
-        return _SMALL[number]
-    return bytes((number & 0x7F | 0x80,)) + _varint(number >> 7)
+    if number < len(_LAST):
+        return _LAST[number]
+    high = number >> 7
+    return _CONTINUED[number & 0x7F] + (_LAST[high] if high < len(_LAST) else _varint(high))
 
 
-_SMALL = [bytes((number,)) for number in range(128)]
-_SMALL += [bytes((number & 0x7F | 0x80, number >> 7)) for number in range(128, 16384)]
+_LAST = [bytes((number,)) for number in range(128)]
+_CONTINUED = [bytes((number | 0x80,)) for number in range(128)]
+"""Seven bits with another byte after them."""
