@@ -65,6 +65,7 @@ class RichDisplay:
 
     def say(self, text: str) -> None:
         """Print text as it comes."""
+        self._end_thought()
         self._print(text)
 
     def think(self, text: str, depth: int = 0) -> None:
@@ -79,6 +80,7 @@ class RichDisplay:
 
     def remark(self, line: str, depth: int = 0) -> None:
         """Print a line, indented by its depth."""
+        self._end_thought()
         self._print(f"{_indent(depth)}{one_line(line)}\n", "cyan dim")
 
     def tool_call(self, name: str, arguments: str, depth: int = 0) -> None:
@@ -90,6 +92,12 @@ class RichDisplay:
         title, style = ("error", "red") if is_error else ("result", "green")
         self._card(title, result, style, depth)
 
+    def _end_thought(self) -> None:
+        """End a line of reasoning, so that what follows begins a line of its own."""
+        if self._thinks_mid_line:
+            self._thinks_mid_line = False
+            self._print("\n")
+
     def _print(self, text: str, style: str = "") -> None:
         from rich.text import Text  # noqa: PLC0415 - an extra
 
@@ -100,6 +108,7 @@ class RichDisplay:
         from rich.panel import Panel  # noqa: PLC0415 - an extra
         from rich.text import Text  # noqa: PLC0415 - an extra
 
+        self._end_thought()
         content, head = Text(printable(body)), Text(one_line(title))
         card = Panel(content, title=head, title_align="left", border_style=style, expand=False)
         self._console.print(Padding.indent(card, len(_indent(depth))))
