@@ -84,6 +84,16 @@ class AppendRequest(NamedTuple):
     """Done when NATS has answered, or not in time."""
 
 
+class _KnownHeaders(NamedTuple):
+    """The headers of an earlier append, as bytes around its generation and expected sequence."""
+
+    log: str
+    stamp: tuple[object, ...]
+    """From the writer on, which follows the generation."""
+    before: bytes
+    between: bytes
+
+
 class _NotSent(BusUnavailable):
     """The message was not sent because there was no connection."""
 
@@ -113,11 +123,7 @@ class LogWriter:
         self.sequence = sequence
         self.generation = generation
         self._is_appending = False
-        self._known: tuple[object, ...] = ()
-        """The stamp of an earlier append from the writer on; empty: there is none."""
-        self._known_log = ""
-        self._before = self._between = b""
-        """The bytes of its headers before the generation, and from there to the last sequence."""
+        self._known: _KnownHeaders | None = None
 
     @classmethod
     def after(cls, bus: Bus, key: TaskKey, last: Entry) -> "LogWriter":
@@ -190,7 +196,8 @@ class LogWriter:
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)
-        answer = self._send_known(payload, stamp) if self._known else None
+        known = self._known
+        answer = None if known is None else self._send_known(known, payload, stamp)
         if answer is None:
             headers = stamp.headers(self._bus.settings.log_version)
             if (size := _size(headers)) > HEADER_ROOM:
@@ -202,21 +209,18 @@ class LogWriter:
         self._is_appending = True
         return AppendRequest(payload, stamp, len(drafts), answer)
 
-    def _send_known(self, payload: bytes, stamp: Stamp) -> asyncio.Future[Msg] | None:
+    def _send_known(
+        self, known: _KnownHeaders, payload: bytes, stamp: Stamp
+    ) -> asyncio.Future[Msg] | None:
         """Send a message whose headers differ from an earlier one's in two numbers only.
 
-        None: there is no such one, or it can't be sent now. All tokens of an attempt are such
+        None: they differ in more, or it can't be sent now. All tokens of an attempt are such
         messages, and putting the headers together was a quarter of the cost of sending one.
         """
-        # The generation comes second.
-        if stamp[2:] != self._known or stamp.log != self._known_log or not self._bus.connected:
+        if stamp[2:] != known.stamp or stamp.log != known.log or not self._bus.connected:
             return None
-        block = b"%b%d%b%d\r\n\r\n" % (
-            self._before,
-            stamp.generation,
-            self._between,
-            self.sequence,
-        )
+        numbers = (known.before, stamp.generation, known.between, self.sequence)
+        block = b"%b%d%b%d\r\n\r\n" % numbers
         return self._bus.connection.ask(self._subject, payload, block, self._bus.timing.ack)
 
     def _learn(self, stamp: Stamp, headers: dict[str, str]) -> None:
@@ -226,9 +230,8 @@ class LogWriter:
         own = b"%d" % stamp.generation
         end = f"\r\n{EXPECTED}: {self.sequence}\r\n\r\n".encode()
         if generation and rest.startswith(own + b"\r\n") and rest.endswith(end):
-            self._before = before + generation
-            self._between = rest[len(own) : -len(end)] + f"\r\n{EXPECTED}: ".encode()
-            self._known_log, self._known = stamp.log, stamp[2:]
+            between = rest[len(own) : -len(end)] + f"\r\n{EXPECTED}: ".encode()
+            self._known = _KnownHeaders(stamp.log, stamp[2:], before + generation, between)
 
     def acked(self, sent: AppendRequest) -> AppendResult | None:
         """End an append whose answer has come. None: that is no clean ack; `finish` must follow."""
