@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.model.errors import HeadraceError
 from headrace_gateway import refusals
-from headrace_gateway.problems import Problem, problem_kinds
+from headrace_gateway.problems import PROBLEMS, Problem
 from tests.architecture.tree import ROOT
 
 PAGE = ROOT / "docs" / "errors.md"
@@ -32,7 +32,7 @@ def page() -> str:
 
 def rows() -> Iterator[str]:
     """Yield one row for each kind of error."""
-    for kind, problem in problem_kinds().items():
+    for kind, problem in PROBLEMS.items():
         yield f"| {' | '.join(_cells(kind, problem))} |\n"
 
 
@@ -53,7 +53,7 @@ def test_every_refusal_has_a_line_in_the_table() -> None:
     found = [one for one in vars(refusals).values() if isinstance(one, type)]
     kinds = [one for one in found if issubclass(one, Exception) and one is not HeadraceError]
     assert len(kinds) > 10
-    assert [one.__name__ for one in kinds if not set(one.__mro__) & set(problem_kinds())] == []
+    assert [one.__name__ for one in kinds if not set(one.__mro__) & set(PROBLEMS)] == []
 
 
 if __name__ == "__main__":

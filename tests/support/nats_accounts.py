@@ -6,7 +6,8 @@ import secrets
 import time
 from typing import Any
 
-from headrace.jetstream.credentials import USER, KeyPair, seed_text
+from headrace.jetstream.credentials import KeyPair
+from tests.support.nats_seeds import seed_of
 
 _OPERATOR, _ACCOUNT = 14 << 3, 0
 
@@ -57,7 +58,7 @@ class Accounts:
         jwt = _jwt(self._account, user.public, claims, lifetime)
         return (
             f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
-            f"-----BEGIN USER NKEY SEED-----\n{seed_text(raw, USER)}\n"
+            f"-----BEGIN USER NKEY SEED-----\n{seed_of(raw)}\n"
             "------END USER NKEY SEED------\n"
         )
 

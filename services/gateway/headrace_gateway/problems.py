@@ -122,7 +122,7 @@ _UNAVAILABLE = _own(-32603, 503, "UNAVAILABLE", "UNAVAILABLE")
 _UNAUTHENTICATED = _own(-32600, 401, "UNAUTHENTICATED", "UNAUTHENTICATED")
 _TOO_LARGE = _own(-32600, 413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE")
 
-_PROBLEMS: Mapping[type[Exception], Problem] = {
+PROBLEMS: Mapping[type[Exception], Problem] = {
     a2a.JSONParseError: Problem(-32700, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"),
     **{error: _standard(error) for error in a2a.A2A_ERROR_MAPPING},
     Malformed: _INVALID_PARAMS,
@@ -184,14 +184,14 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
 }
 
 # Prometheus sees an increase only if it has seen a value before.
-for _problem in _PROBLEMS.values():
+for _problem in PROBLEMS.values():
     REFUSALS.labels(_problem.reason)
 
 
 def problem_of(error: Exception) -> Problem:
     """Return the problem for `error`; unexpected errors are logged under an incident id."""
     for kind in type(error).__mro__:
-        if (found := _PROBLEMS.get(kind)) is not None:
+        if (found := PROBLEMS.get(kind)) is not None:
             REFUSALS.labels(found.reason).inc()
             note_refusal(found.reason, is_fault=found.http_status >= _FAULT)
             return replace(
@@ -205,13 +205,13 @@ def problem_of(error: Exception) -> Problem:
     _log.error("incident %s", incident, exc_info=error, extra=UNLIMITED)
     REFUSALS.labels("INTERNAL_ERROR").inc()
     note_refusal("INTERNAL_ERROR", is_fault=True)
-    return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
+    return replace(PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
 
 
 def status_of(error: Exception) -> int:
     """Return the HTTP status of the problem for `error`, without logging or counting it."""
     kinds = type(error).__mro__
-    return next((_PROBLEMS[kind].http_status for kind in kinds if kind in _PROBLEMS), 500)
+    return next((PROBLEMS[kind].http_status for kind in kinds if kind in PROBLEMS), 500)
 
 
 def headers(problem: Problem) -> dict[str, str]:
@@ -223,9 +223,9 @@ def headers(problem: Problem) -> dict[str, str]:
 def problem_of_interruption(why: Interruption, task: str) -> Problem:
     """Return the problem for a stream's early end; the client may resume with its cursor."""
     if why.cause is Cause.FAILED:
-        if why.error is not None and type(why.error) in _PROBLEMS:
+        if why.error is not None and type(why.error) in PROBLEMS:
             return problem_of(why.error)
-        found = _PROBLEMS[a2a.InternalError]
+        found = PROBLEMS[a2a.InternalError]
     else:
         found = replace(_UNAVAILABLE, metadata={"taskId": task, "contextId": ""})
     REFUSALS.labels(found.reason).inc()
@@ -267,8 +267,3 @@ def _metadata(error: Exception) -> Mapping[str, str]:
     if isinstance(error, a2a.A2AError) and error.data:
         return {key: str(value) for key, value in error.data.items()}
     return {}
-
-
-def problem_kinds() -> Mapping[type[Exception], Problem]:
-    """Return the problem of each error class."""
-    return _PROBLEMS

@@ -57,11 +57,6 @@ class KeyPair:
         return self._key.sign(data)
 
 
-def seed_text(raw: bytes, kind: int = USER) -> str:
-    """Return the seed of a private key's 32 bytes."""
-    return _text(bytes([_SEED | kind >> 5, (kind & 31) << 3]) + raw)
-
-
 def _kind(raw: bytes) -> int:
     return (raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3
 

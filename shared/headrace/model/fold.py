@@ -546,8 +546,6 @@ class TaskFold:
     def __init__(self) -> None:
         """Start with an empty log."""
         self.standing = TaskFields()
-        self.trimmed = False
-        """Whether the beginning of the log is missing, so that the task is incomplete."""
         self._history = History()
         self._artifacts = Artifacts()
 
@@ -586,11 +584,9 @@ class TaskFold:
             change = read_change(event, generation)
         except IllFormedEvent:
             change = Change(generation)
-        if self.generation == 0:
-            self.trimmed = generation != 1
-        elif change.opens:
+        if self.generation and change.opens:
             # The subject was purged, and a new log was started on it.
-            self.standing, self.trimmed = TaskFields(), False
+            self.standing = TaskFields()
             self._history, self._artifacts = History(), Artifacts()
         self.standing.take(change)
         for item in change.history:

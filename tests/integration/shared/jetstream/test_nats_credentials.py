@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.credentials import KeyPair, seed_text
+from headrace.jetstream.credentials import KeyPair
 from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 from tests.support.certificates import Authority
 from tests.support.nats_accounts import Accounts
+from tests.support.nats_seeds import seed_of
 from tests.support.secured_nats import SecuredCluster, SecuredNats, quoted
 from tests.support.waiting import eventually
 
@@ -69,7 +70,7 @@ async def _has_left(seed: SecuredNats, bus: Bus) -> bool:
 def user() -> tuple[str, str]:
     """An NKey's seed and public half."""
     raw = secrets.token_bytes(32)
-    return seed_text(raw), KeyPair(raw).public
+    return seed_of(raw), KeyPair(raw).public
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,12 @@
 
 import pytest
 
-from headrace.jetstream.credentials import KeyPair, NotASeed, seed_text
+from headrace.jetstream.credentials import KeyPair, NotASeed
+from tests.support.nats_seeds import seed_of
 
 
 def test_a_seed_is_the_text_of_its_key() -> None:
-    seed = seed_text(bytes(range(32)))
+    seed = seed_of(bytes(range(32)))
     pair = KeyPair.of_user(seed)
     assert seed.startswith("SU")
     assert pair.public.startswith("U")
@@ -21,9 +22,9 @@ def test_a_seed_is_the_text_of_its_key() -> None:
         "not base32!",
         "SUA" + "A" * 55,
         KeyPair(bytes(32)).public,
-        seed_text(bytes(32), 0),  # an account's
-        seed_text(bytes(32))[:-1],
-        seed_text(bytes(32)).lower(),
+        seed_of(bytes(32), 0),  # an account's
+        seed_of(bytes(32))[:-1],
+        seed_of(bytes(32)).lower(),
     ],
 )
 def test_what_is_no_users_seed_is_refused_and_not_shown(text: str) -> None:

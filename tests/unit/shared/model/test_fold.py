@@ -206,16 +206,15 @@ def test_a_bare_message_is_told_apart_from_a_task() -> None:
     assert texts([fold.task()["status"]["message"]]) == ["42"]
 
 
-def test_a_log_without_its_head_is_a_torso_that_says_so() -> None:
+def test_a_log_without_its_beginning_is_a_task_with_what_is_left() -> None:
     log = begun()
     log.append([log.status(COMPLETED, thought("m", "done"))], state=COMPLETED)
     fold = TaskFold()
     fold.apply_entry(log.parsed()[-1])
-    assert fold.trimmed
     task = fold.task()
     assert (task["id"], task["contextId"]) == (KEY.task, log.context)
     assert task["status"]["state"] == COMPLETED
-    assert not folded(log).trimmed
+    assert "history" not in task
 
 
 def test_a_log_begun_again_forgets_the_one_before() -> None:
