@@ -12,7 +12,7 @@ from headrace_cli.dev import die_with_parent
 from headrace_cli.dev.dev_file import Role
 
 _CHUNK = 65_536
-_LAST_WORDS_TIMEOUT = 0.5
+_OUTPUT_TIMEOUT = 0.5
 """Seconds for which output is read after the process ended: a grandchild may hold the pipe open."""
 
 
@@ -117,7 +117,7 @@ class ChildProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         if self._listening is not None:
-            await asyncio.wait([self._listening], timeout=_LAST_WORDS_TIMEOUT)
+            await asyncio.wait([self._listening], timeout=_OUTPUT_TIMEOUT)
             self._listening.cancel()
 
     async def _listen(self, output: asyncio.StreamReader, pipe: asyncio.ReadTransport) -> None:

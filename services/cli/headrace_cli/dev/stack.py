@@ -38,7 +38,7 @@ from headrace_cli.tables import one_line
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE = 0.02
-_LAST_WORDS = 10.0
+_REPORT_TIMEOUT = 10.0
 """Seconds for a child that timed out to report what it waited for, before the start is given up."""
 
 
@@ -177,7 +177,7 @@ class _Stack:
         await until_ready(
             self._plan.gateway_urls,
             with_agents=self._settings.workers > 0,
-            timeout=self._settings.startup_timeout + _LAST_WORDS,
+            timeout=self._settings.startup_timeout + _REPORT_TIMEOUT,
         )
 
     async def _unless(self, stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

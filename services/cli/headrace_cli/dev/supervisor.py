@@ -178,12 +178,12 @@ class Supervisor:
         """Abort the start; a stack that has been ready continues."""
         if self._settled or self.failure.done():
             return
-        words = _last_words(child)
-        if code not in FATAL_EXITS or not words:
-            words = ": ".join(
-                filter(None, [f"{child.spec.name} will not be restarted", _reason(code), words])
+        error = _last_error(child)
+        if code not in FATAL_EXITS or not error:
+            error = ": ".join(
+                filter(None, [f"{child.spec.name} will not be restarted", _reason(code), error])
             )
-        self.failure.set_exception(CannotStart(words))
+        self.failure.set_exception(CannotStart(error))
 
 
 async def _all_ready(children: Sequence[ChildProcess]) -> None:
@@ -208,14 +208,14 @@ async def _ready(child: ChildProcess) -> None:
         try:
             await asyncio.wait((ended, reported), return_when=asyncio.FIRST_COMPLETED)
             if not reported.done():
-                raise CannotStart(_last_words(child) or _reason(await ended))
+                raise CannotStart(_last_error(child) or _reason(await ended))
         finally:
             ended.cancel()
             reported.cancel()
             await asyncio.gather(ended, reported, return_exceptions=True)
 
 
-def _last_words(child: ChildProcess) -> str:
+def _last_error(child: ChildProcess) -> str:
     return child.last_line.removeprefix("Error: ")
 
 

@@ -139,7 +139,7 @@ class Origins:
     def _check_host(self, host: str) -> str:
         if host and _HOST.fullmatch(host) is None:
             return f"the header Host is not a host name or address with an optional port: {host!r}"
-        if not self._any_host and not self._goes_by(host):
+        if not self._any_host and not self._is_own_host(host):
             return f"{host!r} is not a host of this gateway; add it to HEADRACE_ALLOWED_HOSTS"
         return ""
 
@@ -151,7 +151,7 @@ class Origins:
         # A form also sends its page's origin, but browsers send forms without a CORS preflight.
         return is_local and headers.get("sec-fetch-mode") == "cors"
 
-    def _goes_by(self, host: str) -> bool:
+    def _is_own_host(self, host: str) -> bool:
         name = (_split(f"//{host}").hostname or "").lower()
         return name in self._hosts or is_loopback(name) or _is_address(name)
 

@@ -27,10 +27,10 @@ _LITTLE = 32 * 1024
 _UNSEEN = 64 * 1024
 """The same for clients whose received bytes can't be measured."""
 
-LAST_WORDS = {Cause.STALLED: 5.0, Cause.STOPPING: 1.0}
+INTERRUPTION_TIMEOUTS = {Cause.STALLED: 5.0, Cause.STOPPING: 1.0}
 """Seconds that a client has to receive why its stream ends; other causes use the stall timeout."""
 
-TAKES_NOTHING = "the client stopped reading"
+STOPPED_READING = "the client stopped reading"
 
 
 class Transport(Protocol):
@@ -175,7 +175,7 @@ class Subscription:
         """Keep a silent stream alive; interrupt one whose client reads nothing."""
         settings, slow = self._shared.settings, self._transport.slow
         if slow.seconds(now, writing=self._writing) > settings.stall_timeout:
-            self.interrupt(Interruption(Cause.STALLED, TAKES_NOTHING))
+            self.interrupt(Interruption(Cause.STALLED, STOPPED_READING))
         elif not self._writing and now - self._silent_since > settings.keepalive:
             self._reader.wake()
 
@@ -283,7 +283,7 @@ class Subscription:
     async def _say(self, why: Interruption) -> None:
         """Send the client why its stream ends early, within a time limit."""
         _log.info("stream of %s ends: %s", self._feed.name, why.reason)
-        limit = LAST_WORDS.get(why.cause, self._shared.settings.stall_timeout)
+        limit = INTERRUPTION_TIMEOUTS.get(why.cause, self._shared.settings.stall_timeout)
         self._writing = True
         try:
             async with asyncio.timeout(limit):

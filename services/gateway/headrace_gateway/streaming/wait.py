@@ -11,7 +11,7 @@ from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, R
 from headrace_gateway.streaming.subscription import Subscription, Subscriptions
 from headrace_gateway.timing import TIMING
 
-TAKES_NO_MORE = "the log is full"
+LOG_FULL = "the log is full"
 
 
 class Wait:
@@ -33,7 +33,7 @@ class Wait:
         for `silence` seconds ends early then.
         """
         self._shared, self._is_full, self._silence = shared, is_full, silence
-        self._subscription = Subscription(shared, feed, after, collector, _Silence())
+        self._subscription = Subscription(shared, feed, after, collector, _NullTransport())
         self._after, self._since = -1, 0.0
 
     async def over(self, disconnects: Disconnects) -> Interruption | None:
@@ -58,14 +58,14 @@ class Wait:
         if self._subscription.after != self._after:
             self._after, self._since = self._subscription.after, now
         elif now - self._since > self._silence and self._is_full is not None and self._is_full(now):
-            self.close(TAKES_NO_MORE)
+            self.close(LOG_FULL)
 
     def close(self, reason: str) -> None:
         """End the wait."""
         self._subscription.interrupt(Interruption(Cause.STOPPING, reason))
 
 
-class _Silence:
+class _NullTransport:
     """Writes nothing."""
 
     __slots__ = ("keepalive", "slow")

@@ -18,8 +18,8 @@ from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.server.websocket_close import TEXT_ONLY, CloseReason, restarting, try_later
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import (
-    LAST_WORDS,
-    TAKES_NOTHING,
+    INTERRUPTION_TIMEOUTS,
+    STOPPED_READING,
     Subscription,
     Subscriptions,
 )
@@ -132,8 +132,10 @@ class SocketConnection:
         """Interrupt the connection if its client reads nothing."""
         stall = self._shared.settings.stall_timeout
         if not self.is_closing and self.slow.seconds(now, writing=self._writing) > stall:
-            _log.info("socket ends: %s", TAKES_NOTHING)
-            self._interrupt(Interruption(Cause.STALLED, TAKES_NOTHING), try_later(TAKES_NOTHING))
+            _log.info("socket ends: %s", STOPPED_READING)
+            self._interrupt(
+                Interruption(Cause.STALLED, STOPPED_READING), try_later(STOPPED_READING)
+            )
 
     def close(self, reason: str) -> None:
         """End soon with `reason`; the client may reconnect with its cursors."""
@@ -151,7 +153,7 @@ class SocketConnection:
         if self._why is not None:
             await self._give_up()
         try:
-            async with asyncio.timeout(LAST_WORDS[cause]):
+            async with asyncio.timeout(INTERRUPTION_TIMEOUTS[cause]):
                 if self._why is not None and self._jobs:
                     await asyncio.wait(self._jobs)
                 await self._cancel_jobs()

@@ -227,7 +227,7 @@ async def test_a_client_that_takes_nothing(
 ) -> None:
     caplog.set_level(logging.INFO, "headrace_gateway.streaming.subscription")
     # Clients that begin to read are told also where a machine takes long to run them.
-    monkeypatch.setitem(subscription.LAST_WORDS, Cause.STALLED, 120.0)
+    monkeypatch.setitem(subscription.INTERRUPTION_TIMEOUTS, Cause.STALLED, 120.0)
     loop = asyncio.get_running_loop()
     async with waiting_task(settings) as task, AsyncExitStack() as stack:
         outcomes = [await stack.enter_async_context(client(task)) for _ in range(CLIENTS)]
