@@ -20,6 +20,7 @@ from tests.chaos.firings import FiringJudge, Sources
 from tests.chaos.fleet import Fleet
 from tests.chaos.record import Record
 from tests.chaos.verdict import Judge
+from tests.support.background import running
 from tests.support.waiting import eventually
 
 _log = logging.getLogger(__name__)
@@ -248,14 +249,8 @@ def _judge(record: Record, clients: list[Client], outcome: Outcome) -> None:
 @asynccontextmanager
 async def _recorded(bus: Bus) -> AsyncIterator[Record]:
     record = Record(bus)
-    keeping = asyncio.create_task(record.keep())
-    try:
+    async with running(record.keep()):
         yield record
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-    if not keeping.cancelled():
-        keeping.result()
 
 
 async def _not_at_rest(record: Record) -> list[str]:

@@ -1,6 +1,5 @@
 """Watch workers as task state does, without Redis."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,6 +8,7 @@ from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_task_state.maintenance.timing import WatchTiming
 from headrace_task_state.maintenance.worker_watch import WorkerWatch
+from tests.support.background import running
 
 
 @asynccontextmanager
@@ -21,11 +21,9 @@ async def watching(
     directory = Directory(bus)
     await directory.start()
     watch = WorkerWatch(bus, directory.workers, timing or WatchTiming())
-    running = asyncio.create_task(watch.run())
     try:
-        yield watch
+        async with running(watch.run()):
+            yield watch
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
         await directory.stop()
         await bus.close()

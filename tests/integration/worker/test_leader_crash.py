@@ -18,10 +18,12 @@ from tests.support.watching import watching
 RUNS = 20
 
 
-async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attempt_1(
-    nats_cluster: NatsCluster,
-) -> None:
-    may_end = asyncio.Event()
+def settings_of(cluster: NatsCluster) -> dict[str, object]:
+    return {"nats_url": cluster.url, "replicas": 3, "drain_seconds": 0, **fresh_names()}
+
+
+def workers_of(settings: dict[str, object], may_end: asyncio.Event) -> list[Worker]:
+    """Return two workers of an agent whose runs end once they may."""
 
     @agent(concurrency=RUNS)
     async def long(_: RunContext) -> AsyncIterator[Emission]:
@@ -29,8 +31,15 @@ async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attem
         await may_end.wait()
         yield "ended"
 
-    settings = {"nats_url": nats_cluster.url, "replicas": 3, "drain_seconds": 0, **fresh_names()}
-    workers = [Worker(WorkerSettings.model_validate(settings), Agents([long])) for _ in range(2)]
+    own = WorkerSettings.model_validate(settings)
+    return [Worker(own, Agents([long])) for _ in range(2)]
+
+
+async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attempt_1(
+    nats_cluster: NatsCluster,
+) -> None:
+    may_end, settings = asyncio.Event(), settings_of(nats_cluster)
+    workers = workers_of(settings, may_end)
     async with open_submitter(BusSettings.model_validate(settings)) as submitter:
         for worker in workers:
             await worker.start()
@@ -65,16 +74,8 @@ async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attem
 async def test_runs_whose_workers_are_watched_end_in_attempt_1_though_a_leader_dies(
     nats_cluster: NatsCluster,
 ) -> None:
-    may_end = asyncio.Event()
-
-    @agent(concurrency=RUNS)
-    async def long(_: RunContext) -> AsyncIterator[Emission]:
-        yield "begun "
-        await may_end.wait()
-        yield "ended"
-
-    settings = {"nats_url": nats_cluster.url, "replicas": 3, "drain_seconds": 0, **fresh_names()}
-    workers = [Worker(WorkerSettings.model_validate(settings), Agents([long])) for _ in range(2)]
+    may_end, settings = asyncio.Event(), settings_of(nats_cluster)
+    workers = workers_of(settings, may_end)
     bus_settings = BusSettings.model_validate(settings)
     async with open_submitter(bus_settings) as submitter, AsyncExitStack() as stack:
         for worker in workers:

@@ -14,15 +14,13 @@ import pytest
 import headrace
 import headrace_worker
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.memory.server import MemoryServer
-from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.log import LogWriter
 from headrace.model.events import TextChunks
 from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
-from headrace.settings import BusSettings
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, Authorship
 from tests.support.call_counter import CallCounter
+from tests.support.memory_bus import memory_bus
 
 RUNS, TICKS = 20, 10
 
@@ -35,12 +33,8 @@ BYTES = 220
 
 @pytest.fixture
 async def bus() -> AsyncIterator[Bus]:
-    server = MemoryServer()
-    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
-    await bus.connect("costs")
-    yield bus
-    await bus.close()
-    server.close()
+    async with memory_bus() as bus:
+        yield bus
 
 
 def _lost(loss: Exception) -> None:

@@ -14,6 +14,7 @@ from headrace.jetstream.consumers import IN_PROGRESS, nak
 from headrace_worker import heartbeats
 from headrace_worker.heartbeats import HEARTBEAT, Hold, HolderAnswers, WorkerLeases
 from headrace_worker.timing import Timing
+from tests.support.background import running
 
 MANY = 1000
 
@@ -204,12 +205,8 @@ async def _kept(wire: Wire) -> AsyncIterator[CountingLeases]:
         bus=SimpleNamespace(connection=wire), call_soon=asyncio.get_running_loop().call_soon
     )
     leases = CountingLeases(cast("Any", thread), Timing(), tick=0.0)
-    keeping = asyncio.create_task(leases._keep())
-    try:
+    async with running(leases._keep()):
         yield leases
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
 
 
 async def _turns(number: int, until: Callable[[], object] = lambda: False) -> None:

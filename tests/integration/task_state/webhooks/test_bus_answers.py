@@ -65,6 +65,23 @@ async def finish(hooked: Hooked, answers: TaskAnswers) -> None:
     await answer(hooked)
 
 
+async def answers_in_progress(fleet: TaskStates, orders: Orders) -> tuple[list[Hooked], list[Msg]]:
+    """Return two finished tasks, and their answers: published by a task state that then stopped."""
+    got = asyncio.Queue[Msg]()
+    subscription = await fleet.bus.subscribe(orders.subject, got.put)
+    first, tasks = await fleet.start(), [Hooked(fleet), Hooked(fleet)]
+    for name, one in zip(("abcdefgh", "bcdefghi"), tasks, strict=True):
+        one.log.log = name
+        await finish(one, orders.answers())
+    async with asyncio.timeout(TIMEOUT):
+        begun = [await got.get() for _ in tasks]
+    for one in tasks:
+        assert (await fleet.get(one.log.key)).state == COMPLETED
+    await first.stop()
+    await fleet.bus.unsubscribe(subscription)
+    return tasks, begun
+
+
 def ids_of(messages: list[Msg]) -> list[str]:
     return sorted((one.headers or {})["Nats-Msg-Id"] for one in messages)
 
@@ -199,18 +216,7 @@ async def test_an_answer_of_unknown_outcome_is_published_again_at_once(open_flee
 async def test_answers_in_progress_when_task_state_stopped_do_not_wait_for_the_queue(
     fleet: TaskStates, orders: Orders
 ) -> None:
-    got = asyncio.Queue[Msg]()
-    subscription = await fleet.bus.subscribe(orders.subject, got.put)
-    first, tasks = await fleet.start(), [Hooked(fleet), Hooked(fleet)]
-    for name, one in zip(("abcdefgh", "bcdefghi"), tasks, strict=True):
-        one.log.log = name
-        await finish(one, orders.answers())
-    async with asyncio.timeout(TIMEOUT):
-        begun = [await got.get() for _ in tasks]
-    for one in tasks:
-        assert (await fleet.get(one.log.key)).state == COMPLETED
-    await first.stop()
-    await fleet.bus.unsubscribe(subscription)
+    _, begun = await answers_in_progress(fleet, orders)
     bucket = Bucket(fleet.bus, fleet.bus.streams.push)
     await bucket.put(f"default.agent.{new_key().task}.answers", b"{", 0)
     # As if thousands of other tasks were before these.
@@ -224,16 +230,7 @@ async def test_answers_in_progress_when_task_state_stopped_do_not_wait_for_the_q
 async def test_an_answer_that_its_stream_has_and_no_more_recognizes_is_stored_once(
     fleet: TaskStates, orders: Orders
 ) -> None:
-    got = asyncio.Queue[Msg]()
-    subscription = await fleet.bus.subscribe(orders.subject, got.put)
-    first, tasks = await fleet.start(), [Hooked(fleet), Hooked(fleet)]
-    for name, one in zip(("abcdefgh", "bcdefghi"), tasks, strict=True):
-        one.log.log = name
-        await finish(one, orders.answers())
-    async with asyncio.timeout(TIMEOUT):
-        begun = [await got.get() for _ in tasks]
-    await first.stop()
-    await fleet.bus.unsubscribe(subscription)
+    tasks, begun = await answers_in_progress(fleet, orders)
     # One of them came to the stream, between others, and its acknowledgement was lost.
     await orders.make(duplicate_window=0.1)
     for headers in (None, begun[0].headers, None):

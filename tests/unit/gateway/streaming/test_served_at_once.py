@@ -11,13 +11,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.memory.server import MemoryServer
-from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.log import LogWriter, TailRule
 from headrace.model import events
 from headrace.model.entry import Stamp
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
-from headrace.settings import BusSettings
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import FeedNotifier, Feeds
 from headrace_gateway.server.open_requests import OpenRequests
@@ -26,6 +23,7 @@ from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.renderer import SharedRenderer
 from headrace_gateway.streaming.sse import LOG_LINES, HttpStream
 from headrace_gateway.streaming.subscription import Subscriptions
+from tests.support.memory_bus import memory_bus
 
 TOKENS = 20
 
@@ -85,12 +83,8 @@ class Log:
 
 @pytest.fixture
 async def bus() -> AsyncIterator[Bus]:
-    server = MemoryServer()
-    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
-    await bus.connect("test")
-    yield bus
-    await bus.close()
-    server.close()
+    async with memory_bus() as bus:
+        yield bus
 
 
 @pytest.fixture

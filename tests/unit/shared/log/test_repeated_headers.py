@@ -7,13 +7,11 @@ from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import EXPECTED, without_nats
-from headrace.jetstream.memory.server import MemoryServer
-from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.events import TextChunks
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING, TaskKey, mint_task_id
-from headrace.settings import BusSettings
+from tests.support.memory_bus import memory_bus
 
 STAMPS = [
     Stamp("abcd1234", 1, "first", WORKING, 1, 1),
@@ -33,12 +31,8 @@ STAMPS = [
 
 @pytest.fixture
 async def bus() -> AsyncIterator[Bus]:
-    server = MemoryServer()
-    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
-    await bus.connect("test")
-    yield bus
-    await bus.close()
-    server.close()
+    async with memory_bus() as bus:
+        yield bus
 
 
 async def test_each_append_has_the_headers_of_its_stamp(bus: Bus) -> None:

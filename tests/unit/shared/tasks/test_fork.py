@@ -2,8 +2,6 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -13,8 +11,6 @@ from hypothesis import strategies as st
 
 from headrace.jetstream.api import store, stream_info
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.memory.server import MemoryServer
-from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import last_entry, replay
 from headrace.model import events
@@ -25,23 +21,11 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.fork import FORK_OF, MOST_FORKS, ForkOf, ForkPoint, ForkPoints
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, WORKING, TaskKey, mint_task_id
-from headrace.settings import BusSettings
 from headrace.tasks.fork import Fork, copy_past, fork_point, hand_over, unfinished_fork
 from tests.support.legal_logs import LegalLog, legal_logs
+from tests.support.memory_bus import memory_bus
 
 SOURCE = TaskKey("t", "agent", "0-" + "0" * 32)
-
-
-@asynccontextmanager
-async def bus_in_memory() -> AsyncIterator[Bus]:
-    server = MemoryServer()
-    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
-    await bus.connect("test")
-    try:
-        yield bus
-    finally:
-        await bus.close()
-        server.close()
 
 
 async def stored(bus: Bus, log: LegalLog) -> int:
@@ -102,7 +86,7 @@ async def test_a_fork_at_any_generation_folds_to_what_its_source_was(
     log: LegalLog, data: st.DataObject
 ) -> None:
     generation = data.draw(st.integers(1, log.generation))
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         head = await stored(bus, log)
         fork = await forked(bus, head, generation)
         copied = await copy_past(bus, fork, head)
@@ -123,7 +107,7 @@ async def test_runs_attempts_and_checkpoints_of_the_copy_are_the_sources(
     log: LegalLog, data: st.DataObject
 ) -> None:
     generation = data.draw(st.integers(1, log.generation))
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         head = await stored(bus, log)
         fork = await forked(bus, head, generation)
         await copy_past(bus, fork, head)
@@ -153,7 +137,7 @@ async def test_runs_attempts_and_checkpoints_of_the_copy_are_the_sources(
 async def test_an_unfinished_copy_is_recognized_and_finished_by_another_process(
     log: LegalLog, data: st.DataObject
 ) -> None:
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         head = await stored(bus, log)
         fork = await forked(bus, head, log.generation)
         whole = await copy_past(bus, fork, head)
@@ -240,7 +224,7 @@ def test_messages_that_wait_at_the_point_are_known() -> None:
 
 async def test_files_are_copied_and_links_lead_to_the_copies() -> None:
     owner, log = FileOwner("anonymous", "context-1"), LegalLog(SOURCE)
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         files = FileStore(bus)
         link = await files.put(SOURCE, owner, b"x" * 300_000, "x.bin", "application/x")
         log.submit()
@@ -272,7 +256,7 @@ async def test_a_malformed_event_stays_unreadable_and_is_no_obstacle() -> None:
     log.begin_attempt()
     log.append([events.draft("statusUpdate", {"status": 7}), events.draft("what", {"task": 1})])
     log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         head = await stored(bus, log)
         fork = await forked(bus, head, log.generation)
         copied = await copy_past(bus, fork, head)
@@ -285,7 +269,7 @@ async def test_an_attempt_of_the_source_is_handed_over_and_not_counted_as_failed
     log = LegalLog(SOURCE)
     log.submit()
     run_with(log, "checkpoint", "text")
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         head = await stored(bus, log)
         fork = await forked(bus, head, log.generation)
         over = await hand_over(bus, fork, await copy_past(bus, fork, head))
@@ -299,7 +283,7 @@ async def test_terms_of_the_past_are_not_those_of_the_fork() -> None:
     log = LegalLog(SOURCE)
     stale = {events.START_BY: "2020-01-01T00:00:00Z", events.BEHIND: ["0-" + "2" * 32]}
     log.submit(metadata={**stale, events.PRIORITY: "low", "mine": 1})
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         head = await stored(bus, log)
         fork = await forked(bus, head, 1)
         copied = await copy_past(bus, fork, head)
@@ -313,7 +297,7 @@ async def test_a_source_without_its_beginning_can_not_be_forked() -> None:
     log.submit()
     log.begin_attempt()
     log.messages.pop(0)
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         head = await stored(bus, log)
         with pytest.raises(LogLost):
             await fork_point(bus, SOURCE, head, 2)
@@ -348,7 +332,7 @@ def test_other_values_are_no_forks(value: object) -> None:
 async def test_a_copied_file_is_never_whole_in_memory() -> None:
     size, owner, reader = 16_000_000, FileOwner("anonymous", "other"), FileOwner("anonymous", "c")
     copy_to = TaskKey("t", "agent", mint_task_id(0))
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         files = FileStore(bus)
         link = await files.put(SOURCE, reader, bytes(size))
         tracemalloc.start()
@@ -365,7 +349,7 @@ async def test_a_copied_file_is_never_whole_in_memory() -> None:
 
 async def test_nothing_is_left_of_the_copy_of_a_file_that_is_deleted_meanwhile() -> None:
     owner, copy_to = FileOwner("anonymous", "c"), TaskKey("t", "agent", mint_task_id(0))
-    async with bus_in_memory() as bus:
+    async with memory_bus() as bus:
         files = FileStore(bus)
         link = await files.put(SOURCE, owner, bytes(10_000_000))
 

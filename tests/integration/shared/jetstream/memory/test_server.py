@@ -18,8 +18,6 @@ from headrace.jetstream.consumers import (
 )
 from headrace.jetstream.headers import STATUS
 from headrace.jetstream.kv import Bucket, KeyChanged
-from headrace.jetstream.memory.server import MemoryServer
-from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import erase
 from headrace.log import TailRule, first_entry, last_entry
@@ -28,8 +26,8 @@ from headrace.model.errors import FileUnknown, NobodyListens
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
-from headrace.settings import BusSettings
 from headrace.tasks.runs import RunRequests
+from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog, following, generations, told_lasts
 from tests.support.waiting import eventually
 
@@ -39,12 +37,8 @@ type Scenario = Callable[[Bus], Awaitable[object]]
 @pytest.fixture
 async def memory() -> AsyncIterator[Bus]:
     """A connection to a server in memory."""
-    server = MemoryServer()
-    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
-    await bus.connect("contract test")
-    yield bus
-    await bus.close()
-    server.close()
+    async with memory_bus() as bus:
+        yield bus
 
 
 async def _append(bus: Bus) -> object:
