@@ -102,7 +102,7 @@ async def _is_refused(ctx: RunContext, response: httpx.Response) -> bool:
         raise Retryable(f"the AG-UI agent answered {status}", after)
     if status == _OK:
         return False
-    ctx.log.warning("the AG-UI agent: %s", (await response.aread())[:500])
+    ctx.log.warning("the AG-UI agent: %s", (await anext(response.aiter_bytes(), b""))[:500])
     await ctx.emit(Reject(f"The AG-UI agent refused the run ({status})."))
     return True
 
@@ -112,6 +112,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[Json]:
 
     Raises:
         Retryable: A frame is not a valid event.
+        MalformedOutput: A frame is too large.
     """
     frames = Frames()
     async for chunk in response.aiter_bytes():

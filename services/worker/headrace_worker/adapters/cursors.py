@@ -10,6 +10,7 @@ from typing import cast, override
 
 from headrace_worker.adapters.event_stream import Frames, field, plain
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.limited_transport import LimitedTransport, is_event_stream
 
 with needs("a2a"):
     import httpx
@@ -36,18 +37,20 @@ FOLLOWED: ContextVar[EventIds | None] = ContextVar("followed", default=None)
 """Records the ids of the streams that the current asyncio task opens."""
 
 
-class NotingTransport(httpx.AsyncHTTPTransport):
+class NotingTransport(LimitedTransport):
     """A transport that records the ids of event streams in `FOLLOWED`."""
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request; the ids of an event stream are recorded while it is read."""
+        """Send the request; the ids of an event stream are recorded while it is read.
+
+        Raises:
+            MalformedOutput: As `LimitedTransport`. While it is read: an event is too large.
+        """
         response = await super().handle_async_request(request)
-        cursor = FOLLOWED.get()
-        kind = response.headers.get("content-type", "")
-        is_plain = response.headers.get("content-encoding", "identity") == "identity"
-        if cursor is not None and is_plain and kind.startswith("text/event-stream"):
-            response.stream = _FrameStream(cast("httpx.AsyncByteStream", response.stream), cursor)
+        if is_event_stream(request, response):
+            stream = cast("httpx.AsyncByteStream", response.stream)
+            response.stream = _FrameStream(stream, FOLLOWED.get() or EventIds())
         return response
 
 

@@ -6,6 +6,12 @@ U+0085, which JSON strings may contain.
 
 from collections.abc import Iterator
 
+from headrace.sdk.errors import MalformedOutput
+
+LARGEST = 64 * 1024 * 1024
+"""Maximum bytes of an outside agent's answer, or of one event of a stream. A worker's runs share
+its memory: an answer without end would end those of other agents, too."""
+
 _END = b"\n\n"
 _MARK = b"\xef\xbb\xbf"
 _ESCAPES = (
@@ -13,6 +19,16 @@ _ESCAPES = (
     ("\u2028".encode(), rb"\u2028"),
     ("\u2029".encode(), rb"\u2029"),
 )
+
+
+def check_size(size: int) -> None:
+    """Check the size of an answer, or of an event, of which `size` bytes have come.
+
+    Raises:
+        MalformedOutput: It is larger than `LARGEST`.
+    """
+    if size > LARGEST:
+        raise MalformedOutput(f"the outside agent's answer has more than {LARGEST} bytes")
 
 
 class Frames:
@@ -25,7 +41,11 @@ class Frames:
         self._has_started = False
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the frames that `chunk` completes, with LF line ends."""
+        """Yield the frames that `chunk` completes, with LF line ends.
+
+        Raises:
+            MalformedOutput: The frame that follows them is too large.
+        """
         if not chunk:
             return
         if self._after_cr and chunk.startswith(b"\n"):
@@ -44,6 +64,7 @@ class Frames:
             yield bytes(self._rest[begin:end])
             begin = end + len(_END)
         del self._rest[:begin]
+        check_size(len(self._rest))
 
 
 def field(frame: bytes, name: bytes) -> bytes | None:

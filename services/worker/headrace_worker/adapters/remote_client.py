@@ -18,6 +18,7 @@ from headrace_worker.adapters.credentials import (
     is_same_origin,
 )
 from headrace_worker.adapters.cursors import NotingTransport
+from headrace_worker.adapters.event_stream import LARGEST
 from headrace_worker.adapters.extras import needs
 
 with needs("a2a"):
@@ -178,7 +179,7 @@ class Remote:
     def _channel(self, url: str) -> grpc.aio.Channel:
         options = [
             ("grpc.keepalive_time_ms", int(self.place.silence * 1000)),
-            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_receive_message_length", LARGEST),
         ]
         address = url.removeprefix("http://").removeprefix("https://")
         if self.place.secure_grpc or url.startswith("https://"):
