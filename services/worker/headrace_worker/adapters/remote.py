@@ -1,7 +1,7 @@
 """Adapter for outside A2A agents."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from headrace.model.events import Json
@@ -65,6 +65,7 @@ def remote_agent(  # noqa: PLR0913  # the adapter's options
     poll: float = 1.0,
     secure_grpc: bool = False,
     card_timeout: float = 5.0,
+    origins: Sequence[str] = (),
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Return an agent that runs the A2A agent at `url`.
@@ -86,6 +87,8 @@ def remote_agent(  # noqa: PLR0913  # the adapter's options
         poll: Seconds between polls of an agent that does not stream.
         secure_grpc: Whether gRPC always uses TLS.
         card_timeout: Seconds to read the card; 0 to skip it.
+        origins: URLs of further origins at which the card may name interfaces. They get
+            `credentials` and `headers`, too.
         **declared: Keywords of `agent`.
 
     Raises:
@@ -103,6 +106,7 @@ def remote_agent(  # noqa: PLR0913  # the adapter's options
         connect_timeout,
         silence,
         secure_grpc,
+        tuple(origins),
     )
     card = _card(place, card_timeout, is_needed=not name) if card_timeout > 0 else {}
     declaration: Any = {"input_modes": ANY_MEDIA, **taken_over(card), **declared}

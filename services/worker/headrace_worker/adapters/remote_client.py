@@ -4,7 +4,7 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -59,6 +59,8 @@ class Place:
     silence: float = 60.0
     """Seconds without data after which a stream is reopened."""
     secure_grpc: bool = False
+    origins: Sequence[str] = ()
+    """URLs of further origins at which its card may name interfaces."""
 
 
 class Remote:
@@ -188,18 +190,24 @@ class Remote:
 
 
 def _within(place: Place, card: AgentCard) -> AgentCard:
-    """Return the card with only those interfaces that may get the agent's credentials.
+    """Return the card with only those interfaces that a worker may connect to.
+
+    The agent writes its card. Otherwise it could send the worker, which may reach what it can't, to
+    any service beside the worker, and have the answer; or get another server its credentials.
 
     Raises:
         AccessRefused: All of its interfaces have other origins.
     """
-    if not (place.credentials or place.headers):
-        return card
-    own = [each for each in card.supported_interfaces if _is_own(place, each)]
+    allowed = (place.url, *place.origins)
+    own = [
+        each
+        for each in card.supported_interfaces
+        if any(_is_at(origin, each, is_secure=place.secure_grpc) for origin in allowed)
+    ]
     if not own:
         raise AccessRefused(
-            f"the card of {place.url} names only interfaces at other origins, but credentials "
-            "and headers are sent to that origin only; use the agent's URL there"
+            f"the card of {place.url} names only interfaces at other origins, which are not used "
+            "unless they are named in origins"
         )
     kept = AgentCard()
     kept.CopyFrom(card)
@@ -208,15 +216,15 @@ def _within(place: Place, card: AgentCard) -> AgentCard:
     return kept
 
 
-def _is_own(place: Place, interface: AgentInterface) -> bool:
-    """Return whether the interface is the agent's own; gRPC may use another port of its host."""
+def _is_at(origin: str, interface: AgentInterface, *, is_secure: bool) -> bool:
+    """Return whether the interface is at `origin`; gRPC may use another port of its host."""
     url = interface.url
     if interface.protocol_binding != "GRPC":
-        return is_same_origin(url, place.url)
-    own = httpx.URL(place.url)
-    is_secure = place.secure_grpc or url.startswith("https://") or own.scheme == "http"
+        return is_same_origin(url, origin)
+    own = httpx.URL(origin)
+    is_allowed = is_secure or url.startswith("https://") or own.scheme == "http"
     address = url.removeprefix("http://").removeprefix("https://")
-    if not is_secure or not _ADDRESS.fullmatch(address):
+    if not is_allowed or not _ADDRESS.fullmatch(address):
         return False
     try:
         return httpx.URL(f"//{address}").host == own.host

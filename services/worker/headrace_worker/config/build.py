@@ -178,6 +178,7 @@ def _remote(name: str, section: RemoteAgent, *, connect: bool) -> Agent:
         section.url,
         name=name,
         binding=section.binding,
+        origins=section.origins,
         credentials=_credentials(section.credentials),
         headers=section.headers,
         silence=section.silence,

@@ -258,6 +258,9 @@ class RemoteAgent(CommonAgentSection):
     """URL of the agent; its card is at the well-known path below it."""
     binding: Literal["", "JSONRPC", "HTTP+JSON", "GRPC"] = ""
     """Empty: the first supported binding in its card."""
+    origins: list[Url] = Field(default_factory=list)
+    """URLs of further origins at which its card may name interfaces. They get the credentials and
+    headers, too."""
     credentials: Credentials | None = None
     headers: Headers = Field(default_factory=dict)
     """Headers added to each request."""

@@ -24,6 +24,7 @@ GIVEN: dict[str, Callable[[SdkServer], dict[str, Any]]] = {
     "token": lambda _: {"credentials": Bearer("s3cret")},
     "client": lambda own: {"credentials": ClientCredentials("me", "s3cret", f"{own.url}/token")},
     "headers": lambda _: {"headers": {"X-Key": "s3cret"}},
+    "nothing": lambda _: {},
 }
 REDIRECTS = (301, 302, 303, 307, 308)
 

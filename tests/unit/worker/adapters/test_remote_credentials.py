@@ -31,10 +31,10 @@ def kept(place: Place, *interfaces: tuple[str, str]) -> list[str]:
 
 @pytest.mark.parametrize(
     "place",
-    [Place(OWN, credentials=Bearer("t")), Place(OWN, headers={"X-Key": "k"})],
-    ids=["credentials", "headers"],
+    [Place(OWN, credentials=Bearer("t")), Place(OWN, headers={"X-Key": "k"}), Place(OWN)],
+    ids=["credentials", "headers", "nothing"],
 )
-def test_interfaces_elsewhere_are_not_used_with_what_was_given_for_the_agent(place: Place) -> None:
+def test_interfaces_elsewhere_are_not_used(place: Place) -> None:
     own = ("JSONRPC", "https://agent.test:443/rpc")
     elsewhere = [
         ("JSONRPC", "https://evil.test/rpc"),
@@ -43,6 +43,9 @@ def test_interfaces_elsewhere_are_not_used_with_what_was_given_for_the_agent(pla
         ("HTTP+JSON", "https://agent.test@evil.test/"),
         ("GRPC", "evil.test:443"),
         ("GRPC", "agent.test:50051"),
+        ("GRPC", "unix:/run/service.sock"),
+        ("JSONRPC", "http://169.254.169.254/latest"),
+        ("JSONRPC", "http://127.0.0.1:8222/"),
     ]
     assert kept(place, *elsewhere, own) == [own[1]]
     with pytest.raises(AccessRefused, match="names only interfaces at other origins"):
@@ -75,8 +78,13 @@ def test_an_address_of_grpc_is_a_host_and_a_port_and_no_more(address: str) -> No
         kept(place, ("GRPC", address))
 
 
-def test_without_credentials_the_card_may_lead_anywhere() -> None:
-    assert kept(Place(OWN), ("JSONRPC", "https://other.test/")) == ["https://other.test/"]
+def test_interfaces_at_origins_that_are_named_are_used() -> None:
+    place = Place(OWN, origins=["https://api.test", "http://inside.test:8000"])
+    named = ("https://api.test/rpc", "http://inside.test:8000/a")
+    elsewhere = ("https://api.test:8443/", "https://inside.test:8000/", "https://other.test/")
+    found = kept(place, *(("JSONRPC", url) for url in (*elsewhere, *named)))
+    assert found == list(named)
+    assert kept(place, ("GRPC", "inside.test:50051")) == ["inside.test:50051"]
 
 
 @pytest.mark.parametrize("url", ["https://agent.test/token", "https://evil.test/token"])
