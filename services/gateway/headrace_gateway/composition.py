@@ -163,6 +163,7 @@ def _services(
         requests=requests,
         streams=running.streams,
         stream_limits=stream_limits,
+        watch_limits=StreamLimits(-1, settings.max_watches_per_owner, "watches"),
         body_limits=_body_limits(settings, bus.max_payload),
         subscriptions=Subscriptions(feeds, running.streams, requests, settings),
         task_streams=TaskStreams(bus, feeds, state),

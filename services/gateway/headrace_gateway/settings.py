@@ -113,6 +113,10 @@ class GatewaySettings(RunLimitSettings):
     """Maximum number of open streams per owner and gateway. More are refused with 429. -1:
     unlimited. Without authentication, all callers are one owner."""
 
+    max_watches_per_owner: int = Field(default=256, ge=-1)
+    """Maximum number of open watches of lists per owner and gateway: they have no end. More are
+    refused with 429. -1: unlimited. Without authentication, all callers are one owner."""
+
     socket_streams: int = Field(default=256, ge=1)
     """Maximum number of concurrent subscriptions and calls on one WebSocket or gRPC connection. A
     WebSocket refuses more; gRPC clients wait."""

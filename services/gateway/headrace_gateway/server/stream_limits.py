@@ -30,9 +30,12 @@ class StreamPermit:
 class StreamLimits:
     """Counts open streams."""
 
-    def __init__(self, most: int, most_per_owner: int) -> None:
-        """Allow `most` streams in total, and `most_per_owner` per owner; -1 is unlimited."""
-        self._most, self._most_per_owner = most, most_per_owner
+    def __init__(self, most: int, most_per_owner: int, what: str = "streams") -> None:
+        """Allow `most` streams in total, and `most_per_owner` per owner; -1 is unlimited.
+
+        Refusals call them `what`.
+        """
+        self._most, self._most_per_owner, self._what = most, most_per_owner, what
         self._taken = Counter[tuple[str, str]]()
         """By tenant and owner."""
         self._count = 0
@@ -50,12 +53,12 @@ class StreamLimits:
         """
         if 0 <= self._most <= self._count:
             raise TooManyStreams(
-                f"this gateway has {self._most} open streams, its limit; try another gateway"
+                f"this gateway has {self._most} open {self._what}, its limit; try another gateway"
             )
         owner = caller.names
         if 0 <= self._most_per_owner <= self._taken[owner]:
             raise TooManyStreamsOfOwner(
-                f"you have {self._most_per_owner} open streams on this gateway, the limit"
+                f"you have {self._most_per_owner} open {self._what} on this gateway, the limit"
             )
         self._taken[owner] += 1
         self._count += 1

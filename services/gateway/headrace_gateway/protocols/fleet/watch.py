@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -64,6 +65,8 @@ class TaskWatch:
 
         Raises:
             InputInvalid: a query parameter breaks its rule.
+            TooManyStreams, TooManyStreamsOfOwner: too many streams are open, or too many watches of
+                the caller.
             A2AError, HeadraceError: as `call_of` and `listed_owner`.
         """
         services, call = self._services, call_of(self._services, request, OPERATION)
@@ -76,7 +79,8 @@ class TaskWatch:
             renderer = _WatchRenderer(services, self._receiver, wanted, call, request.headers)
             return HttpStream(shared, watched, start, renderer)
 
-        return await services.stream_limits.with_permit(call.caller, opening)
+        opening_stream = partial(services.stream_limits.with_permit, call.caller, opening)
+        return await services.watch_limits.with_permit(call.caller, opening_stream)
 
 
 class _WatchRenderer(Renderer):

@@ -1,8 +1,9 @@
 """Watching lists: who sees which changes, and when the list must be asked for again."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -25,6 +26,7 @@ from tests.support.credentials import ANN, Person
 from tests.support.event_stream import Frame, frames
 from tests.support.plain_a2a import message
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.waiting import eventually
 
 PATH = "/v1/agents/assistant/tasks:watch"
 EVENTS = {"Accept": "text/event-stream"}
@@ -250,3 +252,29 @@ async def test_who_may_not_list_may_not_watch(
     async with open_role_gateway(person) as gateway:
         answer = await gateway.http.get(PATH, headers=EVENTS | person.bearer)
     assert answer.status_code == 403
+
+
+async def test_an_owner_has_a_maximum_of_watches(
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    async with open_role_gateway(ONCALL, max_watches_per_owner=1) as gateway:
+
+        def opening(who: Person) -> AbstractAsyncContextManager[httpx.Response]:
+            return gateway.http.stream("GET", PATH, headers=EVENTS | who.bearer)
+
+        async with opening(ANN) as first:
+            assert first.status_code == 200
+            async with opening(ANN) as second, opening(ONCALL) as others:
+                assert (second.status_code, others.status_code) == (429, 200)
+                refused = json.loads(await second.aread())["error"]
+            assert refused == {
+                "code": "too_many_streams_of_owner",
+                "message": "you have 1 open watches on this gateway, the limit",
+            }
+
+        async def is_free() -> bool:
+            async with opening(ANN) as again:
+                return again.status_code == 200
+
+        await eventually(is_free, "a watch that was closed counts no longer")
