@@ -1,7 +1,8 @@
 """How a delivered message that fires is settled: acknowledged once its task has begun.
 
 A message that no task can be made of goes to the dead letters, whole, and is acknowledged then. Any
-other trouble has it delivered again, later and later, so nothing is dropped.
+other trouble has it delivered again, later and later, so nothing is dropped. An error that nobody
+foresaw is no reason to deliver it for ever: after some deliveries it is a dead letter, too.
 """
 
 import logging
@@ -26,6 +27,18 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 
 _DOUBLINGS = 10
 
+_MOST_CRASHES = 10
+"""Deliveries, about two minutes, after which a message is given up whose handling fails with an
+error that is none of ours."""
+
+
+class FiringWaits(Exception):
+    """The message is to be delivered again; who has it settled says when."""
+
+
+class Crashed(HeadraceError):
+    """Handling the message failed with an error that is none of ours: a defect."""
+
 
 @dataclass(frozen=True, slots=True)
 class FiringSource:
@@ -40,9 +53,12 @@ class FiringSource:
 class Deliveries:
     """Settles the messages of JetStream consumers."""
 
-    def __init__(self, bus: Bus, firings: Firings) -> None:
-        """Begin the tasks through `firings`; write dead letters to `bus`."""
-        self._bus, self._firings = bus, firings
+    def __init__(self, bus: Bus, firings: Firings, most_crashes: int = _MOST_CRASHES) -> None:
+        """Begin the tasks through `firings`; write dead letters to `bus`.
+
+        A message whose handling crashes is given up after `most_crashes` deliveries.
+        """
+        self._bus, self._firings, self._most_crashes = bus, firings, most_crashes
 
     async def settle(
         self,
@@ -66,6 +82,11 @@ class Deliveries:
         except HeadraceError as trouble:
             _log.warning("%s: an event is delivered again later: %s", source.name, trouble)
             await message.nack(delay=_delay(message))
+        except FiringWaits:
+            raise
+        except Exception as crash:  # noqa: BLE001 - a defect must not have it delivered for ever
+            _log.exception("%s: an event can't be handled", source.name)
+            await self._crashed(message, source, crash)
         else:
             await message.ack()
         return fired
@@ -83,21 +104,44 @@ class Deliveries:
         try:
             return await self._fired(firing_of)
         except HeadraceError as trouble:
-            try:
-                await self._write(message.raw_message, source, trouble)
-            except BusUnavailable as lost:
-                _log.error("%s: an event is lost: %s; %s", source.name, trouble, lost)
-            return None
+            await self._keep_unstored(message, source, trouble)
+        except Exception as crash:  # noqa: BLE001 - a defect must not have it delivered for ever
+            _log.exception("%s: an event can't be handled", source.name)
+            await self._keep_unstored(message, source, Crashed(f"{source.name}: {crash!r}"))
+        return None
+
+    async def _keep_unstored(
+        self, message: NatsMessage, source: FiringSource, why: HeadraceError
+    ) -> None:
+        try:
+            await self._write(message.raw_message, source, why)
+        except BusUnavailable as lost:
+            _log.error("%s: an event is lost: %s; %s", source.name, why, lost)
+
+    async def _crashed(self, message: NatsMessage, source: FiringSource, crash: Exception) -> None:
+        """Give the message up if it has been delivered often, else have it delivered again."""
+        if message.raw_message.metadata.num_delivered < self._most_crashes:
+            await message.nack(delay=_delay(message))
+            return
+        try:
+            await self._give_up(message, source, Crashed(f"{source.name}: {crash!r}"))
+        except HeadraceError as trouble:
+            _log.warning("%s: no dead letter yet: %s", source.name, trouble)
+            await message.nack(delay=_delay(message))
+        else:
+            await message.ack()
 
     async def _fired(self, firing_of: Callable[[], Awaitable[Firing | None]]) -> Fired | None:
         firing = await firing_of()
         return None if firing is None else await self._firings.begin(firing)
 
-    async def _give_up(self, message: NatsMessage, source: FiringSource, unfit: Unfit) -> None:
+    async def _give_up(
+        self, message: NatsMessage, source: FiringSource, why: HeadraceError
+    ) -> None:
         raw = message.raw_message
         sequence = raw.metadata.sequence.stream
         unique = f"{source.tenant}/{source.name}/{raw.metadata.stream}/{sequence}"
-        await self._write(raw, source, unfit, sequence, unique)
+        await self._write(raw, source, why, sequence, unique)
 
     async def _write(
         self,

@@ -26,7 +26,7 @@ from headrace.model.timestamp import read_time, timestamp
 from headrace.schedules import Schedules
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
-from headrace_triggers.delivery import Deliveries, FiringSource
+from headrace_triggers.delivery import Deliveries, FiringSource, FiringWaits
 from headrace_triggers.firing import Firing, Firings, Unfit
 from headrace_triggers.pulled import pulled
 
@@ -41,7 +41,7 @@ _ONCE = "purge"
 _FRACTIONS = 2**32
 
 
-class TaskBeforeOpen(Exception):
+class TaskBeforeOpen(FiringWaits):
     """The firing waits until the task of the one before has ended."""
 
 
@@ -97,8 +97,7 @@ class Tick:
     @property
     def source(self) -> FiringSource:
         """What fired."""
-        name = f"schedule/{self.key.owner}/{self.key.name}"
-        return FiringSource(name, self.key.tenant, self.schedule.agent)
+        return FiringSource(self.key.source, self.key.tenant, self.schedule.agent)
 
     @property
     def firing(self) -> Firing:

@@ -42,6 +42,11 @@ class ScheduleKey:
         """The tokens of its subjects."""
         return self.tenant, self.owner, self.name
 
+    @property
+    def source(self) -> str:
+        """Its name as a source of firings, unique in its tenant."""
+        return f"schedule/{self.owner}/{self.name}"
+
 
 class Schedule(BusMessage):
     """The definition of a schedule. Exactly one of `at`, `every` and `cron` is set."""

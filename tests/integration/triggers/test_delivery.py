@@ -32,11 +32,13 @@ async def delivering(
     bus: Bus,
     directory: Directory,
     fire: list[Exception | Firing],
+    **limits: int,
 ) -> AsyncIterator[asyncio.Queue[int]]:
     """Settle messages of a stream, each as the next of `fire` says; yield deliveries' numbers."""
     name = f"{settings.prefix}-orders"
     await bus.js.add_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
-    broker, deliveries = FleetBroker(settings, "test"), Deliveries(bus, firings(bus, directory))
+    broker = FleetBroker(settings, "test")
+    deliveries = Deliveries(bus, firings(bus, directory), **limits)
     seen = asyncio.Queue[int]()
 
     async def firing_of() -> Firing:
@@ -88,3 +90,15 @@ async def test_an_event_that_can_not_fire_now_is_delivered_again(
         await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
     assert not (await firings(bus, directory).begin(firing("1"))).is_new
     assert [one async for one in Letters(bus).find(LetterFilter())] == []
+
+
+async def test_an_event_whose_handling_crashes_again_and_again_is_a_dead_letter(
+    settings: TriggersSettings, bus: Bus, directory: Directory
+) -> None:
+    crashes: list[Exception | Firing] = [ZeroDivisionError("a defect"), ZeroDivisionError("again")]
+    async with delivering(settings, bus, directory, crashes, most_crashes=2) as seen:
+        assert [await seen.get(), await seen.get()] == [1, 2]
+        await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
+    [letter] = [one async for one in Letters(bus).find(LetterFilter())]
+    assert (letter.kind, letter.body) == ("event", b"{broken")
+    assert letter.content.reason == "trigger/orders: ZeroDivisionError('again')"
