@@ -27,7 +27,7 @@ from headrace.jetstream.headers import DUE, MESSAGE_ID, ROLLUP
 from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, store_schedule
 from headrace.jetstream.next_firing import firings_of_cron, next_of_cron, next_of_every
 from headrace.jetstream.purge import purge
-from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
 from headrace.model.messages import BusMessage
 from headrace.model.schedule import (
     MOST_QUEUED,
@@ -36,6 +36,7 @@ from headrace.model.schedule import (
     ScheduleFirings,
     ScheduleKey,
 )
+from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
 
 MOST_PER_OWNER = 500
@@ -54,6 +55,17 @@ class ScheduleOver(HeadraceError):
     """The schedule has ended and can't be paused or resumed; store it again to start it anew."""
 
     code = "schedule_over"
+
+
+class ScheduleUnreadable(HeadraceError):
+    """This release can't read the schedule, or the record of its firings."""
+
+    code = "schedule_unreadable"
+
+    def __init__(self, key: ScheduleKey, sequence: int, why: str) -> None:
+        """Name the schedule with `key`, which is stored at `sequence`."""
+        super().__init__(f"this release can't read schedule {decode_token(key.name)!r}: {why}")
+        self.key, self.sequence = key, sequence
 
 
 class BackFillRefused(HeadraceError):
@@ -76,6 +88,10 @@ class StoredSchedule:
     schedule: Schedule
     sequence: int
     stored: datetime = field(compare=False)
+
+
+type Listed = StoredSchedule | ScheduleUnreadable
+"""A schedule of a list, or the error that says that it can't be read."""
 
 
 class Schedules:
@@ -115,14 +131,20 @@ class Schedules:
         raise _busy(key)
 
     async def get(self, key: ScheduleKey) -> StoredSchedule | None:
-        """Return the schedule. None: it does not exist."""
+        """Return the schedule. None: it does not exist.
+
+        Raises:
+            ScheduleUnreadable: This release can't read it.
+        """
         query = {"last_by_subj": self._bus.subjects.schedule(*key.tokens)}
         return await self._ask(query)
 
     async def list(
         self, tenant: str, owner: str = "*", after: int = 0, limit: int = 100
-    ) -> list[StoredSchedule]:
+    ) -> list[Listed]:
         """Return the first schedules after stream sequence `after`. Each costs a request.
+
+        One that can't be read is in its place as the error that says so.
 
         Args:
             tenant: As a token.
@@ -130,9 +152,16 @@ class Schedules:
             after: 0 for all.
             limit: The maximum number.
         """
-        pattern, found = self._bus.subjects.schedule(tenant, owner, "*"), list[StoredSchedule]()
+        pattern, found = (
+            self._bus.subjects.schedule(tenant, owner, "*"),
+            list[Listed](),
+        )
         while len(found) < limit:
-            one = await self._ask({"seq": after + 1, "next_by_subj": pattern})
+            one: Listed | None
+            try:
+                one = await self._ask({"seq": after + 1, "next_by_subj": pattern})
+            except ScheduleUnreadable as unreadable:
+                one = unreadable
             if one is None:
                 break
             found.append(one)
@@ -306,7 +335,10 @@ class Schedules:
         message = await self._message({"last_by_subj": self._bus.subjects.fired(*key.tokens)})
         if message is None:
             return ScheduleFirings(), 0
-        return _decode(ScheduleFirings, message), message["seq"]
+        try:
+            return _decode(ScheduleFirings, message), message["seq"]
+        except UndecodableMessage as error:
+            raise ScheduleUnreadable(key, message["seq"], error.reason) from error
 
     async def _ask(self, query: Json) -> StoredSchedule | None:
         message = await self._message(query)
@@ -314,7 +346,10 @@ class Schedules:
             return None
         key = ScheduleKey(*self._bus.subjects.key_of_schedule(message["subject"]))
         stored = datetime.fromisoformat(message["time"])
-        return StoredSchedule(key, _decode(Schedule, message), message["seq"], stored)
+        try:
+            return StoredSchedule(key, _decode(Schedule, message), message["seq"], stored)
+        except UndecodableMessage as error:
+            raise ScheduleUnreadable(key, message["seq"], error.reason) from error
 
     async def _message(self, query: Json) -> Json | None:
         ask = partial(get_message, self._bus, self._stream, query)

@@ -7,6 +7,7 @@ the tenant and the name, and are their owners' likewise.
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import orjson
 from pydantic import ValidationError
@@ -97,6 +98,15 @@ class Trigger(TriggerSpec):
         spec = TriggerSpec.model_validate(self.model_dump(include=set(TriggerSpec.model_fields)))
         shown: Json = spec.model_dump(mode="json", exclude_defaults=True)
         return {**shown, "owner": decode_token(self.owner), "since": self.since}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableTrigger:
+    """A kept trigger that this release can't read."""
+
+    owner: str
+    """As a subject token; empty: not known."""
+    name: str
 
 
 class TriggerStore:
@@ -246,14 +256,33 @@ class TriggerStore:
         await self._bucket.delete(trigger.key)
 
     async def all(self, tenant: str | None = None) -> list[Trigger]:
-        """Return the triggers of a tenant, or of all, by owner and name.
+        """Return the triggers of a tenant, or of all, by owner and name; no unreadable ones.
+
+        Raises:
+            BusUnavailable: NATS does not answer.
+        """
+        return (await self.listed(tenant))[0]
+
+    async def listed(
+        self, tenant: str | None = None
+    ) -> tuple[list[Trigger], list[UnreadableTrigger]]:
+        """Return what `all` does, and the triggers that this release can't read.
 
         Raises:
             BusUnavailable: NATS does not answer.
         """
         copy = await self._bucket.copy(_KEYS)
-        read = (_read(one.data) for _, one in sorted(copy.items()))
-        return [one for one in read if one is not None and tenant in (None, one.tenant)]
+        triggers, unreadable = list[Trigger](), list[UnreadableTrigger]()
+        for key, one in sorted(copy.items()):
+            _, its_tenant, *owner, name = key.split(".")
+            if tenant not in (None, its_tenant):
+                continue
+            if (trigger := _read(one.data)) is not None:
+                triggers.append(trigger)
+            else:
+                whose = owner[0] if owner else _owner_of(one.data) or ""
+                unreadable.append(UnreadableTrigger(whose, name))
+        return triggers, unreadable
 
 
 def _key(tenant: str, owner: str, name: str) -> str:

@@ -27,7 +27,12 @@ from headrace.model.errors import (
     StateUnavailable,
     TaskUnknown,
 )
-from headrace.schedules import ScheduleOver, ScheduleUnknown, TooManySchedules
+from headrace.schedules import (
+    ScheduleOver,
+    ScheduleUnknown,
+    ScheduleUnreadable,
+    TooManySchedules,
+)
 from headrace.tasks.admission import TooManyWaiting
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
@@ -178,6 +183,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     BusUnavailable: _UNAVAILABLE,
     LogTooNew: _UNAVAILABLE,
     TriggerTooNew: _UNAVAILABLE,
+    ScheduleUnreadable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
     # The message may have been accepted; sending it again could have the work done twice.
     Unanswered: replace(_UNAVAILABLE, retry_after=None),

@@ -14,7 +14,7 @@ A letter's number is its sequence in the stream. Numbers are never reused.
 import secrets
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -76,10 +76,16 @@ class LetterFilter:
     agent: str | None = None
     kind: Kind | None = None
     task: str | None = None
+    trigger: str | None = None
+    """The trigger or schedule, as a source of firings."""
 
     def matches(self, letter: "Letter") -> bool:
-        """Return whether a letter of this tenant and agent has this kind and task."""
-        return self.kind in (None, letter.kind) and self.task in (None, letter.task)
+        """Return whether a letter of this tenant and agent has this kind, task and trigger."""
+        return (
+            self.kind in (None, letter.kind)
+            and self.task in (None, letter.task)
+            and self.trigger in (None, letter.content.trigger)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +263,19 @@ class Letters:
             content = DeadLetter(reason=f"not a dead letter: {error.reason}", subject="", at="")
             return Letter(number, tenant, agent, "other", content)
         return Letter(number, tenant, agent, _kind(content, self._bus.subjects.prefix), content)
+
+
+async def drop_letters_of(bus: Bus, tenant: str, source: str) -> None:
+    """Drop the letters of a trigger or schedule of the tenant, a token; reads all of the tenant's.
+
+    Raises:
+        BusUnavailable: The stream does not answer or refuses.
+    """
+    letters = Letters(bus)
+    wanted = LetterFilter(decode_token(tenant), kind="event", trigger=source)
+    for letter in [one async for one in letters.find(wanted)]:
+        with suppress(LetterUnknown):
+            await letters.drop(letter.number)
 
 
 async def write_letter(

@@ -5,6 +5,7 @@ all owners of their tenant.
 """
 
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from starlette.requests import Request
@@ -17,7 +18,14 @@ from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
 from headrace.model.subjects import decode_token, encode_token
 from headrace.model.timestamp import timestamp
 from headrace.schedule_spec import EXPRESSION_RULES, KINDS, BackFill, ScheduleSpec
-from headrace.schedules import BackFillRefused, ScheduleUnknown, StoredSchedule
+from headrace.schedules import (
+    BackFillRefused,
+    Listed,
+    ScheduleUnknown,
+    ScheduleUnreadable,
+    StoredSchedule,
+)
+from headrace.tasks.dead_letters import drop_letters_of
 from headrace_gateway.call import IDEMPOTENCY_KEY, caller_of
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.fleet.declaration import (
@@ -30,7 +38,7 @@ from headrace_gateway.protocols.fleet.declaration import (
     reaches,
 )
 from headrace_gateway.protocols.fleet.parameters import number_in
-from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.terms import check_parts
@@ -65,13 +73,36 @@ class SchedulePages:
         if not caller.is_operator and pattern != caller.owner:
             # `next` would tell how many there are.
             return json_response({"schedules": [], "next": None}, headers=NO_STORE)
-        found = await self._schedules.list(caller.tenant, pattern, after, limit)
-        reached = [one for one in found if _reaches(caller, one, "GetSchedule")]
-        content = {
-            "schedules": [_shown(one, await self._schedules.next(one)) for one in reached],
-            "next": found[-1].sequence if len(found) == limit else None,
+        reached = await self._reached(caller, pattern, after, limit + 1)
+        shown, unreadable = list[Json](), list[Json]()
+        for one in reached[:limit]:
+            try:
+                shown.append(await self._listed(one))
+            except ScheduleUnreadable as error:
+                unreadable.append(_unreadable(error))
+        content: Json = {
+            "schedules": shown,
+            "next": reached[limit - 1].sequence if len(reached) > limit else None,
         }
+        if unreadable:
+            content["unreadable"] = unreadable
         return json_response(content, headers=NO_STORE)
+
+    async def _reached(self, caller: Caller, owner: str, after: int, most: int) -> Sequence[Listed]:
+        """Return the first schedules that the caller may know of; nothing tells of the others."""
+        reached = list[Listed]()
+        while len(reached) < most:
+            found = await self._schedules.list(caller.tenant, owner, after, most)
+            reached += [one for one in found if _reaches(caller, one, "GetSchedule")]
+            if len(found) < most:
+                break
+            after = found[-1].sequence
+        return reached[:most]
+
+    async def _listed(self, one: Listed) -> Json:
+        if isinstance(one, ScheduleUnreadable):
+            raise one
+        return _shown(one, await self._schedules.next(one))
 
     async def get(self, request: Request) -> ASGIApp:
         """Return a schedule and what its last firings have done.
@@ -170,21 +201,31 @@ class SchedulePages:
         return json_response({"firings": number}, headers=NO_STORE)
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a schedule; tasks that it has begun stay.
+        """Delete a schedule with its dead letters; tasks that it has begun stay.
 
         Raises:
             ScheduleUnknown: the caller has no such schedule.
-            HeadraceError: as `Access.check_anyone`.
+            HeadraceError: as `Access.check_anyone` and `drop_letters_of`.
         """
         found = await self._found(request, "DeleteSchedule")
-        await self._services.background.run(self._schedules.delete(found.key))
+        await self._services.background.run(self._delete(found.key))
         return json_response({}, headers=NO_STORE)
+
+    async def _delete(self, key: ScheduleKey) -> None:
+        # The letters first: without the schedule nobody could have them dropped.
+        await drop_letters_of(self._services.bus, key.tenant, key.source)
+        await self._schedules.delete(key)
 
     async def _found(self, request: Request, operation: str) -> StoredSchedule:
         access, caller = self._services.access, caller_of(self._services, request)
         access.check_anyone(caller, operation)
         owner, name = owner_in(request) or caller.owner, _name(request)
-        found = await self._schedules.get(ScheduleKey(caller.tenant, owner, name))
+        try:
+            found = await self._schedules.get(ScheduleKey(caller.tenant, owner, name))
+        except ScheduleUnreadable as unreadable:
+            if _reaches(caller, unreadable, operation):
+                raise
+            found = None
         # Nobody learns of schedules that are not theirs.
         if found is None or not _reaches(caller, found, operation):
             raise ScheduleUnknown(f"schedule {name!r} does not exist")
@@ -204,10 +245,16 @@ class SchedulePages:
         return json_response(_shown(stored, following, firings), headers=NO_STORE)
 
 
-def _reaches(caller: Caller, found: StoredSchedule, operation: str) -> bool:
+def _reaches(caller: Caller, found: Listed, operation: str) -> bool:
     """Return whether the caller may know of the schedule, for `operation`."""
     operated = "ListTasks" if operation == "GetSchedule" else "CancelTask"
-    return reaches(caller, found.key.owner, found.schedule.agent, operation, operated)
+    # Which agent's one is that can't be read is not known.
+    agent = ANY_AGENT if isinstance(found, ScheduleUnreadable) else found.schedule.agent
+    return reaches(caller, found.key.owner, agent, operation, operated)
+
+
+def _unreadable(error: ScheduleUnreadable) -> Json:
+    return {"name": decode_token(error.key.name), "owner": decode_token(error.key.owner)}
 
 
 def _name(request: Request) -> str:

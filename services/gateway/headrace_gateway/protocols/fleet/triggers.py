@@ -11,6 +11,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
+from headrace.model.events import Json
+from headrace.model.subjects import decode_token
+from headrace.tasks.dead_letters import drop_letters_of
 from headrace.trigger_firings import FiringHistory
 from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import Trigger, TriggerStore, TriggerUnknown
@@ -25,7 +28,7 @@ from headrace_gateway.protocols.fleet.declaration import (
     priority_of,
     reaches,
 )
-from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.terms import accepted_types, refused_part
@@ -46,17 +49,27 @@ class TriggerPages:
 
         Raises:
             InputInvalid: the query names an owner that can't exist.
-            HeadraceError: as `Access.check_anyone` and `TriggerStore.all`.
+            HeadraceError: as `Access.check_anyone` and `TriggerStore.listed`.
         """
         caller, owner = self._caller(request, "ListTriggers"), owner_in(request)
-        found = await self._store.all(caller.tenant)
+        found, unread = await self._store.listed(caller.tenant)
         shown = [
             one.shown()
             for one in found
             if owner in {None, one.owner}
             and reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
         ]
-        return json_response({"triggers": shown}, headers=NO_STORE)
+        unreadable = [
+            {"name": one.name, "owner": decode_token(one.owner)}
+            for one in unread
+            # Which agent's it is, is not known.
+            if owner in {None, one.owner}
+            and reaches(caller, one.owner, ANY_AGENT, "ListTasks", "ListTasks")
+        ]
+        content: Json = {"triggers": shown}
+        if unreadable:
+            content["unreadable"] = unreadable
+        return json_response(content, headers=NO_STORE)
 
     async def show(self, request: Request) -> ASGIApp:
         """Return one trigger, how many events wait, and what its last firings have begun.
@@ -114,15 +127,20 @@ class TriggerPages:
         return await self._switch(request, "ResumeTrigger", self._store.resume)
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a trigger; tasks that it began go on.
+        """Delete a trigger with its dead letters; tasks that it began go on.
 
         Raises:
             TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `Access.check_anyone` and `TriggerStore.delete`.
+            HeadraceError: as `Access.check_anyone`, `TriggerStore.delete` and `drop_letters_of`.
         """
         trigger = await self._find(request, "DeleteTrigger", "CancelTask", "CancelTask")
-        await self._services.background.run(self._store.delete(trigger))
+        await self._services.background.run(self._delete(trigger))
         return json_response({"deleted": trigger.name}, headers=NO_STORE)
+
+    async def _delete(self, trigger: Trigger) -> None:
+        # The letters first: without the trigger nobody could have them dropped.
+        await drop_letters_of(self._services.bus, trigger.tenant, trigger.source)
+        await self._store.delete(trigger)
 
     async def _switch(
         self,

@@ -18,6 +18,7 @@ from tests.support.servers import ports
 FAQ = Person("acme", "faq", ("faq",))
 ONCALL = Person("acme", "on-call", ("on-call",))
 OPERATOR = Person("acme", "operator", ("operator",))
+ASK_ONCALL = Person("acme", "ask-on-call", ("ask-on-call",))
 DEPLOYER = Person("acme", "deployer", ("deployer",))
 RELEASER = Person("acme", "releaser", ("releaser",))
 _ROLES = """
@@ -27,6 +28,11 @@ agents = ["assistant"]
 
 [[role]]
 name = "on-call"
+operator = true
+
+[[role]]
+name = "ask-on-call"
+agents = ["ask"]
 operator = true
 
 [[role]]

@@ -13,11 +13,20 @@ from click.testing import CliRunner
 
 from headrace.client import Client
 from headrace.jetstream.connection import Bus
+from headrace.model import events
+from headrace.model.messages import DeadLetter
 from headrace.model.schedule import ScheduleFiring, ScheduleKey
 from headrace.schedules import Schedules
+from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace_cli.main import main
-from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
-from tests.support.credentials import ANN, Person
+from tests.integration.gateway.protocols.fleet.conftest import (
+    ASK_ONCALL,
+    FAQ,
+    ONCALL,
+    OpenRoleGateway,
+)
+from tests.support.credentials import ANN, BOB, Person
+from tests.support.scripted_fleet import ScriptedFleet
 
 PATH = "/v1/schedules"
 HOURLY = {"agent": "ask", "message": "report", "every": "1h"}
@@ -314,3 +323,70 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
     info = await bus.js.stream_info(bus.streams.schedules, subjects_filter=subject)
     assert (info.state.subjects or {})[subject] == 2 + 3 + 1
     assert await command("delete", "nightly") == "deleted nightly\n"
+
+
+async def test_a_list_says_nothing_of_what_its_caller_may_not_know_of(
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    async with open_role_gateway(BOB, ASK_ONCALL) as gateway:
+        body = {"message": "count", "every": "720h"}
+        made = [
+            ("a1", "patient"),
+            ("b1", "ask"),
+            ("c1", "patient"),
+            ("d1", "ask"),
+            ("e1", "patient"),
+        ]
+        for name, agent in made:
+            put = await gateway.http.put(
+                f"{PATH}/{name}", json=body | {"agent": agent}, headers=ANN.bearer
+            )
+            put.raise_for_status()
+        pages, after = list[list[str]](), "0"
+        while after != "None":
+            query: dict[str, str | int] = {"limit": 1, "after": after}
+            page = await gateway.http.get(PATH, params=query, headers=ASK_ONCALL.bearer)
+            pages.append([one["name"] for one in page.json()["schedules"]])
+            after = str(page.json()["next"])
+        assert pages == [["b1"], ["d1"]]
+        for name, _ in made:
+            (await gateway.http.delete(f"{PATH}/{name}", headers=ANN.bearer)).raise_for_status()
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_a_schedule_that_cannot_be_read_is_named_beside_the_others(
+    schedules: httpx.AsyncClient, bus: Bus
+) -> None:
+    for name in ("a1", "b1", "c1"):
+        (await schedules.put(f"{PATH}/{name}", json=HOURLY)).raise_for_status()
+    keys = {name: ScheduleKey("default", "anonymous", name) for name in ("a1", "b1")}
+    await Schedules(bus).delete(keys["a1"])
+    await bus.js.publish(bus.subjects.schedule(*keys["a1"].tokens), b"{}", timeout=60)
+    await bus.js.publish(bus.subjects.fired(*keys["b1"].tokens), b"[]", timeout=60)
+    listed = (await schedules.get(PATH)).raise_for_status().json()
+    assert [one["name"] for one in listed["schedules"]] == ["c1"]
+    unreadable = sorted(one["name"] for one in listed["unreadable"])
+    assert unreadable == ["a1", "b1"]
+    for name, key in keys.items():
+        one = await schedules.get(f"{PATH}/{name}")
+        assert (one.status_code, one.json()["error"]["code"]) == (503, "schedule_unreadable")
+        assert name in one.json()["error"]["message"]
+        await Schedules(bus).delete(key)
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_a_schedule_that_is_deleted_takes_its_dead_letters_along(
+    schedules: httpx.AsyncClient, bus: Bus
+) -> None:
+    for name in ("a1", "b1"):
+        (await schedules.put(f"{PATH}/{name}", json=HOURLY)).raise_for_status()
+        letter = DeadLetter(
+            reason="why", subject="s", trigger=f"schedule/anonymous/{name}", at=events.now()
+        )
+        await write_letter(bus, letter, to=("default", "ask"))
+    (await schedules.delete(f"{PATH}/a1")).raise_for_status()
+    left = [one.content.trigger async for one in Letters(bus).find(LetterFilter("default"))]
+    assert left == ["schedule/anonymous/b1"]
+    (await schedules.delete(f"{PATH}/b1")).raise_for_status()
+    assert [one async for one in Letters(bus).find(LetterFilter("default"))] == []

@@ -9,7 +9,10 @@ import pytest
 from headrace.client import Client, RequestRefused
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
+from headrace.model.events import now
+from headrace.model.messages import DeadLetter
 from headrace.model.subjects import encode_token
+from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace.trigger_firings import FiringHistory, TriggerFiring
 from headrace.triggers import TriggerStore
 from headrace_gateway.server.auth.audit import Audited
@@ -122,6 +125,8 @@ async def test_a_trigger_of_a_later_release_is_left_to_its_gateways(
         ]
         assert {answer.status_code for answer in answers} == {503}
         assert (await bucket.get(key)).data == later
+        unreadable = [{"name": name, "owner": "anonymous"}]
+        assert (await http.get(PATH)).json() == {"triggers": [], "unreadable": unreadable}
         await bucket.delete(key)
 
 
@@ -295,3 +300,16 @@ async def test_a_trigger_belongs_to_its_owner_and_tenant(
         ]
         assert await status("DELETE", ONCALL.bearer) == 200
         assert await status("DELETE", EVE.bearer) == 200
+
+
+async def test_a_trigger_that_is_deleted_takes_its_dead_letters_along(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    await http.put(f"{PATH}/t1", json=SPEC)
+    for owner in ("anonymous", "ann"):
+        letter = DeadLetter(reason="why", subject="s", trigger=f"trigger/{owner}/t1", at=now())
+        await write_letter(bus, letter, to=("default", "ask"))
+    (await http.delete(f"{PATH}/t1")).raise_for_status()
+    left = [one.content.trigger async for one in Letters(bus).find(LetterFilter("default"))]
+    assert left == ["trigger/ann/t1"]
