@@ -6,7 +6,7 @@ or ends. Here no request waits: their number is limited elsewhere.
 
 import ssl
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -107,15 +107,6 @@ class _RecordingBackend(httpcore.AsyncNetworkBackend):
         self._network = network
         self.stream: httpcore.AsyncNetworkStream | None = None
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        self.stream = await self._network.connect_tcp(
-            host, port, timeout, local_address, socket_options
-        )
+    async def connect_tcp(self, *place: Any, **options: Any) -> httpcore.AsyncNetworkStream:  # noqa: ANN401 - httpcore's
+        self.stream = await self._network.connect_tcp(*place, **options)
         return self.stream
