@@ -5,7 +5,6 @@ prefix ``ce-``, percent-encoded.
 """
 
 import logging
-from datetime import UTC, datetime
 from urllib.parse import quote
 
 import orjson
@@ -16,12 +15,12 @@ from headrace.jetstream.api import get_message, store, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
-from headrace.log.read import headers_of
 from headrace.model.answers import DEPTH, TaskAnswers, state_of
 from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_task_state.webhooks.notice import Failure
+from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers
 
 _log = logging.getLogger(__name__)
 
@@ -30,10 +29,6 @@ STRUCTURED = "application/cloudevents+json"
 _JSON = "application/json"
 _ROOM = 4096
 """Bytes of a message that headers may take."""
-_CLOCKS = 60.0
-"""Seconds by which NATS's clock may be behind task state's."""
-_MOST_READ = 10_000
-"""Messages of a stream that are read to find one."""
 _SEARCH = 3.0
 """Seconds until a leader has to answer. Who has no right to ask is not answered."""
 
@@ -46,6 +41,7 @@ class BusAnswers:
     def __init__(self, bus: Bus, timeout: float) -> None:
         """Publish on `bus`; a stream has `timeout` seconds to store an answer."""
         self._bus, self._timeout = bus, timeout
+        self._stored = StoredAnswers(self._read)
 
     async def publish(
         self,
@@ -99,25 +95,18 @@ class BusAnswers:
     async def has_stored(self, answers: TaskAnswers, name: str, since: float) -> bool:
         """Return whether the stream has the answer `name`, which was first published at `since`.
 
-        False also if it has it no more, or if task state may not read it.
+        False also if it was removed before anybody looked, or if task state may not read it.
         """
         if answers.stream is None:
             return False
-        subject, begin = answers.subject, datetime.fromtimestamp(since - _CLOCKS, UTC)
-        query: Json = {"start_time": begin.isoformat()}
         try:
-            for _ in range(_MOST_READ):
-                found = await self._stored(answers.stream, query | {"next_by_subj": subject})
-                if found is None:
-                    return False
-                if headers_of(found).get(MESSAGE_ID) == name:
-                    return True
-                query = {"seq": int(found["seq"]) + 1}
+            place = AnswerPlace(answers.stream, answers.subject)
+            return await self._stored.has(place, name, since)
         except BusUnavailable as trouble:
             _log.info("stream %s can't be searched for %s: %s", answers.stream, name, trouble)
         return False
 
-    async def _stored(self, stream: str, query: Json) -> Json | None:
+    async def _read(self, stream: str, query: Json) -> Json | None:
         return await until_answered(
             self._bus, lambda: get_message(self._bus, stream, query), _SEARCH
         )

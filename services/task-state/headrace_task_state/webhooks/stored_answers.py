@@ -1,0 +1,106 @@
+"""Which answers the users' streams have already stored.
+
+A stream is read for all of its answers together: what was read for one is remembered for the next.
+After an outage, hundreds of answers may be looked for on one subject.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from headrace.jetstream.headers import MESSAGE_ID
+from headrace.log.read import headers_of
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
+
+_CLOCKS = 60.0
+"""Seconds by which NATS's clock may be behind task state's."""
+_MOST_READ = 10_000
+"""Messages of a subject that are read, and whose ids are remembered."""
+_MOST_SUBJECTS = 8
+"""Subjects of which something is remembered, at most 1 MB of each."""
+
+type ReadMessage = Callable[[str, Json], Awaitable[Json | None]]
+"""Returns the message of a stream for a query; None: there is none."""
+
+
+class AnswerPlace(NamedTuple):
+    """Where answers are published."""
+
+    stream: str
+    subject: str
+
+
+class StoredAnswers:
+    """Finds answers by their message ids."""
+
+    def __init__(self, read: ReadMessage) -> None:
+        """Read messages with `read`."""
+        self._read = read
+        self._readings: OrderedDict[AnswerPlace, _Reading] = OrderedDict()
+
+    async def has(self, place: AnswerPlace, name: str, since: float) -> bool:
+        """Return whether the answer `name`, first published at `since`, is or was stored there.
+
+        Raises:
+            BusUnavailable: the stream can't be read.
+        """
+        reading = self._readings.get(place)
+        if reading is None or since < reading.since or reading.is_full_without(name):
+            reading = self._readings[place] = _Reading(place, since, self._read)
+        self._readings.move_to_end(place)
+        if len(self._readings) > _MOST_SUBJECTS:
+            self._readings.popitem(last=False)
+        if name not in reading.names:
+            await reading.go_on()
+        return name in reading.names
+
+
+class _Reading:
+    """The messages of a subject from a time on, as far as they have been read."""
+
+    def __init__(self, place: AnswerPlace, since: float, read: ReadMessage) -> None:
+        self.since, self.names = since, set[str]()
+        self._place, self._read_message, self._read_number = place, read, 0
+        begin = datetime.fromtimestamp(since - _CLOCKS, UTC)
+        self._next: Json = {"start_time": begin.isoformat()}
+        self._turn, self._turns = asyncio.Lock(), 0
+        self._trouble: BusUnavailable | None = None
+
+    def is_full_without(self, name: str) -> bool:
+        """Return whether `name` is not known, and no more messages may be read."""
+        return self._read_number >= _MOST_READ and name not in self.names
+
+    async def go_on(self) -> None:
+        """Read to the last message; calls that wait for another one share its outcome.
+
+        Raises:
+            BusUnavailable: as `StoredAnswers.has`.
+        """
+        before = self._turns
+        async with self._turn:
+            if self._turns == before:
+                self._trouble = await self._read()
+                self._turns += 1
+        if self._trouble is not None:
+            raise self._trouble
+
+    async def _read(self) -> BusUnavailable | None:
+        try:
+            await self._read_all()
+        except BusUnavailable as trouble:
+            return trouble
+        return None
+
+    async def _read_all(self) -> None:
+        while self._read_number < _MOST_READ:
+            query = self._next | {"next_by_subj": self._place.subject}
+            found = await self._read_message(self._place.stream, query)
+            if found is None:
+                return
+            self._read_number += 1
+            self._next = {"seq": int(found["seq"]) + 1}
+            if name := headers_of(found).get(MESSAGE_ID):
+                self.names.add(name)

@@ -1,0 +1,98 @@
+"""Looking for answers in users' streams: each message is read once for all of them."""
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+
+from headrace.model.errors import BusUnavailable
+from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers
+
+PLACE = AnswerPlace("ORDERS", "orders.done")
+
+
+class UserStream:
+    """A stream, whose reads are counted; message 1 was stored at 1000, each next a second later."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.reads = 0
+        self.is_away = False
+
+    async def read(self, stream: str, query: dict[str, Any]) -> dict[str, Any] | None:
+        assert (stream, query["next_by_subj"]) == PLACE
+        self.reads += 1
+        await asyncio.sleep(0)
+        if self.is_away:
+            raise BusUnavailable("no leader")
+        number = query.get("seq", 1)
+        if number > len(self.names):
+            return None
+        block = f"NATS/1.0\r\nNats-Msg-Id: {self.names[number - 1]}\r\n\r\n".encode()
+        return {"seq": number, "hdrs": base64.b64encode(block).decode()}
+
+
+async def test_what_was_read_for_one_answer_is_not_read_for_another() -> None:
+    stream = UserStream("a", "b", "c")
+    stored = StoredAnswers(stream.read)
+    assert [await stored.has(PLACE, name, 1000.0) for name in "abcab"] == [True] * 5
+    assert stream.reads == 4
+
+
+async def test_a_later_answer_is_read_from_where_the_last_reading_ended() -> None:
+    stream = UserStream("a", "b", "c")
+    stored = StoredAnswers(stream.read)
+    assert not await stored.has(PLACE, "d", 1000.0)
+    stream.names.append("d")
+    assert await stored.has(PLACE, "d", 1000.0)
+    assert stream.reads == 4 + 2
+
+
+async def test_answers_that_are_looked_for_together_are_read_once() -> None:
+    stream = UserStream("a", "b", "c")
+    stored = StoredAnswers(stream.read)
+    found = await asyncio.gather(*(stored.has(PLACE, name, 1000.0) for name in "abcd"))
+    assert found == [True, True, True, False]
+    assert stream.reads == 4
+
+
+async def test_an_earlier_answer_has_the_stream_read_from_its_time() -> None:
+    stream = UserStream("a", "b")
+    stored = StoredAnswers(stream.read)
+    assert await stored.has(PLACE, "a", 1000.0)
+    assert not await stored.has(PLACE, "x", 900.0)
+    assert stream.reads == 3 + 3
+
+
+async def test_a_stream_that_could_not_be_read_is_read_again() -> None:
+    stream = UserStream("a")
+    stored = StoredAnswers(stream.read)
+    stream.is_away = True
+    with pytest.raises(BusUnavailable):
+        await stored.has(PLACE, "a", 1000.0)
+    stream.is_away = False
+    assert await stored.has(PLACE, "a", 1000.0)
+
+
+async def test_answers_that_wait_for_a_reading_that_fails_do_not_read_again() -> None:
+    stream = UserStream("a")
+    stored = StoredAnswers(stream.read)
+    stream.is_away = True
+    looking = (stored.has(PLACE, name, 1000.0) for name in "abc")
+    outcomes = await asyncio.gather(*looking, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [BusUnavailable] * 3
+    assert stream.reads == 1
+
+
+async def test_answers_of_many_subjects_are_found() -> None:
+    subjects = [AnswerPlace("ORDERS", f"orders.{number}") for number in range(20)]
+
+    async def read(_: str, query: dict[str, Any]) -> dict[str, Any] | None:
+        block = f"NATS/1.0\r\nNats-Msg-Id: {query['next_by_subj']}\r\n\r\n".encode()
+        hdrs = base64.b64encode(block).decode()
+        return None if "seq" in query else {"seq": 1, "hdrs": hdrs}
+
+    stored = StoredAnswers(read)
+    found = [await stored.has(place, place.subject, 1.0) for place in subjects]
+    assert found == [True] * 20
