@@ -190,3 +190,7 @@ async def test_at_a_quota_that_asks_a_task_waits_and_goes_on_with_the_next_messa
     fork = f"{here}/v1/agents/{AGENT}/tasks/{task['id']}:fork"
     forked = await http.post(fork, json={"message": message("again")}, headers=PAT.bearer)
     assert forked.json()["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    # Without a message there is nothing that could wait: the run would go on at once.
+    refused = await http.post(fork, json={"generation": 1}, headers=PAT.bearer)
+    reason = refused.json()["error"]["details"][0]["reason"]
+    assert (refused.status_code, reason) == (429, "QUOTA_EXCEEDED")
