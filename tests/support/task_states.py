@@ -183,9 +183,9 @@ async def _says(log: Path, what: str) -> bool:
     return what in await asyncio.to_thread(log.read_text)
 
 
-def folded(log: LegalLog) -> Json:
-    """Return the Task that a log's fold is."""
+def folded(log: LegalLog, history_length: int | None = None) -> Json:
+    """Return the Task that a log's fold is, with its last messages."""
     fold = TaskFold()
     for entry in log.parsed():
         fold.apply_entry(entry)
-    return fold.task()
+    return fold.task(history_length)

@@ -332,8 +332,14 @@ class Reader(Protocol):
     Every call raises StateUnavailable while the store does not answer.
     """
 
-    async def task(self, tenant: str, task: str) -> StoredTask | None:
-        """Return a task; None: it is not in the projection."""
+    async def task(
+        self, tenant: str, task: str, history_length: int | None = None
+    ) -> StoredTask | None:
+        """Return a task; None: it is not in the projection.
+
+        Its history may lack what its metadata and its last `history_length` messages (None: all) do
+        not need, as may those of a page.
+        """
 
     async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
         """Return a page of a list: newest status first, tasks of equal time by descending id.

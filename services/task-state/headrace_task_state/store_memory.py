@@ -298,7 +298,12 @@ class _Reader:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    async def task(self, tenant: str, task: str) -> StoredTask | None:
+    async def task(
+        self,
+        tenant: str,
+        task: str,
+        history_length: int | None = None,  # noqa: ARG002 - it always returns all
+    ) -> StoredTask | None:
         kept = self._store.projection.tasks.get((tenant, task))
         return None if kept is None else _stored(task, kept)
 

@@ -158,6 +158,109 @@ async def test_any_mix_of_logs_in_any_batches_is_stored_as_it_folds(
         await stored_range.store.close()
 
 
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+async def test_the_last_messages_are_read_as_they_fold_whatever_follows(
+    making: Making, data: st.DataObject
+) -> None:
+    log = data.draw(legal_logs(new_key()))
+    seen = data.draw(st.integers(1, len(log.entries)))
+    stored_range = StoredRange(making())
+    try:
+        writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
+        await stored_range.apply(writer, batches, arrivals([log], random.Random(0))[:seen])
+        for length in range(4):
+            stored = await stored_range.reader.task(log.key.tenant, log.key.task, length)
+            assert stored is not None
+            fold = read_found(stored).fold
+            for entry in log.parsed()[seen:]:
+                fold.apply_entry(entry)
+            assert fold.task(length) == folded(log, length)
+    finally:
+        await stored_range.store.close()
+
+
+async def test_of_a_long_history_no_more_is_read_than_the_last_messages_need(
+    valkey: ValkeyProcess,
+) -> None:
+    stored_range = StoredRange(making_redis(valkey.url)())
+    log = LegalLog(new_key())
+    for number in range(300):
+        log.submit(f"question {number}", {"asked": number} if number in {0, 100} else None)
+        log.begin_attempt()
+        said = {"messageId": f"m{number}", "role": "ROLE_AGENT", "parts": [{"text": "so"}]}
+        log.append([log.status(WORKING, said)], state=WORKING)
+        log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    try:
+        writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
+        await stored_range.apply(writer, batches, arrivals([log], random.Random(0)))
+        sizes = []
+        for length in (0, 1, 4, 7):
+            stored = await stored_range.reader.task(log.key.tenant, log.key.task, length)
+            assert stored is not None
+            assert read_found(stored).fold.task(length) == folded(log, length)
+            sizes.append(len(stored.history))
+    finally:
+        await stored_range.store.close()
+    assert sizes[0] < 3
+    assert sizes[1:] == [sizes[0] + 2, sizes[0] + 4, sizes[0] + 8]
+
+
+async def commands(store: Store) -> int:
+    """Return how many commands Redis has run, those of scripts too."""
+    assert isinstance(store, RedisStore)
+    [found] = await store.redis.ask(["INFO", "commandstats"])
+    return sum(one["calls"] for name, one in found.items() if not name.endswith("_info"))
+
+
+async def test_a_page_takes_as_many_commands_however_many_tasks_and_owners_there_are(
+    valkey: ValkeyProcess,
+) -> None:
+    stored_range = StoredRange(making_redis(valkey.url)())
+    store, taken = stored_range.store, list[list[int]]()
+    filters: list[Json] = [{}, {"status": COMPLETED}, {"context": "context-1"}]
+    owners: list[Json] = [{"owner": "owner0"}, {"owner": "", "any_owner": True}]
+    try:
+        writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
+        for first in (0, 0, 300):  # the first time, Redis gets the scripts
+            logs = [completed_of(number) for number in range(first, first + 300)]
+            before = stored_range.progress.position
+            later = [
+                one._replace(sequence=one.sequence + before)
+                for one in arrivals(logs, random.Random(1))
+            ]
+            await stored_range.apply(writer, batches, later)
+            taken.append([])
+            for owner, chosen in product(owners, filters):
+                query = ListTasks.model_validate(
+                    {"tenant": "default", "page_size": 2, "agent": "shop", **owner, **chosen}
+                )
+                start = await commands(store)
+                heads = {RANGES[0]: stored_range.progress.position}
+                page = await stored_range.reader.page(query, "-inf", After(), heads)
+                taken[-1].append(await commands(store) - start)
+                assert len(page.tasks) == 2
+    finally:
+        await store.close()
+    assert taken[1] == taken[2]
+    assert max(taken[1]) < 40
+
+
+def completed_of(number: int) -> LegalLog:
+    """Return the log of a task, one of two in its context and one of 20 of its owner."""
+    log = LegalLog(
+        new_key(agent="shop"), owner=f"owner{number // 20}", context=f"context-{number // 2}"
+    )
+    log.submit("hello")
+    log.begin_attempt()
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    return log
+
+
 async def begun(stored_range: StoredRange, log: LegalLog) -> tuple[Writer, Batches, list[Arrival]]:
     """Apply all of a log but its last entry; return what is needed to apply that one too."""
     writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)

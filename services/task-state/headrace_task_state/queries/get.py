@@ -96,7 +96,7 @@ class Tasks:
         """Return the task in the view; None: the view has not all of it, or does not answer."""
         try:
             async with asyncio.timeout(STORE_TIMEOUT):
-                stored = await self._reader.task(query.tenant, query.task)
+                stored = await self._reader.task(query.tenant, query.task, query.history_length)
         except (StateUnavailable, TimeoutError) as trouble:
             _log.debug("task %s is read from its log: %s", query.task, trouble)
             return None

@@ -275,10 +275,13 @@ def trouble(error: Exception) -> StateUnavailable:
     return StateUnavailable(f"Redis: {error or type(error).__name__}")
 
 
-_SHARED = ("usage", "listings")
-"""Scripts with the functions that the scripts of `_APPLYING` need."""
-
-_APPLYING = frozenset({"apply", "complete"})
+_SHARED = {
+    "apply": ("usage", "listings"),
+    "complete": ("usage", "listings"),
+    "page": ("history",),
+    "task": ("history",),
+}
+"""The scripts with functions that a script needs, by its name."""
 
 
 class Script:
@@ -287,7 +290,7 @@ class Script:
     def __init__(self, name: str) -> None:
         """Read ``lua/<name>.lua``, with the scripts that it needs before it."""
         folder = files(__package__) / "lua"
-        names = (*_SHARED, name) if name in _APPLYING else (name,)
+        names = (*_SHARED.get(name, ()), name)
         self.name = name
         self.text = "".join((folder / f"{one}.lua").read_text() for one in names)
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
 
-SHAPE = "6"
+SHAPE = "7"
 """Version of the stored data's format, a number. A new version's view is built from the log while
 replicas of the old version keep the old view and answer from it. It also changes with the versions
 of logs that are read, because entries that could not be read are missing in the old view."""
@@ -162,10 +163,14 @@ class RedisReader:
         """Read the view of one fleet."""
         self._redis, self._keys = redis, keys
 
-    async def task(self, tenant: str, task: str) -> StoredTask | None:
-        """Return a task; None: it is not in the view."""
+    async def task(
+        self, tenant: str, task: str, history_length: int | None = None
+    ) -> StoredTask | None:
+        """Return a task with its last `history_length` messages; None: it is not in the view."""
         pairs, history, artifacts = await self._redis.run(
-            "task", [self._keys.era], [self._keys.root, f"{tenant}:{task}"]
+            "task",
+            [self._keys.era],
+            [self._keys.root, f"{tenant}:{task}", _or_all(history_length)],
         )
         return _stored_task(task.encode(), b"", pairs, history, artifacts) if pairs else None
 
@@ -187,7 +192,7 @@ class RedisReader:
                 ),
                 *(query.status or "", "" if query.context is None else "1", query.context or ""),
                 *(least, after.time, after.task, query.page_size),
-                "1" if query.include_artifacts else "",
+                *("1" if query.include_artifacts else "", _or_all(query.history_length)),
             ],
         )
         _check_reached(heads, positions)
@@ -234,6 +239,10 @@ class RedisReader:
         return [self._keys.progress(place) for place in heads]
 
 
+def _or_all(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
 def _check_reached(heads: Heads, positions: Iterable[bytes | None]) -> None:
     if any(int(at or 0) < head for at, head in zip(positions, heads.values(), strict=True)):
         raise ProjectionBehind("the view is being rebuilt; try again")
@@ -243,8 +252,28 @@ def _stored_task(
     task: bytes, time: bytes, pairs: list[bytes], history: list[bytes], artifacts: list[bytes]
 ) -> StoredTask:
     words = [word.decode() for word in pairs]
-    fields = dict(zip(words[::2], words[1::2], strict=True))
+    fields = _expanded(dict(zip(words[::2], words[1::2], strict=True)))
     return StoredTask(task.decode(), time.decode(), fields, _items(history), _items(artifacts))
+
+
+_PLAIN_STATUS = re.compile(r'\{"state":"(\w+)","timestamp":"([^"\\]+)"\}')
+
+
+def _shortened(fields: Fields) -> Fields:
+    """Return the fields with a status of a state and a time in its short form.
+
+    Redis stores a hash in half the memory if each of its values has at most 64 bytes.
+    """
+    plain = _PLAIN_STATUS.fullmatch(fields.get("status", ""))
+    return fields if plain is None else {**fields, "status": " ".join(plain.groups())}
+
+
+def _expanded(fields: Fields) -> Fields:
+    """Return the fields that `_shortened` was called with."""
+    state, is_short, timestamp = fields.get("status", "{").partition(" ")
+    if state.startswith("{") or not is_short:
+        return fields
+    return {**fields, "status": f'{{"state":"{state}","timestamp":"{timestamp}"}}'}
 
 
 def _rows(day: str, fields: Mapping[bytes, bytes]) -> Iterator[UsageRow]:
@@ -359,7 +388,7 @@ class RedisWriter:
     async def fields(self, name: str) -> Fields:
         """Return the task's fields that events overwrite; empty if the task does not exist."""
         [fields] = await self._redis.ask(["HGETALL", f"{self._view}t:{name}"])
-        return {key.decode(): value.decode() for key, value in fields.items()}
+        return _expanded({key.decode(): value.decode() for key, value in fields.items()})
 
     @staticmethod
     def _check(answer: object) -> None:
@@ -389,7 +418,7 @@ def _encoded(change: TaskChange | Departure) -> bytes:
             key.agent,
             change.context,
             "1" if change.is_asked_for else "",
-            [word for pair in change.fields.items() for word in pair],
+            [word for pair in _shortened(change.fields).items() for word in pair],
             [orjson.dumps(item).decode() for item in change.history],
             [orjson.dumps(item).decode() for item in change.artifacts],
             change.replaces,

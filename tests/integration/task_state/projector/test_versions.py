@@ -30,15 +30,15 @@ async def test_lists_are_answered_throughout_and_the_old_view_goes(
 ) -> None:
     fleet.timing = replace(fleet.timing, version_interval=0.1)
     [place] = fleet.ranges
-    old_keys, new_keys = Keys(fleet.keys.fleet, "7"), Keys(fleet.keys.fleet, "8")
-    monkeypatch.setattr(store, "SHAPE", "7")
+    old_keys, new_keys = Keys(fleet.keys.fleet, "8"), Keys(fleet.keys.fleet, "9")
+    monkeypatch.setattr(store, "SHAPE", "8")
     logs = [ended() for _ in range(3)]
     expected = {log.key.task: folded(log) for log in logs}
     old = await fleet.start()
     for log in logs:
         await fleet.store(log)
     assert await fleet.listed() == expected
-    monkeypatch.setattr(store, "SHAPE", "8")
+    monkeypatch.setattr(store, "SHAPE", "9")
     # The new one can't begin: somebody else has the lease and does nothing with it.
     await fleet.redis.ask(["SET", new_keys.lease(place), "a frozen replica"])
     new = await fleet.start()
@@ -68,15 +68,15 @@ async def test_without_the_old_version_the_new_one_answers_at_once_and_cleans_up
     fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.timing = replace(fleet.timing, version_interval=0.1)
-    old_keys = Keys(fleet.keys.fleet, "7")
-    monkeypatch.setattr(store, "SHAPE", "7")
+    old_keys = Keys(fleet.keys.fleet, "8")
+    monkeypatch.setattr(store, "SHAPE", "8")
     old = await fleet.start()
     log = ended()
     await fleet.store(log)
     await fleet.listed()
     await old.stop()
     assert await kept(fleet, old_keys)
-    monkeypatch.setattr(store, "SHAPE", "8")
+    monkeypatch.setattr(store, "SHAPE", "9")
     new = await fleet.start()
     assert new.is_ready
     assert await fleet.listed() == {log.key.task: folded(log)}

@@ -1,12 +1,15 @@
 -- Shared by the other scripts: the keys of a view, and adding tasks to them and removing them.
 --
---   <view>t:<tenant>:<task>          hash: the fields that events overwrite
+--   <view>t:<tenant>:<task>          hash: the fields that events overwrite, and `marks`: the positions
+--                                    of the history items that readers of the last messages need, too
 --   <view>t:<tenant>:<task>:h        list: history items
 --   <view>t:<tenant>:<task>:a        list: artifact items
 --   <view>l:<tenant>:<owner>:<agent> sorted set: tasks by the time of their status (us); also with
---                                    the suffixes :s:<state>, :c:<context>, :s:<state>:c:<context>
---   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with
---   <view>p:<tenant>                 set: the owners that have tasks
+--                                    the suffixes :s:<state>, :c:<context>, :s:<state>:c:<context>.
+--                                    Without an owner: the tasks of all owners, not by context
+--   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with; without an owner:
+--                                    those of all owners
+--   <view>k:<tenant>:<agent>:<context> set: the owners of tasks in the context
 --   <view>w:<range>                  sorted set: inputs that no worker has started and working
 --                                    tasks, by when (ms) the sweep checks them
 --   <view>i:<range>                  sorted set: tasks that wait for their user, by the start of
@@ -25,10 +28,17 @@
 --
 -- Tenants, owners, agents, tasks and states contain no colon, and contexts and versions come last.
 
+-- Returns the lists of one task: those of all states, and those of its state.
 local function listings(view, tenant, owner, agent, context, state)
-  local all = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
-  local chosen = all .. ':s:' .. state
-  return { all, all .. ':c:' .. context, chosen, chosen .. ':c:' .. context }
+  local of_owner = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
+  local of_all = view .. 'l:' .. tenant .. '::' .. agent
+  local of_state, within = ':s:' .. state, ':c:' .. context
+  return { of_owner, of_all, of_owner .. within },
+    { of_owner .. of_state, of_all .. of_state, of_owner .. of_state .. within }
+end
+
+local function context_owners(view, tenant, agent, context)
+  return view .. 'k:' .. tenant .. ':' .. agent .. ':' .. context
 end
 
 local function tenant_and_task(name)
@@ -62,14 +72,17 @@ local function forget(view, range, name, keeps_children)
     return
   end
   close(view, agent, was[5], name)
-  local keys = listings(view, tenant, owner, agent, context, state or '')
-  for _, listing in ipairs(keys) do
-    redis.call('ZREM', listing, task)
+  local of_any, of_state = listings(view, tenant, owner, agent, context, state or '')
+  for i = 1, #of_any do
+    redis.call('ZREM', of_any[i], task)
+    redis.call('ZREM', of_state[i], task)
   end
-  if redis.call('EXISTS', keys[1]) == 0 then
-    redis.call('SREM', view .. 'o:' .. tenant .. ':' .. owner, agent)
-    if redis.call('EXISTS', view .. 'o:' .. tenant .. ':' .. owner) == 0 then
-      redis.call('SREM', view .. 'p:' .. tenant, owner)
+  local gone = { { of_any[1], view .. 'o:' .. tenant .. ':' .. owner, agent },
+    { of_any[2], view .. 'o:' .. tenant .. ':', agent },
+    { of_any[3], context_owners(view, tenant, agent, context), owner } }
+  for _, one in ipairs(gone) do
+    if redis.call('EXISTS', one[1]) == 0 then
+      redis.call('SREM', one[2], one[3])
     end
   end
 end
@@ -105,30 +118,49 @@ local function push(key, items)
   end
 end
 
+-- Appends to a task's history, and remembers the positions of metadata and of what discards metadata:
+-- `history.lua` returns these with the last messages.
+local function push_history(key, items)
+  local marks = ''
+  for i, item in ipairs(items) do
+    local tag = string.match(item, '^%[%d+,"(%a+)"')
+    if tag == 'meta' or tag == 'drop' then
+      marks = marks .. (redis.call('LLEN', key .. ':h') + i - 1) .. ','
+    end
+  end
+  if marks ~= '' then
+    redis.call('HSET', key, 'marks', (redis.call('HGET', key, 'marks') or '') .. marks)
+  end
+  push(key .. ':h', items)
+end
+
 local function take_off(view, tenant, owner, agent, context, task, state)
-  local keys = listings(view, tenant, owner, agent, context, state)
-  redis.call('ZREM', keys[3], task)
-  redis.call('ZREM', keys[4], task)
+  local _, of_state = listings(view, tenant, owner, agent, context, state)
+  for _, listing in ipairs(of_state) do
+    redis.call('ZREM', listing, task)
+  end
 end
 
 local function list(view, tenant, owner, agent, context, task, state, time)
-  for _, listing in ipairs(listings(view, tenant, owner, agent, context, state)) do
-    if state == 'HEADRACE_ANSWERED' then
-      redis.call('ZREM', listing, task)
-    else
-      add_later(listing, time, task)
+  for _, some in ipairs({ listings(view, tenant, owner, agent, context, state) }) do
+    for _, listing in ipairs(some) do
+      if state == 'HEADRACE_ANSWERED' then
+        redis.call('ZREM', listing, task)
+      else
+        add_later(listing, time, task)
+      end
     end
   end
 end
 
-local function own(view, tenant, owner, agent)
-  local owners = view .. 'o:' .. tenant .. ':' .. owner
-  if owning[owners] ~= agent then
-    owning[owners] = agent
-    if redis.call('SADD', owners, agent) == 1 then
-      redis.call('SADD', view .. 'p:' .. tenant, owner)
-    end
+local function own(view, tenant, owner, agent, context)
+  local agents = view .. 'o:' .. tenant .. ':' .. owner
+  if owning[agents] ~= agent then
+    owning[agents] = agent
+    redis.call('SADD', agents, agent)
+    redis.call('SADD', view .. 'o:' .. tenant .. ':', agent)
   end
+  redis.call('SADD', context_owners(view, tenant, agent, context), owner)
 end
 
 local function open(view, agent, version, due, name)
@@ -197,7 +229,7 @@ local function apply_change(view, range, look_after, usage, change)
     count_usage(usage, tenant, task, begins and owner or was[2], agent, log, root, copied, records)
   end
   if begins then
-    own(view, tenant, owner, agent)
+    own(view, tenant, owner, agent, context)
   elseif state ~= '' then
     owner, context = was[2], was[4]
     if was[5] and was[5] ~= state then
@@ -205,7 +237,7 @@ local function apply_change(view, range, look_after, usage, change)
     end
   end
   redis.call('HSET', key, unpack(fields))
-  push(key .. ':h', history)
+  push_history(key, history)
   push(key .. ':a', artifacts)
   if urgency ~= '' then
     add_later(view .. 's:' .. range, urgency, name)

@@ -6,7 +6,8 @@
 --       has been lost
 -- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), state ('' for
 --       all), '1' to filter by context, context, minimum time ('-inf' for none), time and task after
---       which the page begins ('' for the first page), size, '1' to include artifacts
+--       which the page begins ('' for the first page), size, '1' to include artifacts, number of last
+--       messages of each task ('' for all)
 
 local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
 local tenant = ARGV[2]
@@ -56,17 +57,21 @@ local function collect(key)
   end
 end
 
-local owners = { ARGV[3] }
-if ARGV[3] == '' then
-  owners = redis.call('SMEMBERS', view .. 'p:' .. tenant)
+-- Lists within a context are by owner.
+local function owners_with(agent)
+  if ARGV[3] == '' and ARGV[6] == '1' then
+    return redis.call('SMEMBERS', view .. 'k:' .. tenant .. ':' .. agent .. ':' .. ARGV[7])
+  end
+  return { ARGV[3] }
+end
+
+local agents = { ARGV[4] }
+if ARGV[4] == '' then
+  agents = redis.call('SMEMBERS', view .. 'o:' .. tenant .. ':' .. ARGV[3])
 end
 local total = 0
-for _, owner in ipairs(owners) do
-  local agents = { ARGV[4] }
-  if ARGV[4] == '' then
-    agents = redis.call('SMEMBERS', view .. 'o:' .. tenant .. ':' .. owner)
-  end
-  for _, agent in ipairs(agents) do
+for _, agent in ipairs(agents) do
+  for _, owner in ipairs(owners_with(agent)) do
     local key = listing(owner, agent)
     total = total + redis.call('ZCOUNT', key, least, '+inf')
     collect(key)
@@ -90,7 +95,7 @@ for i = 1, math.min(size, #found) do
     found[i][1],
     found[i][2],
     redis.call('HGETALL', key),
-    redis.call('LRANGE', key .. ':h', 0, -1),
+    history_of(key, ARGV[13]),
     ARGV[12] == '1' and redis.call('LRANGE', key .. ':a', 0, -1) or {},
   }
 end
