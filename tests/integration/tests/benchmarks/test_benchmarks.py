@@ -96,7 +96,7 @@ async def test_what_has_fallen_is_measured_again(
     results = await falls.take(measured, [official, headrace], TINY, before)
 
     counts = {name: len(of[HEADRACE].samples) for name, of in results.items()}
-    assert counts == {"short-runs": 6, "short-runs-awaited": 3}
+    assert counts == {"short-runs": 9, "short-runs-awaited": 3}
     fallen = [each.measure.name for each in falls.judge(results, before) if each.has_fallen]
     assert fallen == ["short-runs"]
 
