@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from headrace.background import keep_running
 from headrace.jetstream.health_probe import HealthProbe
@@ -29,6 +29,9 @@ type _Handler = grpc.RpcMethodHandler[Any, Any]
 _LOOK = 1.0
 """Seconds between two checks of whether the gateway can serve."""
 
+_LARGEST_PUBLIC = 4096
+"""Maximum bytes of a request to a public service, which is little more than a name."""
+
 _LEAST_PING_INTERVAL = 5_000
 """Milliseconds; clients that ping more often are disconnected."""
 
@@ -42,7 +45,10 @@ class GrpcServer:
         self._names = [form.service for form in forms]
         self._handlers = _Handlers(self._names)
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(handlers=[self._handlers], options=_options(settings))
+        self._public = _PublicServices()
+        self._server = grpc.aio.server(
+            handlers=[self._handlers, self._public], options=_options(settings)
+        )
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
@@ -60,9 +66,11 @@ class GrpcServer:
             where = f"{host}:{port} (HEADRACE_HTTP_HOST, HEADRACE_GRPC_PORT)"
             raise CannotListen(f"cannot listen on {where}") from None
         await self._report(serving=False)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._public)
         reflected = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        reflection.enable_server_reflection(reflected, self._server)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer(reflected), self._public
+        )
         await self._server.start()
         return port
 
@@ -109,6 +117,41 @@ class _Handlers(grpc.GenericRpcHandler):
             return self.handlers.get(path)
         is_ours = any(path.startswith(f"/{name}/") for name in self._services)
         return self._starting if is_ours else None
+
+
+class _PublicServices(grpc.GenericRpcHandler):
+    """Services that anybody may call, health and reflection, with a limit on their requests.
+
+    A request is held as long as its call is open, and those of health's `Watch` have no end.
+    """
+
+    def __init__(self) -> None:
+        self._services: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Add a service, as generated code adds it to a server."""
+        self._services.extend(handlers)
+
+    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
+        """Add nothing: these are the same handlers, and would not pass through `service`."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler | None:
+        for one in self._services:
+            if (handler := one.service(handler_call_details)) is not None:
+                return _with_small_requests(handler)
+        return None
+
+
+def _with_small_requests(handler: _Handler) -> _Handler:
+    parse = handler.request_deserializer
+
+    def parsed(request: bytes) -> object:
+        if len(request) > _LARGEST_PUBLIC:
+            raise ValueError(f"the request has more than {_LARGEST_PUBLIC} bytes")
+        return request if parse is None else parse(request)
+
+    limited: _Handler = handler._replace(request_deserializer=parsed)  # type: ignore[attr-defined] # a named tuple
+    return limited
 
 
 async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - signature of a handler

@@ -108,6 +108,23 @@ async def test_health_says_that_it_serves(channel: grpc.aio.Channel, service: st
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
+async def test_large_requests_to_what_anybody_may_call_are_not_held(
+    channel: grpc.aio.Channel,
+) -> None:
+    health = health_pb2_grpc.HealthStub(channel)
+    watched = health.Watch(health_pb2.HealthCheckRequest(service="x" * 9_000_000))
+    asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="x" * 9_000_000)
+    reflected = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+        iter([asked])
+    )
+    for call in (watched, reflected):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await asyncio.wait_for(call.read(), 60)
+    usual = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+    assert (await usual.read()).status == health_pb2.HealthCheckResponse.SERVING
+    usual.cancel()
+
+
 async def test_while_it_starts_it_is_unavailable_and_says_so(tmp_path: Path) -> None:
     port = ports.pick()
     with started(tmp_path, nats_url=NOWHERE, grpc_port=port, startup_timeout=30) as gateway:
