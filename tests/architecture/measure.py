@@ -1,19 +1,28 @@
-"""How large the source is, how often a thing stands in it, and how far a request goes.
+"""How large the source is, how often a thing is in it, and how many files a request enters.
 
-``python -m tests.architecture.measure`` prints them for the tree as it is; ``--static`` leaves out
-what needs a running stack. They are figures to compare, not limits: limits are tests.
+``python -m tests.architecture.measure`` prints this for the tree as it is, and the lines of each
+feature's folder; ``--static`` leaves out what needs a running stack, ``--files`` names the files
+that a request enters. They are figures to compare, not limits: limits are tests.
+
+Source is what is under version control and neither test nor build output: Python of the packages
+and of the examples, Lua of task state's Redis store, TypeScript and CSS of the console, TypeScript
+of the JavaScript client. The examples in JavaScript are not counted. Lines are all lines, also
+empty ones, comments and docstrings.
 """
 
 import ast
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules
+from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules, tracked
 
 _SMALL = 60
+
+ERROR_NUMBERS = r"(?<![\w.])10(?!000)[01]\d\d(?![\w.])"
+"""JetStream's error numbers: 10000 is none, and a common round number."""
 
 _COMMANDS = {
     "publish a run": r"(?<!_)\bsubjects\.run\(",
@@ -29,16 +38,35 @@ _JETSTREAM = {
     "$JS.API": r"\$JS\.",
     "$KV, $O": r"\$KV|\$O\.",
     "Nats- headers": r"[\"']Nats-[A-Z]",
-    "error numbers": r"(?<![\d.])10[01]\d\d(?![\d_])",
+    "error numbers": ERROR_NUMBERS,
 }
 
-_READS_A_FEED = r"[Rr]eader(?:\([^)]*\))?\.read(?:_now)?\(\)"
+_READS_A_FEED = r"\breader(?:\([^)]*\))?\.read(?:_now|_ring)?\(\)"
+_WRITES_TO_A_CLIENT = (
+    r"\b_?transport\.(?:write|write_now|end)\(|\bsend(?:_text|_bytes|_json)?\("
+    r"|\bcontext\.write\("
+)
+
+_LOOPS = r"(?m)^\s*(?:async )?(?:while|for)\b"
+
+_LANGUAGES = {
+    ".py": "Python",
+    ".lua": "Lua",
+    ".ts": "TypeScript",
+    ".tsx": "TypeScript",
+    ".css": "CSS",
+}
+_OTHER_ROOTS = ("services/console/src", "clients/javascript/src")
+_PROTOCOLS = "headrace_gateway/protocols/"
+"""Each folder in it is a feature of its own."""
 
 
 def main() -> None:
     """Print the table."""
     for name, value in static():
         print(f"{name:<62} {value:>7}")  # noqa: T201
+    for folder, lines in sorted(lines_by_folder(tracked()).items()):
+        print(f"{'lines in ' + folder:<62} {lines:>7}")  # noqa: T201
     if "--static" in sys.argv:
         return
     from tests.architecture.entered import trace  # noqa: PLC0415 - needs servers
@@ -57,17 +85,73 @@ def static() -> Iterator[tuple[str, int]]:
     sources = {path: path.read_text(encoding="utf-8") for path in modules()}
     trees = {path: ast.parse(text) for path, text in sources.items()}
     yield "source modules", len(sources)
-    yield "source lines", sum(len(text.splitlines()) for text in sources.values())
+    for kind, lines in source_lines(tracked()).items():
+        yield f"source lines: {kind}", lines
     yield f"modules with one importer and under {_SMALL} lines", len(_lonely(sources, trees))
     yield "class names that stand in several modules", len(repeated_classes(trees))
-    outside_feeds = {p: t for p, t in sources.items() if not str(p).endswith("/feeds.py")}
-    yield "modules outside feeds.py that read a feed", _count(outside_feeds, _READS_A_FEED)
-    for command, pattern in _COMMANDS.items():
-        yield f"modules that {command}", _count(sources, pattern)
+    code = [_code(text) for path, text in sources.items() if path.name != "feeds.py"]
+    yield "modules outside feeds.py that read a feed", sum(map(reads_a_feed, code))
+    yield "    and write to a client, in a loop", sum(map(streams_a_feed, code))
     outside = {p: t for p, t in sources.items() if "shared/headrace/jetstream/" not in str(p)}
+    for command, pattern in _COMMANDS.items():
+        yield f"modules that {command}", _count(outside, pattern)
     for what, pattern in _JETSTREAM.items():
         yield f"modules outside jetstream/ with {what}", _count(outside, pattern)
     yield "imports between protocols", len(_between_protocols(sources, trees))
+
+
+def reads_a_feed(code: str) -> bool:
+    """Return whether a module's `code` reads events of a feed."""
+    return re.search(_READS_A_FEED, code) is not None
+
+
+def streams_a_feed(code: str) -> bool:
+    """Return whether a module's `code` has a loop, reads events of a feed and writes to a client.
+
+    Those that only read look for one event, or fold a page, and return the result. One without a
+    loop is a step of the loop that calls it.
+    """
+    needed = (_READS_A_FEED, _WRITES_TO_A_CLIENT, _LOOPS)
+    return all(re.search(pattern, code) is not None for pattern in needed)
+
+
+def source_lines(files: Iterable[Path]) -> Counter[str]:
+    """Return the lines of source among `files`, by language; the examples' by themselves."""
+    lines = Counter[str]()
+    for path in filter(_is_source, files):
+        is_example = path.is_relative_to(ROOT / "examples")
+        lines["examples" if is_example else _LANGUAGES[path.suffix]] += _lines(path)
+    return lines
+
+
+def lines_by_folder(files: Iterable[Path]) -> Counter[str]:
+    """Return the lines of source among `files`, by the folder of the feature."""
+    lines = Counter[str]()
+    for path in filter(_is_source, files):
+        lines[_feature(path)] += _lines(path)
+    return lines
+
+
+def _is_source(path: Path) -> bool:
+    return path.suffix in _LANGUAGES and _root(path) is not None
+
+
+def _root(path: Path) -> str | None:
+    name = str(path)
+    roots = (*map(str, SOURCE_ROOTS), *_OTHER_ROOTS)
+    return next((root for root in roots if name.startswith(f"{ROOT}/{root}/")), None)
+
+
+def _feature(path: Path) -> str:
+    """Return the first folder below the package; of the protocols, that of the protocol."""
+    root = _root(path) or ""
+    below = path.parent.relative_to(ROOT / root)
+    depth = 1 if root in _OTHER_ROOTS else 3 if str(below).startswith(_PROTOCOLS) else 2
+    return "/".join((root, *below.parts[:depth]))
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
 
 
 def _count(sources: dict[Path, str], pattern: str) -> int:

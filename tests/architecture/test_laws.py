@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.measure import ERROR_NUMBERS, streams_a_feed
 from tests.architecture.tree import ROOT, modules
 
 
@@ -84,7 +85,7 @@ LAWS = [
     ),
     Law(
         "only jetstream/ names JetStream's error numbers",
-        re.compile(r"err_code|(?<![\w.])10(?!000)[01]\d\d(?![\w.])"),
+        re.compile(rf"err_code|{ERROR_NUMBERS}"),
         ("shared/headrace/jetstream/",),
         "FULL = 10077",
     ),
@@ -158,3 +159,31 @@ def test_a_breach_of_the_law_is_seen(law: Law, tmp_path: Path) -> None:
         file.rename(home)
         assert breaches(law, tmp_path) == []
         home.rename(file)
+
+
+LOOP = """async def serve(reader, transport):
+    while blocks := await reader.read_now():
+        await transport.write(blocks)
+"""
+
+
+def loops(root: Path) -> list[str]:
+    """Return the modules under `root` that read a feed and write to a client."""
+    return [
+        str(path.relative_to(root))
+        for path in modules(root)
+        if streams_a_feed(source := path.read_text(encoding="utf-8"))
+        if streams_a_feed("\n".join(line for _, line in code_of(source)))
+    ]
+
+
+def test_one_loop_serves_every_stream() -> None:
+    assert loops(ROOT) == ["services/gateway/headrace_gateway/streaming/subscription.py"]
+
+
+def test_a_second_loop_is_seen(tmp_path: Path) -> None:
+    name = "services/gateway/headrace_gateway/protocols/intruder.py"
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text(LOOP)
+    assert loops(tmp_path) == [name]

@@ -1,0 +1,53 @@
+"""What the table of `measure.py` counts, and what it does not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.measure import (
+    ERROR_NUMBERS,
+    lines_by_folder,
+    reads_a_feed,
+    source_lines,
+    streams_a_feed,
+)
+from tests.architecture.tree import ROOT, tracked
+
+BOUNDED = "while blocks := await reader.read_now():\n    rows += blocks\n"
+STEP = "blocks = reader.read_ring()\ntransport.write_now(blocks)\n"
+LOOP = "while blocks := await reader.read():\n    await transport.write(blocks)\n"
+
+
+@pytest.mark.parametrize(("code", "counts"), [("FULL = 10077", True), ('len("10000")', False)])
+def test_a_round_number_is_no_error_number(code: str, *, counts: bool) -> None:
+    assert (re.search(ERROR_NUMBERS, code) is not None) is counts
+
+
+@pytest.mark.parametrize(("code", "streams"), [(LOOP, True), (BOUNDED, False), (STEP, False)])
+def test_a_loop_that_writes_to_a_client_is_told_from_one_that_only_reads(
+    code: str, *, streams: bool
+) -> None:
+    assert (reads_a_feed(code), streams_a_feed(code)) == (True, streams)
+
+
+def test_lines_are_counted_by_language_and_those_of_tests_and_builds_are_not() -> None:
+    files = tracked()
+    counted = source_lines(files)
+    assert counted.keys() == {"Python", "Lua", "TypeScript", "CSS", "examples"}
+    assert counted.total() == lines_by_folder(files).total()
+    others = [ROOT / "tests/conftest.py", ROOT / "services/console/tests/blocks.test.ts"]
+    assert source_lines(others).total() == 0
+
+
+def test_each_protocol_is_a_folder_of_its_own_in_the_table() -> None:
+    protocols = ROOT / "services/gateway/headrace_gateway/protocols"
+    folders = {str(p.parent.relative_to(ROOT)) for p in protocols.glob("*/__init__.py")}
+    assert len(folders) > 4
+    assert folders <= lines_by_folder(tracked()).keys()
+
+
+def test_a_folder_counts_all_files_below_it() -> None:
+    one = ROOT / "services/task-state/headrace_task_state/store_redis/lua/page.lua"
+    folder = str(Path("services/task-state/headrace_task_state/store_redis"))
+    assert lines_by_folder([one]) == {folder: len(one.read_text().splitlines())}
