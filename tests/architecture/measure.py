@@ -87,7 +87,7 @@ def static() -> Iterator[tuple[str, int]]:
     yield "source modules", len(sources)
     for kind, lines in source_lines(tracked()).items():
         yield f"source lines: {kind}", lines
-    yield f"modules with one importer and under {_SMALL} lines", len(_lonely(sources, trees))
+    yield f"modules with one importer and under {_SMALL} lines", len(_lone_modules(sources, trees))
     yield "class names that stand in several modules", len(repeated_classes(trees))
     code = [_code(text) for path, text in sources.items() if path.name != "feeds.py"]
     yield "modules outside feeds.py that read a feed", sum(map(reads_a_feed, code))
@@ -171,13 +171,19 @@ def _name(path: Path) -> str:
     raise ValueError(path)
 
 
-def _lonely(sources: dict[Path, str], trees: dict[Path, ast.Module]) -> list[str]:
+def lone_modules() -> list[str]:
+    """Return the names of the small modules that a single module imports."""
+    sources = {path: path.read_text(encoding="utf-8") for path in modules()}
+    return _lone_modules(sources, {path: ast.parse(text) for path, text in sources.items()})
+
+
+def _lone_modules(sources: dict[Path, str], trees: dict[Path, ast.Module]) -> list[str]:
     names = {_name(path): path for path in sources}
     importers: dict[str, set[str]] = defaultdict(set)
-    for path, tree in trees.items():
-        for imported in _imports(tree):
-            if imported in names and imported != _name(path):
-                importers[imported].add(_name(path))
+    for name, path in names.items():
+        for imported in names.keys() & _imports(trees[path]):
+            if imported != name:
+                importers[imported].add(name)
     return [
         name
         for name, path in names.items()

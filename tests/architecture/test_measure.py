@@ -8,11 +8,12 @@ import pytest
 from tests.architecture.measure import (
     ERROR_NUMBERS,
     lines_by_folder,
+    lone_modules,
     reads_a_feed,
     source_lines,
     streams_a_feed,
 )
-from tests.architecture.tree import ROOT, tracked
+from tests.architecture.tree import ROOT, modules, tracked
 
 BOUNDED = "while blocks := await reader.read_now():\n    rows += blocks\n"
 STEP = "blocks = reader.read_ring()\ntransport.write_now(blocks)\n"
@@ -51,3 +52,27 @@ def test_a_folder_counts_all_files_below_it() -> None:
     one = ROOT / "services/task-state/headrace_task_state/store_redis/lua/page.lua"
     folder = str(Path("services/task-state/headrace_task_state/store_redis"))
     assert lines_by_folder([one]) == {folder: len(one.read_text().splitlines())}
+
+
+def _section() -> str:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    return page.partition("## The tree and its size\n")[2].partition("\n## ")[0]
+
+
+def test_each_small_module_with_a_single_importer_has_a_reason() -> None:
+    explained = set(re.findall(r"^\| `(headrace[\w.]*)[`*]", _section(), re.MULTILINE))
+    found = {re.sub(r"^headrace_dojo\..*", "headrace_dojo.", name) for name in lone_modules()}
+    assert found == explained
+
+
+def test_the_documented_sizes_are_right_to_a_twentieth() -> None:
+    [python, count] = re.findall(r"about ([\d,]+) lines of Python in\n?\s?([\d,]+)", _section())[0]
+    [typescript] = re.findall(r"about ([\d,]+) lines of TypeScript", _section())
+    lines = source_lines(tracked())
+    assert _number(python) == pytest.approx(lines["Python"], rel=0.05)
+    assert _number(typescript) == pytest.approx(lines["TypeScript"], rel=0.05)
+    assert _number(count) == pytest.approx(len(modules()), rel=0.05)
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))

@@ -56,14 +56,14 @@ TESTS = {
 }
 """Which test runs a block, by a pattern that its page and name have."""
 
-SETS_UP = "Sets up somebody else's project or a package; what our tests need is installed by them."
+SETS_UP = "Sets up another project or a package; our tests install what they need."
 REASONS = {
     r" mermaid ": "A picture.",
     r" bash ": SETS_UP,
     r"json \{@ag-ui/openai\}": SETS_UP,
     r"const (menu|agents)Integrations": "Lists an agent in AG-UI's own demo application.",
     r"class (My|Custom|Simple|OpenAI)Agent|architecture .*interface type": (
-        "An agent, not a client: it says its events by itself, and asks no server."
+        "An agent, not a client: it emits its events itself and sends no requests to a server."
     ),
     r"agentic_chat_endpoint": (
         "Another server, whose indentation the document has lost. Such a server is an agent here: "

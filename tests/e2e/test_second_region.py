@@ -78,7 +78,7 @@ def is_level(regions: LeafNode) -> bool:
     """Tell whether the mirrors have had all that there was when they were asked."""
     code, said = command(regions.leaf, "mirror", HUB)
     assert code == 0, said
-    return all("lag 0, heard of origin 0" in line for line in said.splitlines())
+    return all("lag 0, last contact with the origin 0" in line for line in said.splitlines())
 
 
 def destroy(stack: Stack, nats: NatsProcess) -> None:

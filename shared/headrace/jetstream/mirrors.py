@@ -27,13 +27,14 @@ class Mirror:
     messages: int
     """That it has."""
     lag: int
-    """Messages that its origin has, and it doesn't, when it last heard of it."""
+    """Messages that its origin had and it did not, at the last contact with it."""
     silence: float
-    """Seconds since it heard of its origin; negative: never."""
+    """Seconds since the last contact with its origin; negative: there was none."""
 
     def __str__(self) -> str:
-        heard = "never" if self.silence < 0 else f"{self.silence:.1f} s ago"
-        return f"{self.stream}: {self.messages} messages, lag {self.lag}, heard of origin {heard}"
+        contact = "never" if self.silence < 0 else f"{self.silence:.1f} s ago"
+        size = f"{self.messages} messages, lag {self.lag}"
+        return f"{self.stream}: {size}, last contact with the origin {contact}"
 
 
 async def create_mirrors(js: JetStreamContext, settings: BusSettings, domain: str) -> list[Mirror]:
