@@ -207,9 +207,17 @@ class SchedulePages:
             ScheduleUnknown: the caller has no such schedule.
             HeadraceError: as `Access.check_anyone` and `drop_letters_of`.
         """
-        found = await self._found(request, "DeleteSchedule")
-        await self._services.background.run(self._delete(found.key))
+        key = await self._deletable(request)
+        await self._services.background.run(self._delete(key))
         return json_response({}, headers=NO_STORE)
+
+    async def _deletable(self, request: Request) -> ScheduleKey:
+        """Return the key of the schedule that the request names, also of one that can't be read."""
+        try:
+            return (await self._found(request, "DeleteSchedule")).key
+        except ScheduleUnreadable as unreadable:
+            self._record(request, unreadable.key, ANY_AGENT, "DeleteSchedule")
+            return unreadable.key
 
     async def _delete(self, key: ScheduleKey) -> None:
         # The letters first: without the schedule nobody could have them dropped.
@@ -229,9 +237,14 @@ class SchedulePages:
         # Nobody learns of schedules that are not theirs.
         if found is None or not _reaches(caller, found, operation):
             raise ScheduleUnknown(f"schedule {name!r} does not exist")
-        operates = owner != caller.owner
-        access.record(caller, found.schedule.agent, operation, operates=operates, schedule=name)
+        self._record(request, found.key, found.schedule.agent, operation)
         return found
+
+    def _record(self, request: Request, key: ScheduleKey, agent: str, operation: str) -> None:
+        """Record in the audit log what the caller does with the schedule."""
+        caller = caller_of(self._services, request)
+        operates = key.owner != caller.owner
+        self._services.access.record(caller, agent, operation, operates=operates, schedule=key.name)
 
     async def _again(self, key: ScheduleKey) -> ASGIApp:
         found = await self._schedules.get(key)

@@ -372,7 +372,8 @@ async def test_a_schedule_that_cannot_be_read_is_named_beside_the_others(
         one = await schedules.get(f"{PATH}/{name}")
         assert (one.status_code, one.json()["error"]["code"]) == (503, "schedule_unreadable")
         assert name in one.json()["error"]["message"]
-        await Schedules(bus).delete(key)
+        (await schedules.delete(f"{PATH}/{name}")).raise_for_status()
+        assert await Schedules(bus).get(key) is None
 
 
 @pytest.mark.usefixtures("fleet")
