@@ -15,6 +15,7 @@ from headrace.jetstream.health_probe import HealthProbe
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
+from headrace_gateway.protocols.a2a.grpc.public_services import PublicServices
 from headrace_gateway.protocols.a2a.grpc.service import Service
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.listeners import CannotListen, listen
@@ -29,9 +30,6 @@ type _Handler = grpc.RpcMethodHandler[Any, Any]
 _LOOK = 1.0
 """Seconds between two checks of whether the gateway can serve."""
 
-_LARGEST_PUBLIC = 4096
-"""Maximum bytes of a request to a public service, which is little more than a name."""
-
 _LEAST_PING_INTERVAL = 5_000
 """Milliseconds; clients that ping more often are disconnected."""
 
@@ -45,7 +43,7 @@ class GrpcServer:
         self._names = [form.service for form in forms]
         self._handlers = _Handlers(self._names)
         self._health = health.aio.HealthServicer()
-        self._public = _PublicServices()
+        self._public = PublicServices()
         self._server = grpc.aio.server(
             handlers=[self._handlers, self._public], options=_options(settings)
         )
@@ -117,41 +115,6 @@ class _Handlers(grpc.GenericRpcHandler):
             return self.handlers.get(path)
         is_ours = any(path.startswith(f"/{name}/") for name in self._services)
         return self._starting if is_ours else None
-
-
-class _PublicServices(grpc.GenericRpcHandler):
-    """Services that anybody may call, health and reflection, with a limit on their requests.
-
-    A request is held as long as its call is open, and those of health's `Watch` have no end.
-    """
-
-    def __init__(self) -> None:
-        self._services: list[grpc.GenericRpcHandler] = []
-
-    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Add a service, as generated code adds it to a server."""
-        self._services.extend(handlers)
-
-    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """Add nothing: these are the same handlers, and would not pass through `service`."""
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler | None:
-        for one in self._services:
-            if (handler := one.service(handler_call_details)) is not None:
-                return _with_small_requests(handler)
-        return None
-
-
-def _with_small_requests(handler: _Handler) -> _Handler:
-    parse = handler.request_deserializer
-
-    def parsed(request: bytes) -> object:
-        if len(request) > _LARGEST_PUBLIC:
-            raise ValueError(f"the request has more than {_LARGEST_PUBLIC} bytes")
-        return request if parse is None else parse(request)
-
-    limited: _Handler = handler._replace(request_deserializer=parsed)  # type: ignore[attr-defined] # a named tuple
-    return limited
 
 
 async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - signature of a handler

@@ -109,7 +109,7 @@ async def test_health_says_that_it_serves(channel: grpc.aio.Channel, service: st
 
 
 async def test_large_requests_to_what_anybody_may_call_are_not_held(
-    channel: grpc.aio.Channel,
+    channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
     health = health_pb2_grpc.HealthStub(channel)
     watched = health.Watch(health_pb2.HealthCheckRequest(service="x" * 9_000_000))
@@ -118,8 +118,10 @@ async def test_large_requests_to_what_anybody_may_call_are_not_held(
         iter([asked])
     )
     for call in (watched, reflected):
-        with pytest.raises(grpc.aio.AioRpcError):
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
             await asyncio.wait_for(call.read(), 60)
+        assert refusal.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert not caplog.records
     usual = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
     assert (await usual.read()).status == health_pb2.HealthCheckResponse.SERVING
     usual.cancel()
