@@ -23,6 +23,7 @@ from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import TIMING, GatewayTiming
 
 type ServeRun = Callable[[Bus, Msg], Coroutine[Any, Any, None]]
 """Serves a run, given its request."""
@@ -30,25 +31,36 @@ type ServeRun = Callable[[Bus, Msg], Coroutine[Any, Any, None]]
 
 @asynccontextmanager
 async def memory_gateway(
-    requests: OpenRequests, serve_run: ServeRun | None = None
+    requests: OpenRequests,
+    serve_run: ServeRun | None = None,
+    *,
+    server: MemoryServer | None = None,
+    timing: GatewayTiming = TIMING,
 ) -> AsyncIterator[Starlette]:
     """Yield the application, which counts its requests in `requests`.
 
-    `serve_run` is called for each run. Without it no worker serves the agent.
+    `serve_run` is called for each run. Without it no worker serves the agent. `server` is NATS, if
+    a test needs one of its own.
     """
-    async with memory_services(requests, GatewaySettings(), serve_run) as services:
-        yield build_app(services, PROTOCOLS)
+    services = memory_services(requests, GatewaySettings(), serve_run, server=server, timing=timing)
+    async with services as found:
+        yield build_app(found, PROTOCOLS)
 
 
 @asynccontextmanager
 async def memory_services(
-    requests: OpenRequests, settings: GatewaySettings, serve_run: ServeRun | None = None
+    requests: OpenRequests,
+    settings: GatewaySettings,
+    serve_run: ServeRun | None = None,
+    *,
+    server: MemoryServer | None = None,
+    timing: GatewayTiming = TIMING,
 ) -> AsyncIterator[Services]:
     """Yield the services of a gateway with `settings`; otherwise as `memory_gateway`."""
-    server = MemoryServer()
+    nats = server or MemoryServer()
 
     def connect() -> MemoryTransport:
-        return MemoryTransport(server)
+        return MemoryTransport(nats)
 
     bus = Bus(BusSettings.model_construct(), connect)
     await bus.connect("test")
@@ -56,7 +68,7 @@ async def memory_services(
     await ensure_queue(bus, RunQueue("default", "echo", NORMAL))
     if serve_run is not None:
         await bus.subscribe(bus.subjects.runs_of_agent("echo"), partial(serve_run, bus))
-    async with composed(settings, requests, new_transport=connect) as services:
+    async with composed(settings, requests, timing, connect) as services:
         yield services
     await bus.close()
-    server.close()
+    nats.close()

@@ -22,6 +22,10 @@ class ConnectionCut(Exception):
     """The connection ended before the answer did, whoever ended it."""
 
 
+class NobodyThere(ConnectionCut):
+    """There was no connection: nobody listens at the other end, so nothing was sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Where a client tears its connection."""
@@ -65,7 +69,8 @@ class Wire:
         """Connect; `window` bounds what the kernel takes for this end, bytes.
 
         Raises:
-            ConnectionCut: nobody listens.
+            NobodyThere: nobody listens.
+            ConnectionCut: it was not connected for another reason.
         """
         place = urlsplit(url)
         connection = socket.socket()
@@ -78,6 +83,8 @@ class Wire:
                 await asyncio.get_running_loop().sock_connect(connection, address)
         except BaseException as refused:
             connection.close()
+            if isinstance(refused, ConnectionRefusedError):
+                raise NobodyThere(str(refused)) from None
             if isinstance(refused, OSError):
                 raise ConnectionCut(str(refused)) from None
             raise

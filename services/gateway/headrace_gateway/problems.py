@@ -227,13 +227,16 @@ def headers(problem: Problem) -> dict[str, str]:
 
 
 def problem_of_interruption(why: Interruption, task: str) -> Problem:
-    """Return the problem for a stream's early end; the client may resume with its cursor."""
+    """Return the problem for a stream's early end; the client may resume with its cursor.
+
+    It has no ``Retry-After``: the request may have sent a message, which would be sent again.
+    """
     if why.cause is Cause.FAILED:
         if why.error is not None and type(why.error) in PROBLEMS:
             return problem_of(why.error)
         found = PROBLEMS[a2a.InternalError]
     else:
-        found = replace(_UNAVAILABLE, metadata={"taskId": task, "contextId": ""})
+        found = replace(_UNAVAILABLE, retry_after=None, metadata={"taskId": task, "contextId": ""})
     REFUSALS.labels(found.reason).inc()
     return replace(found, message=why.reason)
 

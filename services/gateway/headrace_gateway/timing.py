@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from headrace.wait_for import ELECTION
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayTiming:
@@ -15,6 +17,8 @@ class GatewayTiming:
     """In which an RPC's request message must arrive."""
     usual_rpc_message: float = 0.25
     """In which it usually arrives. Later, it counts as one of the maximum size."""
+    first_event: float = ELECTION
+    """In which the first event of a task must arrive that has been stored."""
     full_stream: float = 5.0
     """Without an event of a task, after which a full event stream counts as the cause."""
     queue_answer: float = 1.0

@@ -8,7 +8,7 @@ renderer decides what is sent; the transport decides how.
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -114,11 +114,13 @@ class Subscription:
         "_cut",
         "_feed",
         "_gone",
+        "_is_new",
         "_most",
         "_reader",
         "_renderer",
         "_shared",
         "_silent_since",
+        "_stopping",
         "_task",
         "_transport",
         "_why",
@@ -139,6 +141,10 @@ class Subscription:
         self._why: Interruption | None = None
         self._task: asyncio.Task[object] | None = None
         self._gone = self._writing = self._cut = False
+        self._is_new = True
+        """Whether the client may have received nothing yet."""
+        self._stopping: Interruption | None = None
+        """With what the stream ends once its client has received what is there now."""
         self._silent_since = 0.0
         self._most = _LITTLE
 
@@ -184,8 +190,15 @@ class Subscription:
         self.interrupt(Interruption(Cause.STOPPING, reason))
 
     def interrupt(self, why: Interruption) -> None:
-        """End soon and send why; does not wait for a pending write."""
+        """End soon and send why; does not wait for a pending write.
+
+        When the gateway stops, a new stream sends first what is in memory: only the first event
+        names the task to a client that has sent a message.
+        """
         if self._why is not None:
+            return
+        if self._is_new and why.cause is Cause.STOPPING:
+            self._stopping = why
             return
         self._why = why
         if self._writing and self._task is not None:
@@ -222,7 +235,7 @@ class Subscription:
                 await self._wait_for_room()
             self._grow_reads()
             after = reader.after
-            blocks = await reader.read_now()
+            blocks = await (reader.read_now() if self._stopping is None else self._read_memory())
             if not blocks and reader.at_end:
                 await self._end(renderer.ending())
                 return
@@ -237,6 +250,18 @@ class Subscription:
             if messages:
                 await self._write(messages)
                 del messages
+
+    def _has_begun(self) -> None:
+        """End now if the gateway stops: the client has received what was there."""
+        self._is_new = False
+        self._why = self._why or self._stopping
+
+    async def _read_memory(self) -> Sequence[Any]:
+        """Return the next blocks that are in memory: a read of the log may take too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                return await self._reader.read_now()
+        return ()
 
     async def _wait_for_room(self) -> None:
         """Wait until the client has received most of its bytes."""
@@ -253,6 +278,8 @@ class Subscription:
 
     async def _wait(self) -> Messages | None:
         """Wait for a change; return what was rendered meanwhile and is still to be written."""
+        if self._is_new:
+            self._has_begun()
         if self._why is not None or self._gone:
             return None
         messages = await self._wait_for_change()
@@ -272,6 +299,8 @@ class Subscription:
             self._writing = True
             await self._transport.write(messages)
             self._writing = False
+            if self._is_new:
+                self._has_begun()
         self._silent_since = asyncio.get_running_loop().time()
 
     async def _end(self, messages: Messages) -> None:

@@ -1,23 +1,29 @@
 """A gateway that stops answers whatever it is asked for, also while NATS is silent."""
 
 import asyncio
+import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc.aio
 import httpx
 import pytest_asyncio
+from websockets.exceptions import ConnectionClosed
 
 from headrace_gateway.timing import GatewayTiming
-from tests.integration.gateway.own_nats import Outcome, OwnNats, own_nats
+from tests.integration.gateway.own_nats import Outcome, OwnNats, own_nats, task_in
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Rest, Rpc, message
-from tests.support.clients.grpc_binding import Grpc
-from tests.support.clients.websocket import Json, socket_to
+from tests.support.clients.grpc_binding import Grpc, refused
+from tests.support.clients.websocket import Json, connect, socket_to
 from tests.support.waiting import eventually
 
+_CLOSING = 0.1
+"""Seconds in which a gateway that is to stop begins to."""
 _OPEN = re.compile(r"^headrace_open_requests (\S+)$", re.MULTILINE)
 
 
@@ -50,6 +56,9 @@ def told(response: httpx.Response) -> Outcome:
 
 
 type Asks = Callable[[Stopped, str], Coroutine[None, None, Outcome]]
+
+type Streams = Callable[[Stopped, str], Coroutine[None, None, str]]
+"""Returns all that the client of a stream was told, to its end."""
 
 
 def by_post(path: str, body: Callable[[str], Json] = message, **headers: str) -> Asks:
@@ -186,3 +195,72 @@ async def test_what_is_under_way_when_a_gateway_stops_is_answered_though_nats_is
     await stopped.fleet.settle()
     repeated = [name for name in SENDS if answers[name].again]
     assert not set(repeated) & set(stopped.worked_on), "it is asked for again, and has been done"
+
+
+def post_stream(path: str, body: Callable[[str], Json] = message, **headers: str) -> Streams:
+    async def read(to: Stopped, text: str) -> str:
+        return (await to.http.post(path, json=body(text), headers=headers)).text
+
+    return read
+
+
+def streaming_call(text: str) -> Json:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage"}
+    return call | {"params": message(text)}
+
+
+async def stream_by_get(to: Stopped, text: str) -> str:
+    """As an EventSource does, which would send a message again that got no cursor."""
+    return (await to.http.get("/v1/agents/patient/message:stream", params={"message": text})).text
+
+
+async def stream_by_grpc(to: Stopped, text: str) -> str:
+    headers: Json = {}
+    try:
+        opened = Grpc(to.http, "patient", to.channel).open(
+            "SendStreamingMessage", message(text), headers
+        )
+        async with opened as response:
+            return "".join([piece async for piece in response.aiter_text()])
+    except grpc.aio.AioRpcError as cut:
+        return refused(cut).text
+
+
+async def stream_by_socket(to: Stopped, text: str) -> str:
+    came, url = list[str](), to.url.replace("http://", "ws://")
+    async with connect(f"{url}/v1/agents/patient/stream") as socket:
+        await socket.send(json.dumps({"id": "s", "send": message(text)}))
+        with suppress(ConnectionClosed):
+            async for frame in socket:
+                came.append(str(frame))
+    return "".join(came)
+
+
+STREAMS: dict[str, Streams] = {
+    "rest": post_stream("/v1/agents/patient/message:stream"),
+    "json-rpc": post_stream("/v1/agents/patient", streaming_call),
+    "hector": post_stream("/v1/agents/patient/message:stream?format=hector"),
+    "hector events": post_stream("/v1/agents/patient/stream", Accept="application/x-agui-events"),
+    "get": stream_by_get,
+    "grpc": stream_by_grpc,
+    "websocket": stream_by_socket,
+}
+
+
+async def test_a_stream_that_begins_while_its_gateway_stops_names_its_task(
+    stopped: Stopped,
+) -> None:
+    stopped.server.freeze()
+    reading = {name: asyncio.create_task(read(stopped, name)) for name, read in STREAMS.items()}
+
+    async def has_all() -> bool:
+        return await stopped.open() >= len(reading)
+
+    await eventually(has_all, "the gateway waits for NATS to store all messages")
+    stopping = asyncio.create_task(stopped.gateway.aclose())
+    await asyncio.sleep(_CLOSING)
+    stopped.server.thaw()
+    await asyncio.wait(reading.values())
+    await stopping
+    named = {name: task_in(one.result()) for name, one in reading.items()}
+    assert set(named) == {name for name, task in named.items() if task}

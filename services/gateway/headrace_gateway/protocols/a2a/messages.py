@@ -1,5 +1,6 @@
 """SendMessage and SendStreamingMessage: append the message to a log and return the outcome."""
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from headrace.model.entry import ANSWERED, Entry
-from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, START_AT, Json
 from headrace.model.fold import OWN, TaskFold
 from headrace.model.messages import GetTask, TaskFound
@@ -89,7 +90,7 @@ def answering(call: Call, accepted: AcceptedInput) -> Iterator[None]:
     """
     try:
         yield
-    except (BusUnavailable, StateUnavailable) as trouble:
+    except (BusUnavailable, LogTooNew, StateUnavailable) as trouble:
         if call.idempotency_key is not None:
             raise
         raise AnswerLost(accepted.key.task, accepted.context) from trouble
@@ -313,6 +314,8 @@ async def _streamed(
         message = await bare_answer(accepted.feed)
         if message is not None:
             return OpenedStream(accepted.feed, message - 1, accepted.log)
+    if not accepted.feed.head:
+        await _has_begun(services, accepted)
     return await _started(accepted, asked.history_length)
 
 
@@ -341,3 +344,18 @@ async def _started(accepted: AcceptedInput, history_length: int | None) -> Opene
     return OpenedStream(
         accepted.feed, 1, accepted.log, Snapshot(1, {"task": task}), task_shown=True
     )
+
+
+async def _has_begun(services: Services, accepted: AcceptedInput) -> None:
+    """Return when the first event has come, which names the task.
+
+    Nothing would name it if the response had begun, and then ended early.
+
+    Raises:
+        AnswerLost: it has not come, as NATS does not answer.
+    """
+    try:
+        async with asyncio.timeout(services.timing.first_event):
+            await accepted.feed.reader(0).read()
+    except TimeoutError:
+        raise AnswerLost(accepted.key.task, accepted.context) from None
