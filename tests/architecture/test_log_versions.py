@@ -46,6 +46,6 @@ def test_every_version_of_the_range_may_be_written() -> None:
 
 def test_the_guide_to_upgrades_names_the_range() -> None:
     guide = (ROOT / "docs" / "upgrades.md").read_text()
-    [stated] = re.findall(r"The present range is (\d+) to (\d+)", guide)
+    [stated] = re.findall(r"The current range is (\d+) to (\d+)", guide)
     assert stated == READABLE
     assert re.findall(r"HEADRACE_LOG_VERSION=(\d+)", guide) == [NEXT_VERSION]
