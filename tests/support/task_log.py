@@ -55,7 +55,7 @@ class TaskLog:
         owner = "owner" if generation == 1 else None
         return Stamp(self.id, generation, self.name, state, 1, owner=owner)
 
-    def says(self, text: str) -> Draft:
+    def text_event(self, text: str) -> Draft:
         """Return an event that says `text`."""
         message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
         return events.status_update(self.key.task, "context", WORKING, message)
@@ -70,7 +70,7 @@ class TaskLog:
         self, *texts: str, state: str = WORKING, timeout: float = TIMEOUT
     ) -> AppendResult:
         """Append one message with an event per text."""
-        drafts = [self.says(text) for text in texts]
+        drafts = [self.text_event(text) for text in texts]
         return await self.writer.append(drafts, self.stamp(state), timeout)
 
     async def grow(self, to: int, batch: int = 1) -> None:
@@ -168,14 +168,14 @@ async def following(
         reading.follower.stop()
 
 
-async def told_lasts(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
+async def confirmed_tails(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
     """Return the logs' last sequences once the leader tells them: a busy one is asked again."""
     found: dict[TaskKey, int] = {}
 
-    async def are_told() -> bool:
+    async def are_confirmed() -> bool:
         with suppress(BusUnavailable):
             found.update(await last_sequences(bus, keys))
         return bool(found)
 
-    await eventually(are_told, "the leader tells the logs' last sequences")
+    await eventually(are_confirmed, "the leader tells the logs' last sequences")
     return found

@@ -78,7 +78,7 @@ class AguiLog(LegalLog):
         fold = Fold(run)
         return [frame for entry in self.parsed() for frame in fold.read(entry)]
 
-    def told(self, run: int = 1) -> list[Json]:
+    def agui_events(self, run: int = 1) -> list[Json]:
         """Return the fold's events without their times."""
         return [untimed(frame.event) for frame in self.frames(run)]
 

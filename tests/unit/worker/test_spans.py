@@ -71,14 +71,14 @@ async def test_an_attempt_links_to_the_one_before_and_tells_why_that_failed(
     spans: RecordedSpans,
 ) -> None:
     @agent(backoff=0.01)
-    async def moody(ctx: RunContext) -> str:
+    async def flaky(ctx: RunContext) -> str:
         if ctx.attempt == 1:
             raise Retryable("not now")
         raise ValueError("secret")
 
-    async with TestFleet([moody]) as fleet:
-        await fleet.send("moody", "x")
-    first, second = spans.named(INVOKE + "moody")
+    async with TestFleet([flaky]) as fleet:
+        await fleet.send("flaky", "x")
+    first, second = spans.named(INVOKE + "flaky")
     assert (links(first), links(second)) == ([], [traceparent(first)])
     kinds = [(span.attributes or {}).get("error.type") for span in (first, second)]
     assert kinds == ["Retryable", "ValueError"]

@@ -141,7 +141,7 @@ async def test_a_writer_of_a_purged_log_never_starts_it_afresh(
 
 
 async def test_an_event_beyond_a_message_is_refused_before_it_is_sent(log: TaskLog) -> None:
-    room = log.writer.capacity - log.says("").size
+    room = log.writer.capacity - log.text_event("").size
     await log.append("x" * room)
     with pytest.raises(EventTooLarge) as refusal:
         await log.append("x" * (log.bus.max_payload - 100))
@@ -154,7 +154,7 @@ async def test_the_largest_message_with_the_largest_headers_is_taken(log: TaskLo
     def stamp(checkpoint: int) -> Stamp:
         return Stamp(log.id, 2, log.name, WORKING, 1, 1, checkpoint="ü" * (checkpoint // 2))
 
-    draft = log.says("x" * (log.writer.capacity - log.says("").size))
+    draft = log.text_event("x" * (log.writer.capacity - log.text_event("").size))
     with pytest.raises(EventTooLarge):
         await log.writer.append([draft], stamp(HEADER_ROOM))
     await log.writer.append([draft], stamp(HEADER_ROOM - 400))

@@ -12,7 +12,7 @@ from headrace.log import TailRule, find_generation, last_entry, replay
 from tests.integration.shared.conftest import Connect
 from tests.support.cluster import NatsCluster
 from tests.support.servers import NatsProcess
-from tests.support.task_log import TaskLog, following, generations, told_lasts
+from tests.support.task_log import TaskLog, confirmed_tails, following, generations
 from tests.support.topology import Topology
 from tests.support.waiting import soon
 
@@ -81,7 +81,7 @@ async def test_a_frozen_copy_costs_replays_searches_and_checks_time_only(
                 assert last is not None
                 found = await find_generation(beside, log.key, 20, last)
                 assert 20 in (await replayed(beside, log, found))[:3]
-            assert await told_lasts(beside, tails) == tails
+            assert await confirmed_tails(beside, tails) == tails
             frozen.thaw()
             # A copy of a stream that has just been made begins to answer a few seconds later.
             await asyncio.sleep(0.0 if silences else 1.0)

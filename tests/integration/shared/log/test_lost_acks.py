@@ -130,7 +130,7 @@ async def test_what_was_buffered_over_a_reconnect_does_not_duplicate(
 async def test_an_append_given_up_may_be_repeated_and_is_then_its_own(
     log: TaskLog, proxy: NatsProxy
 ) -> None:
-    drafts, stamp = [log.says("given up")], log.stamp()
+    drafts, stamp = [log.text_event("given up")], log.stamp()
     await give_up(log, proxy, drafts, stamp)
     appended = await log.writer.append(drafts, stamp)
     assert appended.generation == log.writer.generation == 2
@@ -140,7 +140,7 @@ async def test_an_append_given_up_may_be_repeated_and_is_then_its_own(
 async def test_an_append_given_up_but_stored_never_passes_for_another(
     log: TaskLog, proxy: NatsProxy
 ) -> None:
-    await give_up(log, proxy, [log.says("given up")], log.stamp())
+    await give_up(log, proxy, [log.text_event("given up")], log.stamp())
     with pytest.raises(Fenced):
         await log.append("something else")
     assert texts(await log.read()) == ["given up"]

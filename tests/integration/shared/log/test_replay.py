@@ -28,7 +28,7 @@ async def store_at_once(log: TaskLog, count: int) -> None:
     acks = []
     for generation in range(first, first + count):
         log.writer.generation = generation - 1
-        line = log.says(f"event {generation}").line(generation)
+        line = log.text_event(f"event {generation}").line(generation)
         headers = log.stamp().headers()
         acks.append(log.bus.js.publish(log.subject, line, timeout=60, headers=headers))
     for some in range(0, count, 500):

@@ -26,7 +26,7 @@ def nats_server(own_nats_server: NatsProcess) -> NatsProcess:
 
 
 def send(log: TaskLog, text: str) -> AppendRequest:
-    return log.writer.send([log.says(text)], log.stamp())
+    return log.writer.send([log.text_event(text)], log.stamp())
 
 
 async def settle(log: TaskLog, sent: AppendRequest) -> bool:

@@ -13,7 +13,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.integration.shared.conftest import Connect
 from tests.support.nats_proxy import NatsProxy
-from tests.support.task_log import TaskLog, told_lasts
+from tests.support.task_log import TaskLog, confirmed_tails
 from tests.support.topology import Topology
 from tests.support.waiting import eventually
 
@@ -45,9 +45,9 @@ async def test_one_question_for_many_logs_is_answered_like_many_questions(
 
     await eventually(is_believed, "a copy that has caught up answers")
     assert found == [tails]
-    assert await told_lasts(bus, tails) == tails
+    assert await confirmed_tails(bus, tails) == tails
     monkeypatch.setattr(follow, "FEW", 1000)
-    assert await told_lasts(bus, tails) == tails
+    assert await confirmed_tails(bus, tails) == tails
 
 
 async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
@@ -55,7 +55,7 @@ async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
 ) -> None:
     monkeypatch.setattr(follow, "_MULTI_MAX", FEW + 2)
     tails = await some_logs(bus, 20)
-    assert await told_lasts(bus, tails) == tails
+    assert await confirmed_tails(bus, tails) == tails
 
 
 async def test_logs_of_several_streams_are_asked_for_at_each(connect: Connect) -> None:
@@ -66,7 +66,7 @@ async def test_logs_of_several_streams_are_asked_for_at_each(connect: Connect) -
         await log.begin()
     assert [log.stream for log in logs][1:3] == [bus.streams.events(0), bus.streams.events(1)]
     tails = {log.key: log.writer.sequence for log in logs}
-    assert await told_lasts(bus, tails) == tails
+    assert await confirmed_tails(bus, tails) == tails
 
 
 async def test_an_answer_that_lost_a_part_on_its_way_is_not_believed(
@@ -76,7 +76,7 @@ async def test_an_answer_that_lost_a_part_on_its_way_is_not_believed(
     async with NatsProxy(topology.nodes[0].port) as proxy:
         shaky = await connect(nats_url=proxy.url)
         proxy.lose_next(lambda frame: b"Nats-Num-Pending: 7" in frame)
-        assert await told_lasts(shaky, tails) == tails
+        assert await confirmed_tails(shaky, tails) == tails
         assert proxy.lost
 
 

@@ -96,14 +96,14 @@ async def test_the_retry_of_a_dead_letter_goes_to_its_version() -> None:
     tries = list[int]()
 
     @agent(version=VERSION, pinned=True, max_attempts=1)
-    async def moody(ctx: RunContext) -> AsyncIterator[str]:
+    async def flaky(ctx: RunContext) -> AsyncIterator[str]:
         tries.append(ctx.attempt)
         if len(tries) == 1:
             raise Retryable("not now")
         yield "Now."
 
-    async with TestFleet([moody]) as fleet:
-        failed = await fleet.send("moody", "hello")
+    async with TestFleet([flaky]) as fleet:
+        failed = await fleet.send("flaky", "hello")
         assert failed.state == "failed"
         [letter] = [one async for one in Letters(fleet._bus).find(LetterFilter())]
         again = await retry(fleet._bus, letter)

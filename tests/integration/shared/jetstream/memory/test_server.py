@@ -28,7 +28,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.runs import RunRequests
 from tests.support.memory_bus import memory_bus
-from tests.support.task_log import TaskLog, following, generations, told_lasts
+from tests.support.task_log import TaskLog, confirmed_tails, following, generations
 from tests.support.waiting import eventually
 
 type Scenario = Callable[[Bus], Awaitable[object]]
@@ -81,7 +81,7 @@ async def _find_nothing(bus: Bus) -> object:
     keys = [TaskKey("default", "agent", mint_task_id(3)) for _ in range(12)]
     state = await stream_state(bus, log.stream)
     missing = await get_message(bus, log.stream, {"seq": 1})
-    lasts = await told_lasts(bus, [log.key, *keys])
+    lasts = await confirmed_tails(bus, [log.key, *keys])
     return before, await last_entry(bus, log.key), state.last, missing, set(lasts.values())
 
 

@@ -7,7 +7,7 @@ from tests.support.agui.logs import GIVEN, AguiLog, hinted
 
 def since_attempt(log: AguiLog) -> list[Json]:
     """Return what follows the CUSTOM event that announces the attempt, and that event."""
-    events = log.told()
+    events = log.agui_events()
     at = next(n for n, event in enumerate(events) if event.get("name") == NAME)
     return events[at:]
 
@@ -16,7 +16,7 @@ def test_open_items_end_before_the_new_attempt_is_told() -> None:
     log = AguiLog.started().show(parts.text_part("lost", "b-1"))
     log.say(hinted(parts.STEP_STARTED, agui_step_name="plan"))
     log.begin_attempt()
-    assert [event["type"] for event in log.told()[-4:]] == [
+    assert [event["type"] for event in log.agui_events()[-4:]] == [
         "STEP_FINISHED",
         "TEXT_MESSAGE_END",
         "CUSTOM",
@@ -42,7 +42,7 @@ def test_the_new_attempt_may_use_the_same_ids() -> None:
         log.say(parts.thinking_part(text, "t-1"))
         log.say(parts.tool_call_part("search", {"q": text}, "c-1"))
         log.show(parts.text_part(text, "b-1"))
-    client = Client(GIVEN).take_all(log.end().told())
+    client = Client(GIVEN).take_all(log.end().agui_events())
     assert [message.get("content") for message in client.messages[2:]] == ["second", "", "second"]
     [call] = next(m["toolCalls"] for m in client.messages if "toolCalls" in m)
     assert call["function"]["arguments"] == '{"q":"second"}'
@@ -56,7 +56,7 @@ def test_what_was_saved_with_a_checkpoint_stays() -> None:
     log.say(hinted(parts.STATE_SNAPSHOT, {"count": 9}))
     log.begin_attempt()
     log.show(parts.text_part("again", "b-1"), append=True)
-    client = Client(GIVEN).take_all(log.end().told())
+    client = Client(GIVEN).take_all(log.end().agui_events())
     assert client.messages[-1]["content"] == "saved again"
     assert client.state == {"count": 5}
 
@@ -69,14 +69,14 @@ def test_a_third_attempt_goes_back_to_the_same_checkpoint() -> None:
     for text in ("second", "third"):
         log.begin_attempt()
         log.show(parts.text_part(text, "b-1"), append=True)
-    client = Client(GIVEN).take_all(log.end().told())
+    client = Client(GIVEN).take_all(log.end().agui_events())
     assert client.messages[-1]["content"] == "saved third"
 
 
 def test_state_that_did_not_change_is_not_said_again() -> None:
     log = AguiLog.started().show(parts.text_part("lost", "b-1"))
     log.begin_attempt()
-    assert "STATE_SNAPSHOT" not in [event["type"] for event in log.told()]
+    assert "STATE_SNAPSHOT" not in [event["type"] for event in log.agui_events()]
 
 
 def test_state_goes_back_to_the_clients_own() -> None:
@@ -88,7 +88,7 @@ def test_state_goes_back_to_the_clients_own() -> None:
 def test_an_activity_that_is_gone_is_emptied() -> None:
     log = AguiLog.started().show(parts.file_part(b"abc"), artifact="f-1")
     log.begin_attempt()
-    client = Client(GIVEN).take_all(log.end().told())
+    client = Client(GIVEN).take_all(log.end().agui_events())
     assert client.messages[-1]["content"] == {"artifactId": "f-1", "parts": []}
 
 
@@ -96,9 +96,9 @@ def test_reasoning_that_is_gone_does_not_linger() -> None:
     log = AguiLog.started().say(parts.thinking_part("lost", "t-1"))
     log.say(parts.thinking_part("lost too", "t-2"))
     log.begin_attempt()
-    client = Client(GIVEN).take_all(log.end().told())
+    client = Client(GIVEN).take_all(log.end().agui_events())
     assert client.messages[2:] == [{"id": "t-1", "role": "reasoning", "content": ""}]
 
 
 def test_the_first_attempt_is_not_told() -> None:
-    assert len(AguiLog.started().told()) == 1
+    assert len(AguiLog.started().agui_events()) == 1

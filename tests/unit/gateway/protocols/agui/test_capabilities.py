@@ -15,10 +15,10 @@ from headrace_gateway.protocols.agui.capabilities import capabilities
 def test_every_demo_agents_are_of_the_protocols_shape() -> None:
     assert len(agents) > 10
     for one in agents:
-        told = capabilities(one.card)
-        parsed = AgentCapabilities.model_validate(told)
-        assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == told
-        assert told.keys() >= one.card.capabilities.keys()
+        declared = capabilities(one.card)
+        parsed = AgentCapabilities.model_validate(declared)
+        assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == declared
+        assert declared.keys() >= one.card.capabilities.keys()
 
 
 def test_of_an_agent_that_declares_none_only_its_names_and_modes_are_told() -> None:
@@ -48,10 +48,10 @@ def test_an_agents_names_for_people_are_its_identity() -> None:
         documentation_url="https://a.example/docs",
         provider=Provider(organization="Acme", url="https://acme.example"),
     )
-    told = capabilities(card)["identity"]
-    assert (told["name"], told["provider"]) == ("An Agent", "Acme")
-    assert told["documentationUrl"] == "https://a.example/docs"
-    assert told["metadata"] == {"id": "a", "iconUrl": "https://a.example/icon.png"}
+    declared = capabilities(card)["identity"]
+    assert (declared["name"], declared["provider"]) == ("An Agent", "Acme")
+    assert declared["documentationUrl"] == "https://a.example/docs"
+    assert declared["metadata"] == {"id": "a", "iconUrl": "https://a.example/icon.png"}
 
 
 def test_input_modes_say_what_is_taken() -> None:
@@ -65,8 +65,8 @@ def test_a_category_that_is_not_as_it_should_be_is_left_out(
     said: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        told = capabilities(AgentCard(name="a", capabilities=said))
-    assert "state" not in told
+        declared = capabilities(AgentCard(name="a", capabilities=said))
+    assert "state" not in declared
     assert "skipping state" in caplog.text
 
 

@@ -18,7 +18,7 @@ from tests.support.legal_logs import LegalLog
 
 
 def last(log: AguiLog) -> Json:
-    return log.told()[-1]
+    return log.agui_events()[-1]
 
 
 def finished(**more: object) -> Json:
@@ -26,7 +26,7 @@ def finished(**more: object) -> Json:
 
 
 def test_a_run_starts_with_the_clients_ids_and_the_protocols_version() -> None:
-    assert AguiLog.started(parentRunId="p").told() == [
+    assert AguiLog.started(parentRunId="p").agui_events() == [
         {
             "type": "RUN_STARTED",
             "threadId": THREAD,
@@ -59,7 +59,7 @@ def test_failure_and_rejection_are_errors(state: str, code: str) -> None:
 
 def test_what_is_open_ends_before_an_error_too() -> None:
     log = AguiLog.started().show(parts.text_part("x", "b-1"))
-    kinds = [event["type"] for event in log.end(FAILED).told()]
+    kinds = [event["type"] for event in log.end(FAILED).agui_events()]
     assert kinds[-2:] == ["TEXT_MESSAGE_END", "RUN_ERROR"]
 
 
@@ -89,7 +89,7 @@ def test_waiting_is_an_interrupt_that_asks(state: str, reason: str) -> None:
             }
         ],
     }
-    assert any(event.get("delta") == "Which?" for event in log.told())
+    assert any(event.get("delta") == "Which?" for event in log.agui_events())
 
 
 def waiting(metadata: Json, **given: object) -> AguiLog:
@@ -129,7 +129,7 @@ def test_a_second_input_ends_the_run_before_it() -> None:
     log = AguiLog.started().show(parts.text_part("x", "b-1"))
     log.submit("something else")
     assert last(log) == finished(outcome={"type": "cancelled"})
-    assert log.told(run=log.run)[0]["type"] == "RUN_STARTED"
+    assert log.agui_events(run=log.run)[0]["type"] == "RUN_STARTED"
 
 
 def test_a_follow_up_is_a_run_of_its_own() -> None:
@@ -137,7 +137,7 @@ def test_a_follow_up_is_a_run_of_its_own() -> None:
     log.submit("that one", {"headrace.agui": {"runId": "run-2", "protocolVersion": "1.0"}})
     log.begin_attempt()
     log.show(parts.text_part("Thanks", "b-2")).end()
-    events = log.told(run=4)
+    events = log.agui_events(run=4)
     assert [event.get("runId") for event in (events[0], events[-1])] == ["run-2", "run-2"]
     assert log.frames(run=4)[0].place == (4, 0)
 

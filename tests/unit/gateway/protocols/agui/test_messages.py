@@ -16,19 +16,24 @@ ANSWER: Json = {"id": "a", "role": "assistant", "content": "hi"}
 def test_it_is_told_as_said_and_ends_what_is_open() -> None:
     log = AguiLog.started().show(parts.text_part("half", "x"))
     log.say(parts.step_part("one")).say(parts.messages_part([USER, ANSWER]))
-    told = log.end().told()
-    kinds = [event["type"] for event in told]
+    agui_events = log.end().agui_events()
+    kinds = [event["type"] for event in agui_events]
     assert kinds.index("TEXT_MESSAGE_END") < kinds.index("MESSAGES_SNAPSHOT")
     assert kinds.index("MESSAGES_SNAPSHOT") < kinds.index("STEP_FINISHED")
-    [snapshot] = [event for event in told if event["type"] == "MESSAGES_SNAPSHOT"]
+    [snapshot] = [event for event in agui_events if event["type"] == "MESSAGES_SNAPSHOT"]
     assert snapshot["messages"] == [USER, ANSWER]
 
 
 def test_a_block_that_has_a_message_in_it_goes_on_under_another_id() -> None:
     log = AguiLog.started().show(parts.text_part("half", "x"), artifact="x")
     log.say(parts.messages_part([{**ANSWER, "id": "x"}]))
-    told = log.show(parts.text_part("more", "x"), artifact="x", append=True).end().told()
-    assert [e["messageId"] for e in told if e["type"] == "TEXT_MESSAGE_START"] == ["x", "x-text"]
+    agui_events = (
+        log.show(parts.text_part("more", "x"), artifact="x", append=True).end().agui_events()
+    )
+    assert [e["messageId"] for e in agui_events if e["type"] == "TEXT_MESSAGE_START"] == [
+        "x",
+        "x-text",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,6 @@ def test_a_block_that_has_a_message_in_it_goes_on_under_another_id() -> None:
     ["none", [{"id": "x", "role": "nobody"}], [USER, USER], [{"role": "user", "content": "x"}]],
 )
 def test_what_is_no_conversation_is_not_told(messages: Any) -> None:  # noqa: ANN401
-    told = AguiLog.started().say(parts.messages_part(messages)).end().told()
-    assert [event["type"] for event in told] == ["RUN_STARTED", "CUSTOM", "RUN_FINISHED"]
-    assert told[1]["name"] == UNREADABLE
+    agui_events = AguiLog.started().say(parts.messages_part(messages)).end().agui_events()
+    assert [event["type"] for event in agui_events] == ["RUN_STARTED", "CUSTOM", "RUN_FINISHED"]
+    assert agui_events[1]["name"] == UNREADABLE

@@ -17,16 +17,16 @@ def client_of(frames: list[AguiFrame]) -> Client:
     return Client(GIVEN, RUN_METADATA["state"]).take_all([frame.event for frame in frames])
 
 
-def told(frames: RunFrames, entries: list[Entry]) -> list[AguiFrame]:
+def agui_events(frames: RunFrames, entries: list[Entry]) -> list[AguiFrame]:
     return [frame for entry in entries for frame in frames.read(entry)]
 
 
 def after(entries: list[Entry], place: tuple[int, int]) -> list[AguiFrame]:
-    return told(RunFrames(1, AfterCursor(FrameCursor("log00000", *place))), entries)
+    return agui_events(RunFrames(1, AfterCursor(FrameCursor("log00000", *place))), entries)
 
 
 def joined(entries: list[Entry], head: int) -> list[AguiFrame]:
-    return told(RunFrames(1, AsOfNow(head)), entries)
+    return agui_events(RunFrames(1, AsOfNow(head)), entries)
 
 
 def held(client: Client) -> tuple[list[Json], object]:
@@ -78,7 +78,7 @@ def test_a_stream_that_breaks_off_before_its_lead_is_one_error(
 ) -> None:
     entries = log.parsed()
     frames = RunFrames(1, AsOfNow(entries[-1].last_generation))
-    assert told(frames, entries[: data.draw(st.integers(0, len(entries) - 1))]) == []
+    assert agui_events(frames, entries[: data.draw(st.integers(0, len(entries) - 1))]) == []
     if not frames.over:
         [last] = frames.broken("log_lost", "the log is gone")
         assert last.event["type"] == "RUN_ERROR"
@@ -115,5 +115,5 @@ def test_earlier_runs_messages_lead_once() -> None:
     earlier = [{"id": "old", "role": "user", "content": "before"}, GIVEN[0]]
     entries = log.parsed()
     lead = AsOfNow(entries[-1].last_generation, earlier)
-    snapshot = told(RunFrames(1, lead), entries)[2].event
+    snapshot = agui_events(RunFrames(1, lead), entries)[2].event
     assert [message["id"] for message in snapshot["messages"]] == ["old", "s", "u", "b"]

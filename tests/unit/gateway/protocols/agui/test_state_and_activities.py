@@ -4,13 +4,13 @@ from headrace_gateway.protocols.agui.fold import UNREADABLE
 from tests.support.agui.logs import AguiLog, hinted
 
 
-def told(log: AguiLog) -> list[Json]:
-    return log.end().told()[1:-1]
+def agui_events(log: AguiLog) -> list[Json]:
+    return log.end().agui_events()[1:-1]
 
 
 def test_a_file_is_an_activity_that_holds_the_artifact() -> None:
     part = parts.file_part(b"abc", "a.txt", "text/plain")
-    assert told(AguiLog.started().show(part, artifact="f-1")) == [
+    assert agui_events(AguiLog.started().show(part, artifact="f-1")) == [
         {
             "type": "ACTIVITY_SNAPSHOT",
             "messageId": "f-1",
@@ -24,7 +24,7 @@ def test_a_file_is_an_activity_that_holds_the_artifact() -> None:
 def test_what_is_appended_to_an_artifact_is_a_patch() -> None:
     first, second = parts.data_part({"n": 1}), parts.data_part({"n": 2})
     log = AguiLog.started().show(first, artifact="d-1").show(second, artifact="d-1", append=True)
-    assert told(log)[1] == {
+    assert agui_events(log)[1] == {
         "type": "ACTIVITY_DELTA",
         "messageId": "d-1",
         "activityType": "artifact",
@@ -34,7 +34,7 @@ def test_what_is_appended_to_an_artifact_is_a_patch() -> None:
 
 def test_text_of_a_mixed_artifact_is_text_only() -> None:
     log = AguiLog.started().show(parts.text_part("see", "x"), parts.file_part(b"a"), artifact="x")
-    events = told(log)
+    events = agui_events(log)
     [activity] = [e for e in events if e["type"] == "ACTIVITY_SNAPSHOT"]
     assert activity["messageId"] == "x-activity"
     assert activity["content"]["parts"] == [parts.file_part(b"a")]
@@ -42,7 +42,7 @@ def test_text_of_a_mixed_artifact_is_text_only() -> None:
 
 
 def test_a_notice_is_an_activity() -> None:
-    assert told(AguiLog.started().say(parts.notice_part("Searching"))) == [
+    assert agui_events(AguiLog.started().say(parts.notice_part("Searching"))) == [
         {
             "type": "ACTIVITY_SNAPSHOT",
             "messageId": "m-1",
@@ -57,7 +57,7 @@ def test_an_agents_own_activity_is_shown_and_changed() -> None:
     plan = {"agui_block_id": "p-1", "agui_activity_type": "PLAN"}
     log = AguiLog.started().say(hinted(parts.ACTIVITY_SNAPSHOT, {"steps": []}, **plan))
     patch = [{"op": "add", "path": "/steps/-", "value": "one"}]
-    events = told(log.say(hinted(parts.ACTIVITY_DELTA, patch, **plan)))
+    events = agui_events(log.say(hinted(parts.ACTIVITY_DELTA, patch, **plan)))
     assert [e["activityType"] for e in events] == ["PLAN", "PLAN"]
     assert events[1]["patch"] == patch
 
@@ -65,7 +65,7 @@ def test_an_agents_own_activity_is_shown_and_changed() -> None:
 def test_state_is_said_whole_or_as_a_patch() -> None:
     patch = [{"op": "replace", "path": "/count", "value": 2}]
     log = AguiLog.started().say(hinted(parts.STATE_SNAPSHOT, {"count": 1}))
-    assert told(log.say(hinted(parts.STATE_DELTA, patch))) == [
+    assert agui_events(log.say(hinted(parts.STATE_DELTA, patch))) == [
         {"type": "STATE_SNAPSHOT", "snapshot": {"count": 1}},
         {"type": "STATE_DELTA", "delta": patch},
     ]
@@ -73,14 +73,14 @@ def test_state_is_said_whole_or_as_a_patch() -> None:
 
 def test_patches_go_on_from_the_clients_own_state() -> None:
     patch = [{"op": "test", "path": "/count", "value": 0}, {"op": "remove", "path": "/count"}]
-    assert told(AguiLog.started().say(hinted(parts.STATE_DELTA, patch)))[0]["delta"] == patch
+    assert agui_events(AguiLog.started().say(hinted(parts.STATE_DELTA, patch)))[0]["delta"] == patch
 
 
 def test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing() -> None:
     wrong = [{"op": "add", "path": "/a", "value": 1}, {"op": "remove", "path": "/missing"}]
     right = [{"op": "test", "path": "", "value": {"count": 0}}]
     log = AguiLog.started().say(hinted(parts.STATE_DELTA, wrong))
-    events = told(log.say(hinted(parts.STATE_DELTA, right)))
+    events = agui_events(log.say(hinted(parts.STATE_DELTA, right)))
     assert events[0]["type"] == "CUSTOM"
     assert events[0]["name"] == UNREADABLE
     assert "missing" in events[0]["value"]["reason"]
@@ -92,7 +92,7 @@ def test_steps_begin_once_and_end() -> None:
     log.say(hinted(parts.STEP_FINISHED, agui_step_name="plan"))
     log.say(hinted(parts.STEP_FINISHED, agui_step_name="plan"))
     log.say(hinted(parts.STEP_STARTED, agui_step_name="act"))
-    assert [(e["type"], e["stepName"]) for e in told(log)] == [
+    assert [(e["type"], e["stepName"]) for e in agui_events(log)] == [
         ("STEP_STARTED", "plan"),
         ("STEP_FINISHED", "plan"),
         ("STEP_STARTED", "act"),
@@ -102,7 +102,7 @@ def test_steps_begin_once_and_end() -> None:
 
 def test_custom_and_raw_events_pass_through() -> None:
     log = AguiLog.started().say(hinted(parts.CUSTOM, [1, None], agui_custom_name="mine"))
-    assert told(log.say(hinted(parts.RAW, {"x": 1}, agui_source="model"))) == [
+    assert agui_events(log.say(hinted(parts.RAW, {"x": 1}, agui_source="model"))) == [
         {"type": "CUSTOM", "name": "mine", "value": [1, None]},
         {"type": "RAW", "event": {"x": 1}, "source": "model"},
     ]
@@ -110,6 +110,6 @@ def test_custom_and_raw_events_pass_through() -> None:
 
 def test_what_cannot_be_read_is_told_and_does_not_end_the_run() -> None:
     log = AguiLog.started().say({"metadata": {"agui_event_type": "state_snapshot"}})
-    events = told(log.show(parts.text_part("still here", "b-1")))
+    events = agui_events(log.show(parts.text_part("still here", "b-1")))
     assert events[0]["value"] == {"generation": 3, "reason": "an event has an invalid shape"}
     assert events[2]["delta"] == "still here"

@@ -20,21 +20,21 @@ from tests.support.agui.client_rules import Client
 from tests.support.agui.logs import GIVEN, AguiLog, hinted
 
 
-def child(log: AguiLog, *said: Json, task: str = "c-1", name: str = "m", **told: Any) -> None:  # noqa: ANN401
+def child(log: AguiLog, *said: Json, task: str = "c-1", name: str = "m", **fields: Any) -> None:  # noqa: ANN401
     """Append what a parent's log says of a child."""
     message = {"messageId": name, "role": "ROLE_AGENT", "parts": list(said)} if said else None
-    marker: Json = {"task": task, "generation": 2, **told}
+    marker: Json = {"task": task, "generation": 2, **fields}
     log.append([log.status(WORKING, message, {CHILD: marker})], state=WORKING)
 
 
-def asked(log: AguiLog, agent: str = "helper", task: str = "c-1", **told: Any) -> None:  # noqa: ANN401
+def asked(log: AguiLog, agent: str = "helper", task: str = "c-1", **fields: Any) -> None:  # noqa: ANN401
     """Append that a child is asked for."""
-    child(log, task=task, generation=0, agent=agent, name="ask:x:1", **told)
+    child(log, task=task, generation=0, agent=agent, name="ask:x:1", **fields)
 
 
 def of_subagents(log: AguiLog) -> list[Json]:
     """Return what is told of subagents, checked by the client's rules."""
-    events = log.told()
+    events = log.agui_events()
     Client([{"id": "s"}, {"id": "u"}], {}).take_all(events)
     return [event for event in events if "subagentRunId" in event]
 
@@ -73,14 +73,14 @@ def test_a_childs_child_is_nested_in_it() -> None:
     child(log, child={"task": "c-2", "generation": 0, "agent": "deeper", "name": "n"})
     child(log, text_part("x", "b"), child={"task": "c-2", "generation": 3})
     child(log, state=COMPLETED)
-    told = of_subagents(log.end())
-    assert told[1] == {
+    agui_events = of_subagents(log.end())
+    assert agui_events[1] == {
         "type": "SUBAGENT_STARTED",
         "subagentRunId": "c-2",
         "name": "deeper",
         "parentSubagentRunId": "c-1",
     }
-    assert [e["type"] for e in told if e["subagentRunId"] == "c-2"][-2:] == [
+    assert [e["type"] for e in agui_events if e["subagentRunId"] == "c-2"][-2:] == [
         "TEXT_MESSAGE_END",
         "SUBAGENT_ERROR",
     ]
@@ -107,7 +107,7 @@ def test_a_parents_new_attempt_takes_back_its_own_words_and_no_childs() -> None:
     child(log, text_part("two", "b"))
     child(log, state=COMPLETED)
     log.end()
-    client = Client([{"id": "s"}, {"id": "u"}], {}).take_all(log.told())
+    client = Client([{"id": "s"}, {"id": "u"}], {}).take_all(log.agui_events())
     said = {m["id"]: m.get("content") for m in client.messages}
     assert said["b"] == "one two"
     assert "own" not in said
@@ -135,10 +135,10 @@ def test_a_client_of_0x_is_told_of_a_step_and_of_no_words() -> None:
         asked(log, task=task)
     child(log, text_part("secret", "b"))
     child(log, state=COMPLETED)
-    told = log.end().told()
-    steps = [event["stepName"] for event in told if "stepName" in event]
+    agui_events = log.end().agui_events()
+    steps = [event["stepName"] for event in agui_events if "stepName" in event]
     assert steps == ["helper", "helper 2", "helper", "helper 2"]
-    assert "secret" not in str(told)
+    assert "secret" not in str(agui_events)
 
 
 def test_what_a_child_said_since_its_parents_checkpoint_outlives_the_parents_attempt() -> None:
@@ -150,7 +150,7 @@ def test_what_a_child_said_since_its_parents_checkpoint_outlives_the_parents_att
     log.begin_attempt()
     child(log, text_part("three", "b"))
     child(log, state=COMPLETED)
-    client = Client(GIVEN, {}).take_all(log.end().told())
+    client = Client(GIVEN, {}).take_all(log.end().agui_events())
     assert client.messages[-1]["content"] == "one two three"
 
 
@@ -163,7 +163,7 @@ def test_a_childs_calls_are_its_own_whatever_others_call_theirs() -> None:
         child(log, tool_call_part("look", {"who": task}, "call-1"), task=task)
         child(log, tool_result_part("call-1", f"by {task}"), task=task)
         child(log, state=COMPLETED, task=task)
-    client = Client(GIVEN, {}).take_all(log.end().told())
+    client = Client(GIVEN, {}).take_all(log.end().agui_events())
     calls = {c["id"]: c["function"]["arguments"] for m in client.messages for c in made_by(m)}
     assert calls == {
         "call-1": '{"who":"agent"}',
@@ -194,8 +194,8 @@ def test_a_child_that_goes_on_with_its_parents_answer_is_a_further_subagent_run(
     child(log, child={"task": "c-2", "generation": 0, "agent": "deeper", "name": "n"})
     child(log, child={"task": "c-2", "generation": 2, "state": COMPLETED})
     child(log, state=COMPLETED)
-    told = of_subagents(log.end())
-    runs = [e for e in told if e["type"].startswith("SUBAGENT")]
+    agui_events = of_subagents(log.end())
+    runs = [e for e in agui_events if e["type"].startswith("SUBAGENT")]
     assert [(e["type"], e["subagentRunId"]) for e in runs] == [
         ("SUBAGENT_STARTED", "c-1"),
         ("SUBAGENT_FINISHED", "c-1"),
@@ -209,7 +209,7 @@ def test_a_child_that_goes_on_with_its_parents_answer_is_a_further_subagent_run(
     assert [e["outcome"]["type"] for e in runs if "outcome" in e] == [
         *["suspended", "success", "success"]
     ]
-    booked = [e for e in told if e.get("delta") == "Booked."]
+    booked = [e for e in agui_events if e.get("delta") == "Booked."]
     assert [e["subagentRunId"] for e in booked] == ["c-1.2"]
 
 
@@ -221,8 +221,8 @@ def test_a_child_that_is_asked_again_and_says_nothing_more_has_no_further_run() 
     log.begin_attempt()
     asked(log)
     child(log, givenUp=True, generation=9)
-    told = of_subagents(log.end())
-    started = [e["subagentRunId"] for e in told if e["type"] == "SUBAGENT_STARTED"]
+    agui_events = of_subagents(log.end())
+    started = [e["subagentRunId"] for e in agui_events if e["type"] == "SUBAGENT_STARTED"]
     assert started == ["c-1"]
 
 
@@ -240,7 +240,7 @@ def test_what_a_childs_dead_attempt_said_is_taken_back() -> None:
     child(log, tool_arguments_part('{"all":1}', "call-1", "look", end=True), generation=5)
     child(log, text_part("said again", "b-2~2"), generation=5)
     child(log, state=COMPLETED, generation=6)
-    events = log.end().told()
+    events = log.end().agui_events()
     client = Client(GIVEN, {}).take_all(events)
     by_child = [m for m in client.messages if m.get("subagentRunId") == "c-1"]
     assert [m.get("content") for m in by_child if m["role"] == "assistant" and m["content"]] == [
@@ -258,7 +258,7 @@ def test_what_a_childs_dead_attempt_said_is_taken_back() -> None:
 def test_an_agent_that_is_handed_over_to_is_a_subagent_run_and_its_answer_the_tasks() -> None:
     log = AguiLog.started().say(subagent_part("s1", "refunds")).show(text_part("Done.", "b"))
     log.say(subagent_end_part("s1", "refunds", "suspended"))
-    events = log.end().told()
+    events = log.end().agui_events()
     Client([{"id": "s"}, {"id": "u"}], {}).take_all(events)
     assert [event for event in events if "subagentRunId" in event] == [
         {"type": "SUBAGENT_STARTED", "subagentRunId": "s1", "name": "refunds"},
@@ -288,7 +288,7 @@ def test_a_child_that_hands_over_has_a_subagent_run_in_its_own() -> None:
 def test_clients_of_0x_are_told_of_a_handover_as_a_step() -> None:
     log = AguiLog.started(protocolVersion=None).say(subagent_part("s1", "refunds"))
     log.say(subagent_end_part("s1", "refunds", "success"))
-    events = log.end().told()
+    events = log.end().agui_events()
     steps = [(event["type"], event["stepName"]) for event in events if "stepName" in event]
     assert steps == [("STEP_STARTED", "refunds"), ("STEP_FINISHED", "refunds")]
     assert not any("subagentRunId" in event for event in events)

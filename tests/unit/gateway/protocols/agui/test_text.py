@@ -18,9 +18,9 @@ def end(message: str) -> Json:
     return {"type": "TEXT_MESSAGE_END", "messageId": message}
 
 
-def told(log: AguiLog) -> list[Json]:
+def agui_events(log: AguiLog) -> list[Json]:
     """Return what comes between the run's start and its end."""
-    events = log.told()
+    events = log.agui_events()
     assert events[0]["type"] == "RUN_STARTED"
     assert events[-1]["type"] == "RUN_FINISHED"
     return events[1:-1]
@@ -31,7 +31,7 @@ def test_a_block_is_one_message_with_the_blocks_id() -> None:
     log.show(parts.text_part("Hel", "b-1"))
     log.show(parts.text_part("lo", "b-1"), append=True)
     log.show(parts.text_part("", "b-1", end=True), append=True)
-    assert told(log.end()) == [
+    assert agui_events(log.end()) == [
         start("b-1"),
         content("b-1", "Hel"),
         content("b-1", "lo"),
@@ -41,14 +41,14 @@ def test_a_block_is_one_message_with_the_blocks_id() -> None:
 
 def test_a_block_without_an_end_ends_with_the_run() -> None:
     log = AguiLog.started().show(parts.text_part("Hi", "b-1"))
-    assert told(log.end())[-1] == end("b-1")
+    assert agui_events(log.end())[-1] == end("b-1")
 
 
 def test_the_last_chunk_of_an_artifact_ends_its_block() -> None:
     log = AguiLog.started()
     log.append([log.shown([{"text": "a"}], "b-1", append=False, last=True)])
     log.append([log.shown([{"text": "b"}], "b-2", append=False, last=True)])
-    assert told(log.end()) == [
+    assert agui_events(log.end()) == [
         *[start("b-1"), content("b-1", "a"), end("b-1")],
         *[start("b-2"), content("b-2", "b"), end("b-2")],
     ]
@@ -59,7 +59,7 @@ def test_interleaved_blocks_stay_apart() -> None:
     log.show(parts.text_part("1", "x"), artifact="x")
     log.show(parts.text_part("2", "y"), artifact="y")
     log.show(parts.text_part("1", "x"), artifact="x", append=True)
-    events = told(log.end())
+    events = agui_events(log.end())
     assert events == [
         *[start("x"), content("x", "1"), start("y"), content("y", "2"), content("x", "1")],
         *[end("y"), end("x")],
@@ -68,33 +68,33 @@ def test_interleaved_blocks_stay_apart() -> None:
 
 def test_text_without_metadata_is_answer_text() -> None:
     log = AguiLog.started().show({"text": "plain"}, artifact="answer")
-    assert told(log.end()) == [start("answer"), content("answer", "plain"), end("answer")]
+    assert agui_events(log.end()) == [start("answer"), content("answer", "plain"), end("answer")]
 
 
 def test_empty_pieces_say_nothing() -> None:
     log = AguiLog.started().show(parts.text_part("", "b-1"))
     log.show(parts.text_part("x", "b-1"), append=True)
     log.show(parts.text_part("", "b-1"), append=True)
-    assert told(log.end()) == [start("b-1"), content("b-1", "x"), end("b-1")]
+    assert agui_events(log.end()) == [start("b-1"), content("b-1", "x"), end("b-1")]
 
 
 def test_a_last_word_is_a_message() -> None:
     log = AguiLog.started().end(COMPLETED, {"text": "done"})
-    assert told(log) == [start("last"), content("last", "done"), end("last")]
+    assert agui_events(log) == [start("last"), content("last", "done"), end("last")]
 
 
 def test_a_bare_message_is_the_whole_answer() -> None:
     log = AguiLog.started()
     said = {"messageId": "bare", "role": "ROLE_AGENT", "parts": [{"text": "Hello"}]}
     log.append([bare_message(log.context, said)], state=ANSWERED)
-    assert told(log) == [start("bare"), content("bare", "Hello"), end("bare")]
+    assert agui_events(log) == [start("bare"), content("bare", "Hello"), end("bare")]
 
 
 def test_a_chunk_that_replaces_takes_back_what_was_said() -> None:
     log = AguiLog.started().show(parts.text_part("wrong", "b-1"))
-    events = told(log.show(parts.text_part("right", "b-1")).end())
+    events = agui_events(log.show(parts.text_part("right", "b-1")).end())
     assert {"type": "MESSAGES_SNAPSHOT", "messages": GIVEN} in events
-    client = Client(GIVEN).take_all(log.told())
+    client = Client(GIVEN).take_all(log.agui_events())
     assert client.messages[-1] == {"id": "b-1", "role": "assistant", "content": "right"}
 
 
@@ -102,18 +102,18 @@ def test_a_retraction_for_clients_of_a_dead_attempt_says_nothing() -> None:
     log = AguiLog.started()
     body = {"artifactId": "gone", "parts": [{"text": ""}]}
     log.append([artifact_update(KEY.task, log.context, body, metadata={RETRACTED: True})])
-    assert told(log.end()) == []
+    assert agui_events(log.end()) == []
 
 
 def test_a_block_named_like_the_users_message_gets_an_id_of_its_own() -> None:
     log = AguiLog.started().show(parts.text_part("Hi", "u"))
-    assert told(log.end())[0] == start("u-text")
+    assert agui_events(log.end())[0] == start("u-text")
 
 
 def test_a_sealed_text_carries_its_value() -> None:
     part = parts.text_part("Hi", "b-1")
     part["metadata"][parts.ENCRYPTED_VALUE] = "sealed"
-    events = told(AguiLog.started().show(part).end())
+    events = agui_events(AguiLog.started().show(part).end())
     assert {
         "type": "REASONING_ENCRYPTED_VALUE",
         "subtype": "message",
@@ -127,6 +127,6 @@ def test_many_chunks_take_the_short_way_and_say_the_same() -> None:
     for number in range(1, 50):
         log.show(parts.text_part(str(number), "b-1"), append=True)
     log.show(parts.text_part("!", "b-1", end=True), append=True)
-    deltas = [e["delta"] for e in told(log.end()) if e["type"] == "TEXT_MESSAGE_CONTENT"]
+    deltas = [e["delta"] for e in agui_events(log.end()) if e["type"] == "TEXT_MESSAGE_CONTENT"]
     assert deltas == [*map(str, range(50)), "!"]
-    assert told(log)[-1] == end("b-1")
+    assert agui_events(log)[-1] == end("b-1")

@@ -23,39 +23,39 @@ OPENS = ["THINKING_START", "THINKING_TEXT_MESSAGE_START"]
 CLOSES = ["THINKING_TEXT_MESSAGE_END", "THINKING_END"]
 
 
-def kinds(told: list[Json]) -> list[str]:
-    return [event["type"] for event in told]
+def kinds(agui_events: list[Json]) -> list[str]:
+    return [event["type"] for event in agui_events]
 
 
 def test_they_say_what_reasoning_events_say_without_naming_it() -> None:
     log = AguiLog.started(**ASKED).say(thinking_part("Hm", "t", title="Why", encrypted="sealed"))
-    told = log.say(thinking_part(".", "t", end=True)).end().told()[1:-1]
+    agui_events = log.say(thinking_part(".", "t", end=True)).end().agui_events()[1:-1]
     piece = "THINKING_TEXT_MESSAGE_CONTENT"
-    assert kinds(told) == [*OPENS, piece, piece, *CLOSES]
-    assert told[0]["title"] == "Why"
-    assert "".join(event.get("delta", "") for event in told) == "Hm."
-    assert not any("messageId" in event for event in told)
+    assert kinds(agui_events) == [*OPENS, piece, piece, *CLOSES]
+    assert agui_events[0]["title"] == "Why"
+    assert "".join(event.get("delta", "") for event in agui_events) == "Hm."
+    assert not any("messageId" in event for event in agui_events)
 
 
 def test_one_block_is_told_at_a_time() -> None:
     log = AguiLog.started(**ASKED).say(thinking_part("a", "x")).say(thinking_part("b", "y"))
-    told = kinds(log.say(thinking_part("c", "x")).end().told())[1:-1]
-    assert told == [*OPENS, "THINKING_TEXT_MESSAGE_CONTENT", *CLOSES] * 3
+    agui_events = kinds(log.say(thinking_part("c", "x")).end().agui_events())[1:-1]
+    assert agui_events == [*OPENS, "THINKING_TEXT_MESSAGE_CONTENT", *CLOSES] * 3
 
 
 def test_who_comes_back_amid_a_thought_is_told_that_it_is_open() -> None:
     log = AguiLog.started(**ASKED).say(thinking_part("a", "x"))
     entries = log.parsed()
     frames = RunFrames(1, AsOfNow(entries[-1].last_generation))
-    told = kinds([frame.event for entry in entries for frame in frames.read(entry)])
-    assert told == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", *OPENS]
+    agui_events = kinds([frame.event for entry in entries for frame in frames.read(entry)])
+    assert agui_events == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", *OPENS]
 
 
-def blocks(told: list[Json]) -> list[tuple[str, str]]:
+def blocks(agui_events: list[Json]) -> list[tuple[str, str]]:
     """Return who thought what, block by block; a block that opens inside another fails."""
     said = list[tuple[str, str]]()
     is_open = False
-    for event in told:
+    for event in agui_events:
         kind, who = event["type"], event.get("subagentRunId", "")
         if kind == "THINKING_START":
             assert not is_open, f"{who} begins a block inside another one"
@@ -81,8 +81,14 @@ def test_two_children_and_their_parent_think_in_turns() -> None:
     child(log, thinking_part("e", "x", end=True), task="c-1")
     child(log, state=COMPLETED, task="c-1")
     child(log, thinking_part("f", "x"), task="c-2")
-    told = log.end().told()
-    assert blocks(told) == [("c-1", "a"), ("c-2", "b"), ("", "c"), ("c-1", "de"), ("c-2", "f")]
+    agui_events = log.end().agui_events()
+    assert blocks(agui_events) == [
+        ("c-1", "a"),
+        ("c-2", "b"),
+        ("", "c"),
+        ("c-1", "de"),
+        ("c-2", "f"),
+    ]
 
 
 def test_a_block_left_open_by_a_child_that_ended_is_ended_once() -> None:
@@ -91,7 +97,7 @@ def test_a_block_left_open_by_a_child_that_ended_is_ended_once() -> None:
     child(log, thinking_part("a", "x"))
     child(log, state=COMPLETED)
     log.say(thinking_part("b", "x"))
-    assert blocks(log.end().told()) == [("c-1", "a"), ("", "b")]
+    assert blocks(log.end().agui_events()) == [("c-1", "a"), ("", "b")]
 
 
 def by_speaker(said: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -111,15 +117,15 @@ def unasked(log: AguiLog) -> AguiLog:
 @unhurried
 @given(agui_logs(**ASKED))
 def test_whatever_is_said_they_are_in_order_and_say_what_reasoning_would(log: AguiLog) -> None:
-    told = log.told()
-    named = {event["type"] for event in told if event["type"].startswith("REASONING")}
+    agui_events = log.agui_events()
+    named = {event["type"] for event in agui_events if event["type"].startswith("REASONING")}
     assert named <= {"REASONING_ENCRYPTED_VALUE"}
     thought = [
         (event.get("subagentRunId", ""), event["delta"])
-        for event in unasked(log).told()
+        for event in unasked(log).agui_events()
         if event["type"] == "REASONING_MESSAGE_CONTENT"
     ]
-    assert by_speaker(blocks(told)) == by_speaker(thought)
+    assert by_speaker(blocks(agui_events)) == by_speaker(thought)
 
 
 @pytest.mark.parametrize(
