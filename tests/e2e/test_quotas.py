@@ -39,7 +39,9 @@ runs = 1
 warn_at = 0.0
 at_limit = "input-required"
 """
-QUOTAS = f'[[quota]]\nname = "monthly"\ntenant = "limited"\nperiod = "month"\nruns = {RUNS}\n'
+ZOE, YAN = Person("open", "zoe"), Person("open", "yan")
+OPEN = '[[quota]]\nname = "two"\ntenant = "open"\nowner = "*"\nopen = 2\n'
+QUOTAS = f'{OPEN}[[quota]]\nname = "monthly"\ntenant = "limited"\nperiod = "month"\nruns = {RUNS}\n'
 AGENT = "echo"
 
 
@@ -49,7 +51,7 @@ def limited(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
     file = tmp_path / "credentials.toml"
     (tmp_path / "quotas.toml").write_text(QUOTAS)
     settings = {
-        "HEADRACE_CREDENTIALS": str(write(file, ANN, BOB, EVE, OLA, head=ROLES)),
+        "HEADRACE_CREDENTIALS": str(write(file, ANN, BOB, EVE, OLA, ZOE, YAN, head=ROLES)),
         "HEADRACE_QUOTAS": str(tmp_path / "quotas.toml"),
     }
     made = [
@@ -108,6 +110,40 @@ async def test_two_gateways_refuse_a_tenant_beyond_its_quota_and_no_other(
     assert [answer.status_code for answer in others] == [200] * (RUNS + 1)
     assert await asyncio.to_thread(runs_shown, here, OLA) == Counter(one.owner for one in begun)
     assert await asyncio.to_thread(runs_shown, there, EVE) == {EVE.owner: RUNS + 1}
+
+
+async def test_two_gateways_refuse_an_owner_more_open_tasks_than_its_quota(
+    limited: list[str], http: httpx.AsyncClient
+) -> None:
+    agents = [f"{url}/v1/agents/counter" for url in limited]
+
+    async def sent(agent: str, person: Person = ZOE) -> httpx.Response:
+        body = {"message": message("600 500"), "configuration": {"returnImmediately": True}}
+        return await http.post(f"{agent}/message:send", json=body, headers=person.bearer)
+
+    async def canceled(task: str, person: Person) -> None:
+        path = f"{agents[0]}/tasks/{task}:cancel"
+        (await http.post(path, json={}, headers=person.bearer)).raise_for_status()
+
+    begun = [(await sent(agent)).raise_for_status().json()["task"]["id"] for agent in agents]
+    await asyncio.sleep(FRESH)  # Until then, each knows of its own task alone.
+    refused = [await sent(agent) for agent in agents]
+    assert [answer.status_code for answer in refused] == [429, 429]
+    [reason, _] = [answer.json()["error"]["message"] for answer in refused]
+    assert reason == "quota 'two' is used up: 2 open tasks; try again when one of them has ended"
+    assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+    other = (await sent(agents[0], YAN)).raise_for_status().json()["task"]["id"]
+    await canceled(begun[0], ZOE)
+
+    async def accepted() -> str:
+        answer = await sent(agents[1])
+        return "" if answer.is_error else str(answer.json()["task"]["id"])
+
+    begun[0] = await eventually(accepted, "one more begins once one has ended")
+    assert (await sent(agents[0])).status_code == 429
+    for task in begun:
+        await canceled(task, ZOE)
+    await canceled(other, YAN)
 
 
 @pytest.fixture

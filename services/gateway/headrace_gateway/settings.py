@@ -134,6 +134,10 @@ class GatewaySettings(RunLimitSettings):
     """Maximum requests per minute of one tenant, over all gateways. More are refused with 429. -1:
     unlimited."""
 
+    agent_requests_per_minute: int = Field(default=-1, ge=-1)
+    """Maximum requests per minute to one agent from all clients, over all gateways. More are
+    refused with 429. -1: unlimited."""
+
     trigger_subjects: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """Comma-separated NATS subjects whose events may begin tasks (docs/triggers.md). ``{tenant}``
     stands for the tenant's name, as a subject token; a subject without it is the default tenant's.

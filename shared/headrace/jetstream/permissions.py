@@ -238,8 +238,12 @@ class Permissions:
         publish = [
             # A schedule's firing may cancel the task of the one before, through its holder.
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead", "control", "poke")),
-            # Quotas of firings are checked against what has been used.
-            *(self._subjects.state("usage", of_all=of_all) for of_all in (False, True)),
+            # Quotas of firings are checked against what has been used, and what is open.
+            *(
+                self._subjects.state(operation, of_all=of_all)
+                for operation in ("usage", "list")
+                for of_all in (False, True)
+            ),
             self._subjects.state("more.>"),
             *self._scheduling(),
             *(

@@ -277,13 +277,13 @@ class RunLimits:
         self._admission, self._quotas = admission, quotas
 
     async def check(self, key: TaskKey, owner: str) -> None:
-        """Return if the quotas let `owner` use the agent of `key`.
+        """Return if the quotas let `owner` use the agent of `key` for a task that is open already.
 
         Raises:
             QuotaExceeded: a quota is used up.
         """
         if self._quotas is not None:
-            await self._quotas.check(Use(key.tenant, owner, key.agent))
+            await self._quotas.check(Use(key.tenant, owner, key.agent), opens=False)
 
     async def admit(self, key: TaskKey, owner: str) -> AdmittedRun:
         """Count one more run of `key`'s tenant and agent as waiting.
@@ -292,6 +292,10 @@ class RunLimits:
             QuotaExceeded: a quota is used up.
             TooManyWaiting: a limit of waiting runs is reached.
         """
-        if self._quotas is not None:  # One call less for each run of a fleet without quotas.
-            await self.check(key, owner)
-        return await self._admission.admit(key)
+        if self._quotas is None:  # One call less for each run of a fleet without quotas.
+            return await self._admission.admit(key)
+        use = Use(key.tenant, owner, key.agent)
+        await self._quotas.check(use)
+        admitted = await self._admission.admit(key)
+        self._quotas.began(use)
+        return admitted

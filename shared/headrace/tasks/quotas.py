@@ -1,4 +1,4 @@
-"""Quotas: what a tenant, an owner or an agent may use in a day or a month.
+"""Quotas: what a tenant, an owner or an agent may use in a day or a month, or have open at once.
 
 The counts are task state's, from the logs, so all processes check the same ones. Each reads
 them at most every `FRESH` seconds, and only while requests come that a quota concerns.
@@ -22,6 +22,7 @@ from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.field_rule import first_problem
 from headrace.model.messages import GetUsage, UsageFound
 from headrace.model.subjects import encode_token
+from headrace.tasks.open_task_counts import OpenScope, OpenTaskCounts, TaskLists
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +57,16 @@ class QuotaWarning:
 
     quota: str
     what: str
-    """``tokens``, ``cost`` or ``runs``."""
+    """``tokens``, ``cost``, ``runs`` or ``open``."""
     used: float
     limit: float
     period: str
+    """``day``, ``month``, or ``now`` for open tasks."""
+
+    def __str__(self) -> str:
+        """Return it for a log: ``900 of 1,000 runs per day``."""
+        what = "open tasks" if self.what == "open" else f"{self.what} per {self.period}"
+        return f"{_number(self.used)} of {_number(self.limit)} {what}"
 
 
 def _log_only(warning: QuotaWarning) -> None:
@@ -85,19 +92,20 @@ class Quota(BaseModel):
     tokens: int | None = Field(default=None, ge=0)
     cost: float | None = Field(default=None, ge=0)
     runs: int | None = Field(default=None, ge=0)
+    open: int | None = Field(default=None, ge=0)
     warn_at: float = Field(default=0.8, ge=0, le=1)
     enforce: bool = True
     at_limit: Literal["refuse", "input-required"] = "refuse"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.limits:
-            raise ValueError("needs at least one of tokens, cost and runs")
+        if not self.limits and self.open is None:
+            raise ValueError("needs at least one of tokens, cost, runs and open")
         return self
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits, by what they limit."""
+        """The limits of a period, by what they limit."""
         stated = {"tokens": self.tokens, "cost": self.cost, "runs": self.runs}
         return {what: limit for what, limit in stated.items() if limit is not None}
 
@@ -106,6 +114,12 @@ class Quota(BaseModel):
         pairs = ((self.tenant, use.tenant), (self.owner, use.owner))
         names = all(one in (None, _EACH) or encode_token(one) == token for one, token in pairs)
         return names and self.agent in (None, _EACH, use.agent)
+
+    def scope(self, use: "Use") -> OpenScope:
+        """Return whose open tasks count for this use."""
+        return OpenScope(
+            use.tenant, use.owner if self.owner else None, use.agent if self.agent else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +158,7 @@ def read_quotas(path: Path) -> list[Quota]:
         raise QuotasUnreadable(f"{path}: {trouble}") from None
 
 
-class UsageSource(Protocol):
+class UsageSource(TaskLists, Protocol):
     """Task state, as far as quotas need it."""
 
     async def usage(self, query: GetUsage) -> UsageFound:
@@ -180,24 +194,25 @@ class Quotas:
         self._fresh = fresh
         self._quotas, self._source, self._now = quotas, source, now
         self._counts: dict[tuple[str, str, str], _Counts] = {}
+        self._open = OpenTaskCounts(source, fresh)
         self._warned: set[tuple[str, ...]] = set()
         self._today = date.min
         for quota in quotas:
             QUOTA_WARNINGS.labels(quota.name)
 
-    async def check(self, use: Use) -> None:
-        """Return if another run may begin.
+    async def check(self, use: Use, *, opens: bool = True) -> None:
+        """Return if another run may begin, or if not `opens`, if an open task may go on.
 
         Raises:
-            QuotaExceeded: a quota is used up until its period ends. It asks only if no used up
-                quota refuses.
+            QuotaExceeded: a quota is used up until its period ends, or a task does. It asks only if
+                no used up quota refuses.
         """
         asking: QuotaExceeded | None = None
         for quota in self._quotas:
             if not quota.concerns(use):
                 continue
             try:
-                await self._check(quota, use)
+                await self._check(quota, use, opens=opens)
             except QuotaExceeded as exceeded:
                 if not exceeded.asks:
                     raise
@@ -205,12 +220,24 @@ class Quotas:
         if asking is not None:
             raise asking
 
-    async def _check(self, quota: Quota, use: Use) -> None:
+    def began(self, use: Use) -> None:
+        """Count a run that begins as an open task, until task state does."""
+        for quota in self._quotas:
+            if quota.open is not None and quota.concerns(use):
+                self._open.begun(quota.scope(use))
+
+    async def _check(self, quota: Quota, use: Use, *, opens: bool) -> None:
         now = self._now().astimezone(UTC)
         if now.date() != self._today:
             self._today = now.date()
             self._counts.clear()
             self._warned.clear()
+        if quota.limits:
+            await self._check_period(quota, use, now)
+        if opens and quota.open is not None:
+            await self._check_open(quota, use, quota.open)
+
+    async def _check_period(self, quota: Quota, use: Use, now: datetime) -> None:
         used = await self._used(quota, use, now)
         for what, limit in quota.limits.items():
             if used[what] >= limit and quota.enforce:
@@ -225,6 +252,17 @@ class Quotas:
                 warning = QuotaWarning(quota.name, what, used[what], limit, quota.period)
                 self._warn(quota, use, warning)
 
+    async def _check_open(self, quota: Quota, use: Use, limit: int) -> None:
+        found = await self._open.number(quota.scope(use), limit)
+        if found >= limit and quota.enforce:
+            raise QuotaExceeded(
+                f"quota {quota.name!r} is used up: {_number(limit)} open tasks; try again when one"
+                " of them has ended",
+                asks=quota.at_limit == "input-required",
+            )
+        if found >= limit * quota.warn_at:
+            self._warn(quota, use, QuotaWarning(quota.name, "open", found, limit, "now"))
+
     def _warn(self, quota: Quota, use: Use, warning: QuotaWarning) -> None:
         QUOTA_WARNINGS.labels(quota.name).inc()
         self._on_warning(warning)
@@ -236,10 +274,8 @@ class Quotas:
         if (quota.name, *named) in self._warned:
             return
         self._warned.add((quota.name, *named))
-        share = f"{_number(warning.used)} of {_number(warning.limit)} {warning.what}"
         _log.warning(
-            "quota %s: %s per %s used by tenant=%s owner=%s agent=%s",
-            *(quota.name, share, quota.period, *named),
+            "quota %s: %s used by tenant=%s owner=%s agent=%s", *(quota.name, warning, *named)
         )
 
     async def _used(self, quota: Quota, use: Use, now: datetime) -> Counter[str]:

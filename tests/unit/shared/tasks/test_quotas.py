@@ -1,5 +1,6 @@
 """Quotas: who is refused, until when, and what several gateways count."""
 
+import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,8 +9,17 @@ import pytest
 
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import StateUnavailable
-from headrace.model.messages import GetUsage, UsageCounts, UsageFound
-from headrace.tasks.quotas import Quota, QuotaExceeded, Quotas, QuotasUnreadable, Use, read_quotas
+from headrace.model.messages import GetUsage, ListTasks, TasksFound, UsageCounts, UsageFound
+from headrace.model.task import INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace.tasks.quotas import (
+    Quota,
+    QuotaExceeded,
+    Quotas,
+    QuotasUnreadable,
+    QuotaWarning,
+    Use,
+    read_quotas,
+)
 
 NOW = datetime(2026, 1, 31, 23, 59, 30, tzinfo=UTC)
 
@@ -21,6 +31,22 @@ class Usage:
         self.asked: list[GetUsage] = []
         self.tokens: dict[tuple[str, str, str, str], int] = {}
         self.is_away = False
+        self.open: list[tuple[str, str, str, str]] = []
+        """Tenant, owner, agent and state of each task."""
+        self.listed = 0
+
+    async def list(self, query: ListTasks) -> TasksFound:
+        self.listed += 1
+        if self.is_away:
+            raise StateUnavailable("away")
+        number = sum(
+            tenant == query.tenant
+            and (query.any_owner or owner == query.owner)
+            and query.agent in (None, agent)
+            and state == query.status
+            for tenant, owner, agent, state in self.open
+        )
+        return TasksFound(tasks=[], next_page_token="", page_size=1, total_size=number)
 
     async def usage(self, query: GetUsage) -> UsageFound:
         self.asked.append(query)
@@ -171,7 +197,7 @@ async def test_counts_are_read_once_for_requests_of_the_same_moment() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('[[quota]]\nname = "a"', "needs at least one of tokens, cost and runs"),
+        ('[[quota]]\nname = "a"', "needs at least one of tokens, cost, runs and open"),
         ('[[quota]]\nname = "a"\ntokens = -1', r"quota\.0\.tokens"),
         ('[[quota]]\nname = "a"\ntokens = 1\nusers = 1', r"quota\.0\.users"),
         ('[[quota]]\nname = "a"\nruns = 1\n' * 2, "'a' is used twice"),
@@ -201,3 +227,57 @@ async def test_a_used_up_quota_that_refuses_comes_before_one_that_asks(usage: Us
     with pytest.raises(QuotaExceeded) as both:
         await opened(usage, asks, refuses).check(use())
     assert (one.value.asks, both.value.asks) == (True, False)
+
+
+async def test_open_tasks_are_limited_by_tenant_owner_and_agent(usage: Usage) -> None:
+    usage.open = [
+        ("acme", "ann", "shop", SUBMITTED),
+        ("acme", "ann", "shop", WORKING),
+        ("acme", "ann", "faq", INPUT_REQUIRED),
+    ]
+    uses = [use(), use(agent="faq"), use("bob"), use(tenant="other")]
+    assert await refused(usage, quota(open=2), *uses) == [True, True, True, False]
+    assert await refused(usage, quota(open=2, owner="*"), *uses) == [True, True, False, False]
+    assert await refused(usage, quota(open=2, agent="*"), *uses) == [True, False, True, False]
+    assert await refused(usage, quota(open=3), *uses) == [False] * 4
+
+
+async def test_a_message_to_an_open_task_opens_none(usage: Usage) -> None:
+    usage.open = [("acme", "ann", "shop", WORKING)]
+    quotas = opened(usage, quota(open=1, owner="*"))
+    await quotas.check(use(), opens=False)
+    with pytest.raises(QuotaExceeded, match="'q' is used up: 1 open tasks; try again when one"):
+        await quotas.check(use())
+
+
+async def test_what_a_process_begins_counts_at_once_and_is_counted_again_before_a_refusal(
+    usage: Usage,
+) -> None:
+    quotas = Quotas([quota(open=2, owner="*")], usage, lambda: NOW, fresh=60.0)
+    for _ in range(2):
+        await quotas.check(use())
+        quotas.began(use())
+        usage.open.append(("acme", "ann", "shop", SUBMITTED))
+    assert usage.listed == 2, "one count: a list for each state"
+    assert await is_refused(quotas, use())
+    usage.open.clear()
+    await asyncio.sleep(0.11)  # As long as one count is used for refusals.
+    assert not await is_refused(quotas, use())
+    assert not await is_refused(quotas, use("bob"))
+
+
+async def test_without_task_state_tasks_are_opened(usage: Usage) -> None:
+    usage.open = [("acme", "ann", "shop", WORKING)]
+    usage.is_away = True
+    assert await refused(usage, quota(open=1), use()) == [False]
+
+
+async def test_open_tasks_near_their_limit_are_warned_of(
+    usage: Usage, caplog: pytest.LogCaptureFixture
+) -> None:
+    usage.open = [("acme", "ann", "shop", WORKING)]
+    warnings: list[QuotaWarning] = []
+    quotas = Quotas([quota(open=2, warn_at=0.5)], usage, lambda: NOW, 0.0, warnings.append)
+    await quotas.check(use())
+    assert warnings == [QuotaWarning("q", "open", 1, 2, "now")]
+    assert "quota q: 1 of 2 open tasks used by tenant=acme owner=- agent=-" in caplog.text

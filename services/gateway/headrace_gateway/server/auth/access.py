@@ -64,6 +64,10 @@ class RateBucket:
         return max(0.0, 1 - self.left) * _MINUTE / self.per_minute
 
 
+_AGENT = ":"
+"""What an agent's key begins with; tokens of tenants and owners don't contain it."""
+
+
 class RateLimits:
     """Limits the requests of callers per minute."""
 
@@ -75,6 +79,8 @@ class RateLimits:
         self._bus, self._id, self._interval = bus, secrets.token_hex(4), interval
         self._per_owner = settings.owner_requests_per_minute
         self._per_tenant = settings.tenant_requests_per_minute
+        self._per_agent = settings.agent_requests_per_minute
+        self._are_set = max(self._per_owner, self._per_tenant, self._per_agent) >= 0
         self._buckets: dict[str, RateBucket] = {}
         self._taken = Counter[str]()
         self._publishing: asyncio.Task[None] | None = None
@@ -85,7 +91,7 @@ class RateLimits:
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        if self._per_owner < 0 and self._per_tenant < 0:
+        if not self._are_set:
             return
         await self._bus.subscribe(self._bus.subjects.rates(), self._on_others)
         self._publishing = keep_running(self._publish, "rate limits")
@@ -96,33 +102,34 @@ class RateLimits:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
 
-    def take(self, caller: Caller) -> None:
-        """Count one request of the caller.
+    def take(self, caller: Caller, agent: str = "") -> None:
+        """Count one request of the caller, to `agent` if it is to one.
 
         Raises:
-            RateLimited: the owner or the tenant has reached its limit; the request is not counted.
+            RateLimited: the owner, the tenant or the agent has reached its limit; the request is
+                not counted.
         """
-        asked = [
-            (key, per_minute)
-            for key, per_minute in (
-                (f"{caller.tenant}.{caller.owner}", self._per_owner),
-                (caller.tenant, self._per_tenant),
-            )
-            if per_minute >= 0
-        ]
+        if not self._are_set:
+            return
+        keys = [f"{caller.tenant}.{caller.owner}", caller.tenant]
+        if agent:
+            keys.append(f"{_AGENT}{agent}")
+        asked = [(key, limit) for key in keys if (limit := self._limit(key)) >= 0]
         now = time.monotonic()
         for key, per_minute in asked:
             bucket = self._bucket(key, per_minute, now)
             bucket.fill(now)
             if wait := bucket.wait():
-                whose = "your tenant" if key == caller.tenant else "you"
-                raise RateLimited(
-                    f"{whose} may send {per_minute} requests per minute; try again later",
-                    math.ceil(wait),
-                )
+                raise RateLimited(_refusal(key, per_minute), math.ceil(wait))
         for key, per_minute in asked:
             self._bucket(key, per_minute, now).take(1, now)
             self._taken[key] += 1
+
+    def _limit(self, key: str) -> int:
+        """Return the requests per minute for what `key` names; negative: any number."""
+        if key.startswith(_AGENT):
+            return self._per_agent
+        return self._per_owner if "." in key else self._per_tenant
 
     def _bucket(self, key: str, per_minute: int, now: float) -> RateBucket:
         bucket = self._buckets.get(key)
@@ -155,9 +162,16 @@ class RateLimits:
             return
         now = time.monotonic()
         for key, count in account.taken.items():
-            per_minute = self._per_owner if "." in key else self._per_tenant
-            if per_minute >= 0:
+            if (per_minute := self._limit(key)) >= 0:
                 self._bucket(key, per_minute, now).take(count, now)
+
+
+def _refusal(key: str, per_minute: int) -> str:
+    rate = f"{per_minute} requests per minute"
+    if key.startswith(_AGENT):
+        agent = key.removeprefix(_AGENT)
+        return f"all clients together may send {rate} to agent {agent}; try again later"
+    return f"{'you' if '.' in key else 'your tenant'} may send {rate}; try again later"
 
 
 _PUBLIC = frozenset({"GetAgentCard"})
@@ -180,14 +194,14 @@ class Access:
 
         Raises:
             NotPermitted: the caller's roles do not include the operation.
-            RateLimited: the caller or its tenant has reached its rate limit.
+            RateLimited: the caller, its tenant or the agent has reached its rate limit.
         """
         if operation in _PUBLIC:
             return
         if not caller.may(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
-        self._rates.take(caller)
+        self._rates.take(caller, agent)
         operates = caller.operates(agent, operation)
         self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
 
@@ -203,7 +217,7 @@ class Access:
 
         Raises:
             NotPermitted: no operator's role of the caller includes the operation.
-            RateLimited: the caller or its tenant has reached its rate limit.
+            RateLimited: the caller, its tenant or the agent has reached its rate limit.
         """
         if not caller.operates(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
@@ -211,7 +225,7 @@ class Access:
             raise NotPermitted(
                 f"{operation} needs a role with operator = true and this operation on {where}"
             )
-        self._rates.take(caller)
+        self._rates.take(caller, "" if agent == ANY_AGENT else agent)
         self._audit.permitted(caller, agent, operation, task, operates=True, **named)
 
     def check_anyone(self, caller: Caller, operation: str) -> bool:

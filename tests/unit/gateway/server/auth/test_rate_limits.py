@@ -13,15 +13,21 @@ ANN, BOB = Caller("acme", "ann"), Caller("acme", "bob")
 EVE = Caller("other", "ann")
 
 
-def limits(owner: int = -1, tenant: int = -1, bus: FakeBus | None = None) -> RateLimits:
-    settings = GatewaySettings(owner_requests_per_minute=owner, tenant_requests_per_minute=tenant)
+def limits(
+    owner: int = -1, tenant: int = -1, agent: int = -1, bus: FakeBus | None = None
+) -> RateLimits:
+    settings = GatewaySettings(
+        owner_requests_per_minute=owner,
+        tenant_requests_per_minute=tenant,
+        agent_requests_per_minute=agent,
+    )
     return RateLimits(bus or FakeBus(), settings, interval=3600.0)
 
 
-def taken(rates: RateLimits, caller: Caller, most: int = 100) -> int:
+def taken(rates: RateLimits, caller: Caller, agent: str = "", most: int = 100) -> int:
     for count in range(most):
         try:
-            rates.take(caller)
+            rates.take(caller, agent)
         except RateLimited:
             return count
     return most
@@ -39,6 +45,14 @@ def test_each_owner_has_a_minutes_worth_of_its_own() -> None:
 def test_a_tenants_owners_share_its_limit() -> None:
     rates = limits(owner=5, tenant=8)
     assert [taken(rates, caller) for caller in (ANN, BOB, EVE)] == [5, 3, 5]
+
+
+def test_an_agents_clients_share_its_limit_and_others_agents_have_their_own() -> None:
+    rates = limits(owner=5, agent=8)
+    assert [taken(rates, caller, "shop") for caller in (ANN, EVE, BOB)] == [5, 3, 0]
+    assert [taken(rates, BOB, "faq"), taken(rates, EVE)] == [5, 2]
+    with pytest.raises(RateLimited, match=r"all clients together may send 8 .* to agent shop"):
+        rates.take(Caller("acme", "eli"), "shop")
 
 
 def test_what_is_refused_is_not_counted() -> None:
@@ -68,14 +82,15 @@ def test_what_others_took_can_be_owed_for_a_minute_at_most() -> None:
 
 async def test_gateways_count_together() -> None:
     bus = FakeBus()
-    rates = limits(owner=5, bus=bus)
+    rates = limits(owner=5, agent=4, bus=bus)
     await rates.start()
     try:
-        other = RequestsTaken(gateway="other", taken={"acme.ann": 3, "acme": 3})
+        other = RequestsTaken(gateway="other", taken={"acme.ann": 3, "acme": 3, ":shop": 3})
         await bus.deliver(bus.subjects.rates(), other.encode())
         for noise in (b"", b"{}", b'{"gateway":"x","taken":{"acme.ann":"y"}}'):
             await bus.deliver(bus.subjects.rates(), noise)
         assert taken(rates, ANN) == 2
-        assert taken(rates, BOB) == 5
+        assert taken(rates, BOB, "shop") == 1
+        assert taken(rates, BOB) == 4
     finally:
         await rates.stop()
