@@ -19,6 +19,8 @@ _CLOCKS = 60.0
 """Seconds by which NATS's clock may be behind task state's."""
 _MOST_READ = 10_000
 """Messages of a subject that are read, and whose ids are remembered."""
+_REMEMBERED = 10.0
+"""Seconds for which a reading is used: its user may delete messages, or the stream, at any time."""
 _MOST_SUBJECTS = 8
 """Subjects of which something is remembered, at most 1 MB of each."""
 
@@ -36,9 +38,9 @@ class AnswerPlace(NamedTuple):
 class StoredAnswers:
     """Finds answers by their message ids."""
 
-    def __init__(self, read: ReadMessage) -> None:
-        """Read messages with `read`."""
-        self._read = read
+    def __init__(self, read: ReadMessage, remembered: float = _REMEMBERED) -> None:
+        """Read messages with `read`, and remember them for `remembered` seconds."""
+        self._read, self._remembered = read, remembered
         self._readings: OrderedDict[AnswerPlace, _Reading] = OrderedDict()
 
     async def has(self, place: AnswerPlace, name: str, since: float) -> bool:
@@ -48,7 +50,7 @@ class StoredAnswers:
             BusUnavailable: the stream can't be read.
         """
         reading = self._readings.get(place)
-        if reading is None or since < reading.since or reading.is_full_without(name):
+        if reading is None or since < reading.since or self._is_spent(reading, name):
             reading = self._readings[place] = _Reading(place, since, self._read)
         self._readings.move_to_end(place)
         if len(self._readings) > _MOST_SUBJECTS:
@@ -57,12 +59,17 @@ class StoredAnswers:
             await reading.go_on()
         return name in reading.names
 
+    def _is_spent(self, reading: "_Reading", name: str) -> bool:
+        age = asyncio.get_running_loop().time() - reading.began
+        return age >= self._remembered or reading.is_full_without(name)
+
 
 class _Reading:
     """The messages of a subject from a time on, as far as they have been read."""
 
     def __init__(self, place: AnswerPlace, since: float, read: ReadMessage) -> None:
         self.since, self.names = since, set[str]()
+        self.began = asyncio.get_running_loop().time()
         self._place, self._read_message, self._read_number = place, read, 0
         begin = datetime.fromtimestamp(since - _CLOCKS, UTC)
         self._next: Json = {"start_time": begin.isoformat()}

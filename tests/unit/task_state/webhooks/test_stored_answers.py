@@ -65,6 +65,15 @@ async def test_an_earlier_answer_has_the_stream_read_from_its_time() -> None:
     assert stream.reads == 3 + 3
 
 
+async def test_a_stream_that_was_made_anew_is_read_from_its_beginning() -> None:
+    stream = UserStream("a", "b", "c")
+    stored = StoredAnswers(stream.read, remembered=0.0)
+    assert await stored.has(PLACE, "c", 1000.0)
+    stream.names = ["d"]
+    assert await stored.has(PLACE, "d", 1000.0)
+    assert not await stored.has(PLACE, "c", 1000.0)
+
+
 async def test_a_stream_that_could_not_be_read_is_read_again() -> None:
     stream = UserStream("a")
     stored = StoredAnswers(stream.read)
