@@ -36,8 +36,9 @@ ROUNDS = 3
 CALLS = 505
 """Python functions called per submission, from its request to its first event; it was 497."""
 
-CALLS_OF_BLOCKING_RUN = 700
-"""Python functions called per run whose request waits for its end, with the append that ends it."""
+CALLS_OF_BLOCKING_RUN = 720
+"""Python functions called per run whose request waits for its end, with the append that ends it:
+696, and up to 705 on a busy machine, where fewer runs share a turn of the loop."""
 
 
 @pytest.fixture
