@@ -151,6 +151,8 @@ _OF_KUBERNETES = re.compile(r"(_SERVICE_(HOST|PORT(_.+)?)|_PORT_\d+_(TCP|UDP)(_.
 
 _SIMILARITY = 0.8
 
+_MOST_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class IneffectiveSetting:
@@ -177,16 +179,24 @@ def ineffective_settings(variables: Mapping[str, str]) -> Iterator[IneffectiveSe
             name.startswith(_PREFIX)
             and name not in SETTING_NAMES
             and not _is_of_kubernetes(name, value)
-            and (similar := _most_similar(name)) is not None
+            and (similar := _similar(name))
         ):
-            yield IneffectiveSetting(name, "is not a setting", f"did you mean {similar}?")
+            remedy = f"did you mean {' or '.join(similar)}?"
+            yield IneffectiveSetting(name, "is not a setting", remedy)
 
 
-def _most_similar(name: str) -> str | None:
+def _similar(name: str) -> list[str]:
+    """Return the most similar setting, or else some that have all words of the name."""
     # Without the prefix, which makes all names similar.
-    words = {setting.removeprefix(_PREFIX): setting for setting in SETTING_NAMES}
-    found = get_close_matches(name.removeprefix(_PREFIX), words, n=1, cutoff=_SIMILARITY)
-    return words[found[0]] if found else None
+    own, settings = (
+        name.removeprefix(_PREFIX),
+        sorted(one.removeprefix(_PREFIX) for one in SETTING_NAMES),
+    )
+    found = get_close_matches(own, settings, n=1, cutoff=_SIMILARITY)
+    if not found:
+        longer = [one for one in settings if set(own.split("_")) <= set(one.split("_"))]
+        found = get_close_matches(own, longer, n=_MOST_NAMED, cutoff=0.0)
+    return [_PREFIX + one for one in found]
 
 
 def _is_of_kubernetes(name: str, value: str) -> bool:

@@ -20,6 +20,12 @@ def test_a_misspelt_setting_is_found_with_the_one_that_was_meant(name: str, mean
     assert str(found) == f"{name} is not a setting; did you mean {meant}?"
 
 
+def test_a_name_with_too_few_words_is_answered_with_those_that_have_more() -> None:
+    [found] = ineffective_settings({"HEADRACE_PORT": "8080"})
+    named = set(found.remedy.removeprefix("did you mean ").removesuffix("?").split(" or "))
+    assert named == {"HEADRACE_HTTP_PORT", "HEADRACE_GRPC_PORT", "HEADRACE_METRICS_PORT"}
+
+
 def test_a_setting_of_an_earlier_release_is_named_with_what_replaces_it() -> None:
     [found] = ineffective_settings({"HEADRACE_APPEND_PATIENCE": "9", "HEADRACE_RUNS_MAX": "9"})
     assert str(found) == (
@@ -44,6 +50,7 @@ def test_no_removed_setting_is_read_and_those_that_replace_them_are() -> None:
         # Kubernetes adds these for a Service that is called headrace-http or headrace-nats.
         ("HEADRACE_HTTP_PORT_8080_TCP_PORT", "8080"),
         ("HEADRACE_HTTP_SERVICE_PORT", "8080"),
+        ("HEADRACE_PORT", "tcp://10.0.0.1:8080"),
         ("HEADRACE_HTTPS_PORT", "tcp://10.0.0.1:8080"),
         ("HEADRACE_NATS_SERVICE_HOST", "10.0.0.1"),
     ],
