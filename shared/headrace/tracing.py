@@ -1,8 +1,9 @@
 """Traces: OpenTelemetry spans, and where the standard ``OTEL_*`` variables say to export them.
 
 Only requests, attempts and other things with a beginning and an end are spans; tokens are not.
-Spans hold no content. Names and attributes are those of OpenTelemetry's semantic conventions
-1.41.0, whose GenAI part is still in development; Headrace's own begin with ``headrace.``.
+Spans hold no content unless `CAPTURE_CONTENT` asks for it. Names and attributes are those of
+OpenTelemetry's semantic conventions 1.41.0, whose GenAI part is still in development; Headrace's
+own begin with ``headrace.``.
 """
 
 import logging
@@ -39,6 +40,12 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 TRACEPARENT = "traceparent"
 """Name of the header with a W3C trace context."""
 
+CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""Environment variable that asks for content, the same for all instrumentations of GenAI."""
+
+_IN_SPANS = frozenset({"true", "span_only", "span_and_event"})
+"""Its values that ask for content in spans, in lower case."""
+
 _VALID = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 _EMPTY = context.Context()
@@ -55,6 +62,30 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 def is_enabled() -> bool:
     """Return whether this process has a tracer provider, set up here or by a launcher."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def captures_content() -> bool:
+    """Return whether spans of this process hold content: what users, agents and tools say."""
+    return _content.is_captured
+
+
+class _Content:
+    """Whether content was asked for: of the whole process, as its tracer provider is."""
+
+    def __init__(self) -> None:
+        self.is_captured = False
+
+    @contextmanager
+    def captured_if(self, stated: str) -> Iterator[None]:
+        """Capture content in the block if `stated`, the variable's value, asks for it."""
+        before, self.is_captured = self.is_captured, stated.strip().lower() in _IN_SPANS
+        try:
+            yield
+        finally:
+            self.is_captured = before
+
+
+_content = _Content()
 
 
 def start_span(
@@ -156,20 +187,22 @@ def _span_context(traceparent: str) -> SpanContext:
 def exporting(variables: Mapping[str, str], service_name: str) -> Iterator[None]:
     """Export the process's spans in the block, if the environment `variables` ask for it.
 
-    They do if ``OTEL_TRACES_EXPORTER`` or an OTLP endpoint is set. The SDK reads the other
-    ``OTEL_*`` variables itself. `service_name` is used if the variables have none. A tracer
-    provider that a launcher has set up is left alone. Spans are flushed at the end of the block.
+    They do if ``OTEL_TRACES_EXPORTER`` or an OTLP endpoint is set; `CAPTURE_CONTENT` decides
+    whether spans hold content. The SDK reads the other ``OTEL_*`` variables itself. `service_name`
+    is used if the variables have none. A tracer provider that a launcher has set up is left alone.
+    Spans are flushed at the end of the block.
     """
     exporters = _exporter_names(variables)
     provider = _provider(exporters, variables, service_name) if exporters else None
-    if provider is None or is_enabled():
-        yield
-        return
-    trace.set_tracer_provider(provider)
-    try:
-        yield
-    finally:
-        provider.shutdown()
+    with _content.captured_if(variables.get(CAPTURE_CONTENT, "")):
+        if provider is None or is_enabled():
+            yield
+            return
+        trace.set_tracer_provider(provider)
+        try:
+            yield
+        finally:
+            provider.shutdown()
 
 
 def _exporter_names(variables: Mapping[str, str]) -> list[str]:

@@ -265,7 +265,7 @@ class Encoder:
             last = ToolArguments(call_id, "", output.name, end=True, encrypted=output.encrypted)
             return self._tool_arguments(last)
         if self._tool_spans is not None:
-            self._tool_spans.begin(call_id, output.name)
+            self._tool_spans.begin(call_id, output.name, output.arguments)
         part = parts.tool_call_part(
             output.name, output.arguments, call_id, encrypted=output.encrypted
         )
@@ -289,7 +289,9 @@ class Encoder:
     def _tool_result(self, output: ToolResult) -> Draft:
         self._blocks.interrupt(TOOL)
         if self._tool_spans is not None:
-            self._tool_spans.end(output.id, has_failed=bool(output.error))
+            self._tool_spans.end(
+                output.id, output.error or output.content, has_failed=bool(output.error)
+            )
         part = parts.tool_result_part(output.id, output.content, output.error)
         return self._message_event(self._ids.mint("message"), part)
 
@@ -477,7 +479,7 @@ class Endings:
 
     def _answer(self, output: Message) -> End:
         message = self._message(_content(output))
-        return End(events.bare_message(self._context, message), ANSWERED)
+        return End(events.bare_message(self._context, message), ANSWERED, message)
 
     def _message(self, content: list[Json]) -> Json:
         return {"messageId": self._ids.mint("message"), "role": "ROLE_AGENT", "parts": content}

@@ -27,6 +27,7 @@ from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles
+from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.runtime import WorkerRuntime
 from headrace_worker.settings import WorkerSettings
@@ -107,8 +108,15 @@ class Execution:
         ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)
         state = _state_of(recovered)
         index, tools = recovered.checkpoint.index, taken.span.tools
-        self.encoder = Encoder(key.task, request.context, ids, index, state, tool_spans=tools)
-        self.endings = Endings(key.task, request.context, ids)
+        run = key.task, request.context, ids
+        if (texts := taken.span.texts) is not None:
+            self.encoder: Encoder = RecordingEncoder(
+                *run, index, state, texts=texts, tool_spans=tools
+            )
+            self.endings: Endings = RecordingEndings(texts, *run)
+        else:
+            self.encoder = Encoder(*run, index, state, tool_spans=tools)
+            self.endings = Endings(*run)
         self.emitter = Emitter(
             self.encoder,
             self.endings,

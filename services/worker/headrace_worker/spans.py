@@ -12,6 +12,7 @@ from headrace.model.events import TRACEPARENT
 from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, TaskKey
 from headrace_worker.recovery import RecoveredRun
+from headrace_worker.span_content import BoundedText, input_json, output_json, value_json
 from headrace_worker.usage import UsageTotals
 
 OTHER = "_OTHER"
@@ -25,26 +26,40 @@ class ToolSpans:
     attempt ended before.
     """
 
-    def __init__(self, traceparent: str) -> None:
+    def __init__(self, traceparent: str, *, captures_content: bool = False) -> None:
         """Begin without calls; spans are children of `traceparent`."""
-        self._traceparent = traceparent
+        self._traceparent, self._captures_content = traceparent, captures_content
         self._open: dict[str, Span] = {}
+        self._arguments: dict[str, BoundedText] = {}
 
-    def begin(self, call_id: str, name: str) -> None:
-        """Start the span of the tool's call; its arguments are not recorded."""
+    def add_arguments(self, call_id: str, piece: str) -> None:
+        """Collect a piece of a call's arguments, to record them when they are complete."""
+        self._arguments.setdefault(call_id, BoundedText()).add(piece)
+
+    def begin(self, call_id: str, name: str, arguments: Any = None) -> None:  # noqa: ANN401  # any JSON
+        """Start the span of the tool's call.
+
+        `arguments` are recorded if content is asked for; collected pieces take precedence.
+        """
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call_id,
         }
+        if self._captures_content:
+            pieces = self._arguments.pop(call_id, None)
+            known = value_json(arguments) if pieces is None else pieces.json()
+            attributes["gen_ai.tool.call.arguments"] = known
         self._open[call_id] = tracing.start_span(
             f"execute_tool {name}", SpanKind.INTERNAL, self._traceparent, attributes
         )
 
-    def end(self, call_id: str, *, has_failed: bool) -> None:
-        """End the call's span, if it has one."""
+    def end(self, call_id: str, result: Any, *, has_failed: bool) -> None:  # noqa: ANN401  # any JSON
+        """End the call's span, if it has one; `result` is recorded if content is asked for."""
         if (span := self._open.pop(call_id, None)) is None:
             return
+        if self._captures_content:
+            span.set_attribute("gen_ai.tool.call.result", value_json(result))
         if has_failed:
             tracing.note_error(span, OTHER)
         span.end()
@@ -61,7 +76,7 @@ class ModelSpans:
     def begin(
         self, call: Hashable, model: str, provider: str = "", operation: str = "chat"
     ) -> None:
-        """Start the span of a call. What is sent to the model is not recorded."""
+        """Start the span of a call. What is sent to the model is never recorded."""
         if not tracing.is_enabled():
             return
         attributes = {
@@ -115,10 +130,18 @@ class AttemptSpan:
     def __init__(self, span: Span, request_traceparent: str | None, usage: UsageTotals) -> None:
         """Record at the end the `usage` that is added from now on."""
         self._span, self._usage = span, usage
+        self._finish_reason = "stop"
         self._input_tokens, self._output_tokens = usage.input_tokens, usage.output_tokens
         self.own_traceparent = tracing.traceparent_of(span)
         """W3C trace context of the span; None if traces are not exported."""
-        self.tools = ToolSpans(self.own_traceparent) if self.own_traceparent else None
+        captures = self.own_traceparent is not None and tracing.captures_content()
+        self.texts = BoundedText() if captures else None
+        """What the attempt says, collected for the span; None if content is not asked for."""
+        self.tools = (
+            ToolSpans(self.own_traceparent, captures_content=captures)
+            if self.own_traceparent
+            else None
+        )
         """Spans of the tool calls; None if traces are not exported."""
         self.traceparent = self.own_traceparent or request_traceparent
         """W3C trace context for what the agent does: the span's, or else the request's."""
@@ -139,6 +162,8 @@ class AttemptSpan:
             "headrace.run": run,
             "headrace.attempt": attempt,
         }
+        if tracing.captures_content():
+            attributes["gen_ai.input.messages"] = input_json(recovered.message)
         links = [recovered.traceparent] if recovered.traceparent else []
         name = f"invoke_agent {key.agent}"
         span = tracing.start_span(name, SpanKind.INTERNAL, parent, attributes, links)
@@ -156,6 +181,9 @@ class AttemptSpan:
             finally:
                 if used := self._usage_attributes():
                     self._span.set_attributes(used)
+                if self.texts is not None:
+                    said = output_json(self.texts.text, self._finish_reason)
+                    self._span.set_attribute("gen_ai.output.messages", said)
 
     def note_end(self, state: str, error: BaseException | None) -> None:
         """Record the state in which the run ends, and for a failed one the agent's `error`."""
@@ -165,6 +193,7 @@ class AttemptSpan:
 
     def note_error(self, error: BaseException | str | None) -> None:
         """Record that the attempt failed: the class of `error`, or the reason."""
+        self._finish_reason = "error"
         kind = error if isinstance(error, str) else type(error).__name__
         tracing.note_error(self._span, OTHER if error is None else kind)
 

@@ -1,0 +1,70 @@
+"""Collection of what an attempt emits, for its span: used only where content is asked for.
+
+Subclasses do it, so that an attempt without content in its span calls nothing for it.
+"""
+
+from typing import override
+
+from headrace.model.events import Draft
+from headrace.sdk.emit import Artifact, Ending, Output, RelayedMessage, Text, ToolArguments
+from headrace_worker.blocks import RunIds
+from headrace_worker.encoder import Encoder, End, Endings
+from headrace_worker.shared_state import SharedState
+from headrace_worker.span_content import BoundedText, texts_of
+from headrace_worker.spans import ToolSpans
+
+
+class RecordingEncoder(Encoder):
+    """An encoder that adds the texts it encodes to `texts`."""
+
+    def __init__(  # noqa: PLR0913  # the encoder's, and where the texts go
+        self,
+        task: str,
+        context: str,
+        ids: RunIds,
+        next_index: int = 0,
+        state: SharedState | None = None,
+        *,
+        texts: BoundedText,
+        tool_spans: ToolSpans | None = None,
+    ) -> None:
+        """Encode as `Encoder` does."""
+        super().__init__(task, context, ids, next_index, state, tool_spans=tool_spans)
+        self._texts = texts
+
+    @override
+    def chunk(self, text: str) -> Draft | None:
+        draft = super().chunk(text)
+        if draft is not None:
+            self._texts.add(text)
+        return draft
+
+    @override
+    def drafts(self, output: Output) -> list[Draft]:
+        if isinstance(output, ToolArguments) and self._tool_spans is not None:
+            # Before the call's span begins, which the last piece does.
+            self._tool_spans.add_arguments(output.id, output.delta)
+        made = super().drafts(output)
+        match output:
+            case Text():
+                self._texts.add(output.text)
+            case Artifact() | RelayedMessage():
+                for text in texts_of(output.parts):
+                    self._texts.add(text)
+        return made
+
+
+class RecordingEndings(Endings):
+    """A builder of last events that adds their texts to `texts`."""
+
+    def __init__(self, texts: BoundedText, task: str, context: str, ids: RunIds) -> None:
+        """Build as `Endings` does."""
+        super().__init__(task, context, ids)
+        self._texts = texts
+
+    @override
+    def of(self, output: Ending) -> End:
+        end = super().of(output)
+        for text in texts_of((end.message or {}).get("parts", ())):
+            self._texts.add(text)
+        return end
