@@ -25,8 +25,8 @@ SILENCE = 1.0
 
 _TICK = 0.5
 _STALL = 2.0
-"""Seconds by which a tick may be late; after that, the process was suspended, and every log is
-checked."""
+"""Seconds by which a tick may be late; after that, the process was suspended or an agent blocked
+the event loop, and every log is checked: another worker may have taken over."""
 
 
 class Watch:
@@ -59,7 +59,7 @@ class Watch:
             now = self._loop.time()
             if now - before > _STALL:
                 _log.warning(
-                    "this process was suspended for %.1f s; checking the logs of its runs",
+                    "the event loop did not run for %.1f s; checking the logs of its runs",
                     now - before,
                 )
                 self._rule.check_all()
