@@ -2,21 +2,11 @@
 
 from typing import Any
 
-import agents
 import pytest
-from google.adk.agents import LlmAgent
-from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.test import TestModel
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.capabilities import capabilities
-from headrace_worker.adapters.adk_runner import adk_agent
-from headrace_worker.adapters.agents_sdk import openai_agents_agent
-from headrace_worker.adapters.graph_agent import langgraph_agent
-from headrace_worker.adapters.openai_chat import openai_agent
-from headrace_worker.adapters.pydantic_agent import pydantic_ai_agent
 
 CLIENTS: Json = {"supported": True, "clientProvided": True}
 APPROVALS: Json = {"supported": True, "approvals": True, "interrupts": True}
@@ -26,22 +16,27 @@ class _Place(BaseModel):
     name: str
 
 
-@agents.function_tool(needs_approval=True)
-def pay(amount: int) -> str:
-    """Pay."""
-    return f"{amount}"
-
-
 def _refund(amount: int) -> int:
     return amount
 
 
 def test_a_model_behind_an_endpoint_is_offered_the_clients_tools() -> None:
+    from headrace_worker.adapters import openai_agent
+
     made = openai_agent(name="m", model="m", base_url="http://127.0.0.1:1", api_key="x")
     assert made.card.capabilities == {"tools": CLIENTS}
 
 
 def test_an_agent_of_the_openai_sdk_says_what_it_has() -> None:
+    import agents
+
+    from headrace_worker.adapters import openai_agents_agent
+
+    @agents.function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"{amount}"
+
     plain = openai_agents_agent(agents.Agent(name="a"), name="a")
     assert plain.card.capabilities == {"tools": CLIENTS}
     other: Any = agents.Agent(name="b")
@@ -56,6 +51,11 @@ def test_an_agent_of_the_openai_sdk_says_what_it_has() -> None:
 
 
 def test_an_agent_of_pydantic_ai_says_what_it_has() -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.test import TestModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     plain = pydantic_ai_agent(PydanticAgent(TestModel()), name="a")
     assert plain.card.capabilities == {"tools": CLIENTS}
     wrapped = PydanticAgent(TestModel(), output_type=_Place)
@@ -69,6 +69,10 @@ def test_an_agent_of_pydantic_ai_says_what_it_has() -> None:
 
 
 def test_a_graph_may_interrupt() -> None:
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    from headrace_worker.adapters import langgraph_agent
+
     graph = StateGraph(MessagesState)
     graph.add_node("say", lambda state: state)
     graph.add_edge(START, "say")
@@ -78,6 +82,10 @@ def test_a_graph_may_interrupt() -> None:
 
 
 def test_an_agent_of_the_adk_says_whom_it_hands_over_to() -> None:
+    from google.adk.agents import LlmAgent
+
+    from headrace_worker.adapters import adk_agent
+
     assert adk_agent(LlmAgent(name="a"), name="a").card.capabilities == {}
     made = adk_agent(LlmAgent(name="a", sub_agents=[LlmAgent(name="b")]), name="a")
     assert made.card.capabilities == {"multiAgent": {"supported": True, "handoffs": True}}
@@ -85,6 +93,10 @@ def test_an_agent_of_the_adk_says_whom_it_hands_over_to() -> None:
 
 @pytest.mark.parametrize("category", ["tools", "custom"])
 def test_what_is_declared_by_hand_wins(category: str) -> None:
+    import agents
+
+    from headrace_worker.adapters import openai_agents_agent
+
     said = {category: {"supported": False}}
     made = openai_agents_agent(agents.Agent(name="a"), name="a", capabilities=said)
     tools = CLIENTS | said.get("tools", {})

@@ -1,38 +1,33 @@
 """Adapters that remember go on, in a fork, from what they knew at its generation."""
 
 from collections.abc import AsyncIterator
-from typing import Any, override
+from typing import TYPE_CHECKING, Any, override
 
 from a2a.helpers import get_message_text
-from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.events import EventQueue
-from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, Role
-from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import interrupt
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.messages import ModelMessage, TextPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from headrace import Agent
 from headrace.model.events import Json
 from headrace.model.fork import FORK_OF, ForkOf
 from headrace.testing import TestFleet
-from headrace_worker.adapters import executor_agent, langgraph_agent, pydantic_ai_agent
 from headrace_worker.adapters.remote_events import remote_of
 
-
-def heard(messages: list[ModelMessage]) -> str:
-    """Return the texts of a conversation."""
-    parts = [part for message in messages for part in message.parts]
-    said = [p.content for p in parts if isinstance(p, TextPart | UserPromptPart)]
-    return " | ".join(one if isinstance(one, str) else "".join(map(str, one)) for one in said)
+if TYPE_CHECKING:
+    from langgraph.checkpoint.memory import InMemorySaver
 
 
 def listener() -> Agent:
     """Return an agent that says what it has heard."""
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.messages import ModelMessage, TextPart, UserPromptPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
+    def heard(messages: list[ModelMessage]) -> str:
+        parts = [part for message in messages for part in message.parts]
+        said = [p.content for p in parts if isinstance(p, TextPart | UserPromptPart)]
+        return " | ".join(one if isinstance(one, str) else "".join(map(str, one)) for one in said)
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         yield f"[{heard(messages)}]"
@@ -41,8 +36,14 @@ def listener() -> Agent:
     return pydantic_ai_agent(wrapped, name="listener")
 
 
-def grocer(saver: InMemorySaver, *, finishes: bool = True) -> Agent:
+def grocer(*, finishes: bool = True, saver: "InMemorySaver | None" = None) -> Agent:
     """Return a graph that asks twice, and keeps the list in its own state."""
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from langgraph.types import interrupt
+
+    from headrace_worker.adapters import langgraph_agent
 
     def ask(_: MessagesState) -> MessagesState:
         first = interrupt("What?")
@@ -59,7 +60,7 @@ def grocer(saver: InMemorySaver, *, finishes: bool = True) -> Agent:
     graph.add_edge(START, "ask" if finishes else "count")
     graph.add_edge("ask", "count")
     graph.add_edge("count", END)
-    compiled = graph.compile(checkpointer=saver)
+    compiled = graph.compile(checkpointer=saver or InMemorySaver())
     return langgraph_agent(compiled, name="grocer", memory="context")
 
 
@@ -93,26 +94,34 @@ async def test_earlier_tasks_of_the_sources_conversation_belong_to_the_fork() ->
     )
 
 
-class Historian(AgentExecutor):
-    """Answers with what its users have said in the task."""
+def historian() -> Agent:
+    """Return an agent that answers with what its users have said in the task."""
+    from a2a.server.agent_execution import AgentExecutor, RequestContext
+    from a2a.server.events import EventQueue
+    from a2a.server.tasks import TaskUpdater
 
-    @override
-    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        assert context.task_id
-        assert context.context_id
-        told = context.current_task.history if context.current_task is not None else []
-        said = [get_message_text(one) for one in told if one.role == Role.ROLE_USER]
-        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
-        await updater.add_artifact([Part(text=f"[{' | '.join(said)}]")])
-        await updater.complete()
+    from headrace_worker.adapters import executor_agent
 
-    @override
-    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        raise AssertionError(context.task_id)
+    class Historian(AgentExecutor):
+        @override
+        async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+            assert context.task_id
+            assert context.context_id
+            told = context.current_task.history if context.current_task is not None else []
+            said = [get_message_text(one) for one in told if one.role == Role.ROLE_USER]
+            updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+            await updater.add_artifact([Part(text=f"[{' | '.join(said)}]")])
+            await updater.complete()
+
+        @override
+        async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+            raise AssertionError(context.task_id)
+
+    return executor_agent(Historian(), name="historian")
 
 
 async def test_an_executor_sees_the_task_as_of_the_forks_generation() -> None:
-    async with TestFleet([executor_agent(Historian(), name="historian")]) as fleet:
+    async with TestFleet([historian()]) as fleet:
         first = await fleet.send("historian", "one")
         # The fork of a task that is over is a task of two turns.
         source = await first.handle.fork(None, "two")
@@ -126,7 +135,7 @@ async def test_an_executor_sees_the_task_as_of_the_forks_generation() -> None:
 
 
 async def test_a_graph_goes_on_from_the_checkpoint_of_the_generation() -> None:
-    async with TestFleet([grocer(InMemorySaver())]) as fleet:
+    async with TestFleet([grocer()]) as fleet:
         task = (await fleet.send("grocer", "shop")).handle
         asked = (await task.now()).task["metadata"]["headrace.generation"]
         second = (await task.answer("milk")).task["metadata"]["headrace.generation"]
@@ -144,7 +153,7 @@ async def test_a_graph_goes_on_from_the_checkpoint_of_the_generation() -> None:
 
 
 async def test_a_graph_that_was_finished_goes_on_from_its_last_state() -> None:
-    async with TestFleet([grocer(InMemorySaver(), finishes=False)]) as fleet:
+    async with TestFleet([grocer(finishes=False)]) as fleet:
         task = (await fleet.send("grocer", "one")).handle
         fork = await task.fork(None, "two")
         forked = await (await (await fork.result()).handle.fork(None, "three")).result()
@@ -152,8 +161,10 @@ async def test_a_graph_that_was_finished_goes_on_from_its_last_state() -> None:
 
 
 async def test_a_graph_whose_own_memory_is_gone_gets_the_past_from_the_log() -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
     saver = InMemorySaver()
-    async with TestFleet([grocer(saver, finishes=False)]) as fleet:
+    async with TestFleet([grocer(finishes=False, saver=saver)]) as fleet:
         task = (await fleet.send("grocer", "one")).handle
         for thread in list(saver.storage):
             saver.delete_thread(thread)
