@@ -16,10 +16,16 @@ from headrace_task_state.settings import TaskStateSettings
 from headrace_triggers.settings import TriggersSettings
 from headrace_worker.settings import WorkerSettings
 from tests.support import javascript
+from tests.support.compose_file import ROOT
 from tests.support.helm_chart import CHART, Manifest, of_kind, render, rendered, values_of
 
-SETS = ["default", "keda", "small"]
-WORKERS = {"default": {"worker"}, "keda": {"shop", "desk"}, "small": {"worker"}}
+SETS = ["default", "keda", "small", "valkey"]
+WORKERS = {
+    "default": {"worker"},
+    "keda": {"shop", "desk"},
+    "small": {"worker"},
+    "valkey": {"worker"},
+}
 VERSIONS = ["1.27", "1.37"]
 """The oldest Kubernetes that the chart names, and the newest one known to the validator."""
 
@@ -203,6 +209,36 @@ def test_a_group_of_workers_has_its_own_image_agents_and_settings() -> None:
     assert told("keda", "desk")["HEADRACE_NATS_USER"] == "desk-user"
 
 
+def test_valkey_is_rendered_only_if_enabled() -> None:
+    kinds = ("StatefulSet", "Service", "ConfigMap", "NetworkPolicy")
+    assert all("valkey" in of_kind("valkey", kind) for kind in kinds)
+    assert not any("valkey" in of_kind("default", kind) for kind in kinds)
+
+
+def test_services_use_the_charts_own_valkey() -> None:
+    service = of_kind("valkey", "Service")["valkey"]
+    [port] = service["spec"]["ports"]
+    url = f"redis://{service['metadata']['name']}:{port['port']}/0"
+    assert told("valkey", "task-state")["HEADRACE_REDIS_URL"] == url
+    assert told("default", "task-state")["HEADRACE_REDIS_URL"] == "redis://valkey:6379/0"
+    pods = of_kind("valkey", "StatefulSet")["valkey"]["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pods["metadata"]["labels"].items()
+    [one] = pods["spec"]["containers"]
+    [password] = one["env"]
+    secret = password["valueFrom"]["secretKeyRef"]["name"]
+    assert {"name": "redis", "secret": {"secretName": secret}} in pod("valkey", "task-state")[
+        "volumes"
+    ]
+
+
+def test_the_charts_own_valkey_is_configured_like_that_of_compose() -> None:
+    def directives(text: str) -> set[str]:
+        return {line for line in text.splitlines() if line and not line.startswith("#")}
+
+    own = of_kind("valkey", "ConfigMap")["valkey"]["data"]["valkey.conf"]
+    assert directives(own) == directives((ROOT / "deploy" / "valkey.conf").read_text())
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -211,6 +247,7 @@ def test_a_group_of_workers_has_its_own_image_agents_and_settings() -> None:
         {"config": {"NATS_URL": "nats://nats:4222"}},
         {"workers": {"gateway": {"target": "shop:agents"}}},
         {"workers": {"shop": {}}},
+        {"workers": {"valkey": {"target": "shop:agents"}}},
     ],
 )
 def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:

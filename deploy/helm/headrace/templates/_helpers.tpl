@@ -20,6 +20,12 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{- /* The settings of all services, as JSON. */ -}}
+{{- define "headrace.config" -}}
+{{- $valkey := ternary (printf "%s-valkey" .Release.Name) "valkey" .Values.valkey.enabled -}}
+{{- mergeOverwrite (dict "HEADRACE_REDIS_URL" (printf "redis://%s:6379/0" $valkey)) .Values.config | toJson -}}
+{{- end }}
+
 {{- /* The Deployment of one component: root, component, values, args, port, grace, env, secrets, preStop. */ -}}
 {{- define "headrace.deployment" -}}
 apiVersion: apps/v1
@@ -41,7 +47,7 @@ spec:
       annotations:
         prometheus.io/scrape: "true"
         prometheus.io/port: "8080"
-        checksum/config: {{ .root.Values.config | toJson | sha256sum }}
+        checksum/config: {{ include "headrace.config" .root | sha256sum }}
     spec:
       terminationGracePeriodSeconds: {{ .grace }}
       automountServiceAccountToken: false
