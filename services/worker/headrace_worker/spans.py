@@ -182,8 +182,8 @@ class AttemptSpan:
                 if used := self._usage_attributes():
                     self._span.set_attributes(used)
                 if self.texts is not None:
-                    said = output_json(self.texts.text, self._finish_reason)
-                    self._span.set_attribute("gen_ai.output.messages", said)
+                    output = output_json(self.texts.text, self._finish_reason)
+                    self._span.set_attribute("gen_ai.output.messages", output)
 
     def note_end(self, state: str, error: BaseException | None) -> None:
         """Record the state in which the run ends, and for a failed one the agent's `error`."""
