@@ -176,7 +176,7 @@ def test_workers_are_drained_and_waited_for(stack: Stack, tmp_path: Path) -> Non
         return [one["id"] for one in map(json.loads, lines) if "counter" in one["agents"]]
 
     before = listed()
-    with counting(stack, tmp_path, "12 500") as task:
+    with counting(stack, tmp_path, "30 500") as task:
         drained = headrace(stack.url, "workers", "drain", "--wait", "--json", *before)
     rows = [json.loads(line) for line in drained.stdout.splitlines()]
     assert sum(row.get("runs", 0) for row in rows) >= 1
