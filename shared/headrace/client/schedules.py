@@ -4,20 +4,20 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Literal
-from urllib.parse import quote
 
+from headrace.client.declarations import ClientDeclarations
 from headrace.client.gateways import Gateways, Request
 from headrace.model.events import Json
 
 _PATH = "/v1/schedules"
 
 
-class ClientSchedules:
-    """The caller's schedules: `Client.schedules`. Each is JSON, as the API describes it."""
+class ClientSchedules(ClientDeclarations):
+    """The caller's schedules: `Client.schedules`."""
 
     def __init__(self, gateways: Gateways) -> None:
         """Use a fleet's gateways."""
-        self._gateways = gateways
+        super().__init__(gateways, _PATH)
 
     async def put(  # noqa: PLR0913 - the fields of a schedule
         self,
@@ -80,14 +80,6 @@ class ClientSchedules:
         body = {field: value for field, value in stated.items() if value is not None}
         return await self._ask("PUT", name, body=body)
 
-    async def apply(self, schedule: Json) -> Json:
-        """Create the schedule, or replace the caller's one of its ``name``. Return it.
-
-        Its other members are those of the API.
-        """
-        body = dict(schedule)
-        return await self._ask("PUT", str(body.pop("name", "")), body=body)
-
     async def list(self, owner: str | None = None) -> AsyncIterator[Json]:
         """Yield the caller's schedules; pages are requested as they are needed.
 
@@ -102,10 +94,6 @@ class ClientSchedules:
             if page["next"] is None:
                 return
             query["after"] = page["next"]
-
-    async def get(self, name: str, owner: str | None = None) -> Json:
-        """Return a schedule, with what its last firings have done."""
-        return await self._ask("GET", name, owner=owner)
 
     async def pause(self, name: str, owner: str | None = None) -> Json:
         """Let a schedule fire no more until it is resumed. Return it."""
@@ -139,24 +127,3 @@ class ClientSchedules:
         body = {"from": start, "to": end, "overlap": overlap}
         answer = await self._ask("POST", name, ":backfill", body=body)
         return int(answer["firings"])
-
-    async def delete(self, name: str, owner: str | None = None) -> None:
-        """Delete a schedule; tasks that it has begun stay."""
-        await self._ask("DELETE", name, owner=owner)
-
-    async def _ask(
-        self,
-        method: str,
-        name: str,
-        command: str = "",
-        headers: dict[str, str] | None = None,
-        *,
-        body: Json | None = None,
-        owner: str | None = None,
-    ) -> Json:
-        path = f"{_PATH}/{quote(name, safe='')}{command}"
-        query = {} if owner is None else {"owner": owner}
-        found: Json = await self._gateways.json(
-            Request(method, path, body, headers or {}, query=query)
-        )
-        return found

@@ -1,0 +1,50 @@
+"""What the client's triggers and schedules have in common: each has a name and an owner."""
+
+from urllib.parse import quote
+
+from headrace.client.gateways import Gateways, Request
+from headrace.model.events import Json
+
+
+class ClientDeclarations:
+    """The caller's declarations of one kind. Each is JSON, as the API describes it.
+
+    `owner` is for operators: whose declaration it is. None: the caller's.
+    """
+
+    def __init__(self, gateways: Gateways, path: str) -> None:
+        """Use a fleet's gateways, which have the declarations at `path`."""
+        self._gateways, self._path = gateways, path
+
+    async def apply(self, declaration: Json) -> Json:
+        """Create the declaration, or replace the caller's one of its ``name``. Return it.
+
+        Its other members are those of the API.
+        """
+        body = dict(declaration)
+        return await self._ask("PUT", str(body.pop("name", "")), body=body)
+
+    async def get(self, name: str, owner: str | None = None) -> Json:
+        """Return a declaration, with what its last firings have done."""
+        return await self._ask("GET", name, owner=owner)
+
+    async def delete(self, name: str, owner: str | None = None) -> None:
+        """Delete a declaration; tasks that it has begun go on."""
+        await self._ask("DELETE", name, owner=owner)
+
+    async def _ask(
+        self,
+        method: str,
+        name: str,
+        command: str = "",
+        headers: dict[str, str] | None = None,
+        *,
+        body: Json | None = None,
+        owner: str | None = None,
+    ) -> Json:
+        path = f"{self._path}/{quote(name, safe='')}{command}"
+        query = {} if owner is None else {"owner": owner}
+        found: Json = await self._gateways.json(
+            Request(method, path, body, headers or {}, query=query)
+        )
+        return found
