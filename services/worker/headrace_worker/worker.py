@@ -9,8 +9,8 @@ from functools import partial
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from headrace.background import keep_running, until_done
-from headrace.directory import TIMING, Announcer
+from headrace.background import keep_running
+from headrace.directory import Announcer
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
@@ -27,81 +27,12 @@ from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, Concurr
 from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
 from headrace_worker.poll import Puller, QueueWatch, Repair
+from headrace_worker.registration import Registration
 from headrace_worker.run_metrics import begin_at_zero
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
 from headrace_worker.usage import Prices
 from headrace_worker.watch import Watch
-
-_LEAVING = 2.0
-"""Timeout in seconds for removing the directory entries when the worker stops."""
-
-
-class Registration:
-    """Registration of a worker's agents in the directory."""
-
-    def __init__(self, heartbeat_thread: HeartbeatThread, worker: str, agents: Agents) -> None:
-        """Register `agents` for the worker instance `worker`."""
-        self._heartbeat_thread, self._agents = heartbeat_thread, agents
-        self._announcer = Announcer(heartbeat_thread.bus, worker)
-        self._withdrawn = False
-
-    async def announce(self) -> None:
-        """Announce every agent, and renew its directory entry until `withdraw`.
-
-        Raises:
-            BusUnavailable: JetStream did not acknowledge.
-        """
-        await self._heartbeat_thread.call(self._announce())
-        self._heartbeat_thread.spawn(until_done(self._renew, "registration"))
-
-    async def withdraw(self) -> None:
-        """Remove the directory entries; an entry that can't be removed in time expires."""
-        self._withdrawn = True
-        try:
-            async with asyncio.timeout(_LEAVING):
-                await self._heartbeat_thread.call(self._withdraw())
-        except (BusUnavailable, TimeoutError) as trouble:
-            _log.info("could not remove this worker from the directory: %s", reason(trouble))
-
-    async def replace(self, agents: Agents) -> None:
-        """Announce `agents` and withdraw all others.
-
-        Raises:
-            BusUnavailable: JetStream did not acknowledge; call it again.
-        """
-        await self._heartbeat_thread.call(self._replace(agents))
-
-    async def _announce(self) -> None:
-        for agent in self._agents:
-            await self._announcer.announce(agent.card)
-
-    async def _replace(self, agents: Agents) -> None:
-        gone = {agent.name for agent in self._agents} - {agent.name for agent in agents}
-        self._agents = agents
-        await self._announce()
-        for name in gone:
-            await self._announcer.withdraw(name)
-
-    async def _withdraw(self) -> None:
-        await asyncio.gather(*(self._announcer.withdraw(agent.name) for agent in self._agents))
-
-    async def _renew(self) -> None:
-        loop = asyncio.get_running_loop()
-        announced = loop.time()
-        while True:
-            await asyncio.sleep(TIMING.renew_interval)
-            if self._withdrawn:
-                return
-            try:
-                if loop.time() - announced > TIMING.announce_interval:
-                    await self._announce()
-                    announced = loop.time()
-                for agent in self._agents:
-                    await self._announcer.renew(agent.name, agent.card.pinned_version)
-            except BusUnavailable as trouble:
-                _log.warning("could not renew this worker's directory entry: %s", trouble)
-
 
 _log = logging.getLogger(__name__)
 
@@ -142,7 +73,8 @@ class Worker:
             AppendTicks(settings.append_linger, asyncio.get_running_loop()),
             Prices.read(settings.prices),
         )
-        self._registration = Registration(self._heartbeat_thread, self.id, agents)
+        announcer = Announcer(self._heartbeat_thread.bus, self.id)
+        self._registration = Registration(self._heartbeat_thread, announcer, agents)
         self._limit = AdaptiveLimit(settings.concurrency)
         self._served = {agent.name: (agent, self._concurrency_of(agent)) for agent in agents}
         first = [_first_queue(agent) for agent in agents]
@@ -262,9 +194,7 @@ class Worker:
 
     async def _withdraw(self) -> None:
         # At once: a run that was requested after the drain is another worker's.
-        await asyncio.gather(
-            _briefly(self._queues.drain()), _briefly(self._registration.withdraw())
-        )
+        await asyncio.gather(_briefly(self._queues.drain()), self._registration.withdraw())
 
     def _is_served_alike(self, agent: Agent) -> bool:
         """Return whether the agent is served with the concurrency and from the queues as now."""
