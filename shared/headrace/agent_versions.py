@@ -123,7 +123,7 @@ class AgentVersions:
 
         Raises:
             VersionUnknown: the agent has no such version.
-            RouteRefused: others keep changing the route.
+            RouteRefused: the route is being changed concurrently.
             BusUnavailable: NATS does not answer.
         """
         self._check(agent, version)
@@ -223,7 +223,7 @@ class AgentVersions:
             except KeyChanged:
                 continue
             return changed
-        raise RouteRefused(f"others keep changing the route of agent {agent}; try again")
+        raise RouteRefused(f"the route of agent {agent} is being changed concurrently; try again")
 
     async def _open_tasks(self, agent: str) -> dict[str, int]:
         return (await StateClient(self.bus).open_tasks(CountOpenTasks(agent=agent))).versions

@@ -105,7 +105,7 @@ RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allo
 
 QUOTA_WARNINGS = Counter(
     "headrace_quota_warnings",
-    "Runs that began although a quota is nearly, or without enforcement wholly, used up.",
+    "Runs that began while a quota was nearly used up, or used up and not enforced.",
     ["quota"],
 )
 

@@ -39,7 +39,7 @@ def agents(request: pytest.FixtureRequest) -> Sequence["Agent"]:
     """Return the agents that ``fleet`` serves: the marker's. Define your own to serve others."""
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None or not marker.args:
-        how = "say which agents the fleet serves: @pytest.mark.agents(my_agent)"
+        how = "name the agents that the fleet serves: @pytest.mark.agents(my_agent)"
         pytest.fail(how, pytrace=False)
     return list(marker.args)
 

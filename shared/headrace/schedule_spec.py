@@ -24,7 +24,7 @@ KINDS = ("at", "every", "cron")
 EXPRESSION_RULES = {
     "at": "must be a time such as 2030-01-31T09:00:00Z",
     "every": "must be a duration of at least 1s, such as 90s, 5m or 1h30m",
-    "cron": "must be a cron expression that is due some day, of five fields, or six with seconds",
+    "cron": "must be a cron expression of five fields, or six with seconds, that matches some date",
 }
 """What JetStream requires of each."""
 
@@ -81,7 +81,7 @@ class ScheduleSpec(BaseModel):
     @classmethod
     def _has_subject(cls, answers: AnswerRule | None) -> AnswerRule | None:
         if answers is not None and answers.reply:
-            raise ValueError("must name a subject: the clock has no reply subject")
+            raise ValueError("must name a subject: a firing has no reply subject")
         return answers
 
     @model_validator(mode="after")

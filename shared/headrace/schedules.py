@@ -360,7 +360,9 @@ class Schedules:
         ask = partial(stream_info, self._bus, self._stream, query)
         info = await until_answered(self._bus, ask)
         if len(info["state"].get("subjects") or {}) >= self._most_per_owner:
-            raise TooManySchedules(f"an owner may have {self._most_per_owner} schedules")
+            raise TooManySchedules(
+                f"an owner may have at most {self._most_per_owner} schedules; delete one"
+            )
 
 
 def _decode[Body: BusMessage](kind: type[Body], message: Json) -> Body:

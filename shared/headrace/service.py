@@ -47,7 +47,7 @@ event is set when the service should stop, also by the service itself."""
 
 
 class PortTaken(HeadraceError):
-    """The port in a setting can't be listened on."""
+    """A port in a setting is not available."""
 
     code = "port_taken"
 
@@ -218,7 +218,7 @@ def observe(
     They are served on another thread. Port 0 disables them.
 
     Raises:
-        PortTaken: The port can't be listened on.
+        PortTaken: The port is not available.
     """
     if not port:
         return

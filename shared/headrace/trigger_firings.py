@@ -71,7 +71,7 @@ class FiringHistory:
             except KeyChanged:
                 continue
             return
-        raise KeyChanged(f"the firings of {trigger.source} are being changed by others")
+        raise KeyChanged(f"the firings of {trigger.source} are being changed concurrently")
 
     async def waiting(self, trigger: Trigger) -> int | None:
         """Return how many events wait or are in progress.

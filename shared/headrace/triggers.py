@@ -158,7 +158,9 @@ class TriggerStore:
     async def _check_room(self, tenant: str, owner: str) -> None:
         owned = [one for one in await self.all(tenant) if one.owner == owner]
         if len(owned) >= self._most_per_owner:
-            raise TooManyTriggers(f"an owner may have {self._most_per_owner} triggers")
+            raise TooManyTriggers(
+                f"an owner may have at most {self._most_per_owner} triggers; delete one"
+            )
 
     async def pause(self, trigger: Trigger) -> Trigger:
         """Let the trigger's events wait in their stream, and return it as it is now.
@@ -207,7 +209,7 @@ class TriggerStore:
             except KeyChanged:
                 continue
             return before, changed
-        raise KeyChanged(f"trigger {name!r} is being changed by others")
+        raise KeyChanged(f"trigger {name!r} is being changed concurrently")
 
     async def get(self, tenant: str, owner: str, name: str) -> Trigger:
         """Return the owner's trigger of that name.
@@ -325,7 +327,9 @@ def _known(name: str, data: bytes | None) -> Trigger | None:
     if data is None:
         return None
     if (trigger := _read(data)) is None:
-        raise TriggerTooNew(f"a later release has written trigger {name!r}; ask its gateways")
+        raise TriggerTooNew(
+            f"trigger {name!r} was written by a later release; use one of its gateways"
+        )
     return trigger
 
 

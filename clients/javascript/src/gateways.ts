@@ -121,7 +121,7 @@ export class Gateways {
   private async unlessSilent<Value>(value: Promise<Value>): Promise<Value> {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const silence = new Promise<never>((_, reject) => {
-      const broken = () => reject(new Error("the gateway is silent"));
+      const broken = () => reject(new Error("the gateway sends no data"));
       timer = setTimeout(broken, this.policy.silence);
     });
     try {

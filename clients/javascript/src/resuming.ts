@@ -43,7 +43,7 @@ export abstract class ResumingStream {
     for (;;) {
       // The cursor is at the end of all there will be.
       if (response.status === 204) return;
-      let reason: unknown = new Error("the stream ended early");
+      let reason: unknown = new Error("the stream closed before the run ended");
       const decoder = new SseDecoder();
       const recovered = response.headers.get("Headrace-Recovered") !== "false";
       const pieces = this.gateways.pieces(response);

@@ -136,10 +136,10 @@ def route(  # noqa: PLR0913  # one parameter per flag is how click calls
 @with_nats
 @with_json
 def rollback(*, agent: str, move: bool, nats_url: str | None, printer: Printer) -> None:
-    """Send AGENT's new tasks to the version before.
+    """Send AGENT's new tasks to the previous version.
 
-    A version that gets only some of them gets no more; one that gets all gives way to the one that
-    was current before.
+    A candidate, which gets some of the new tasks, gets no more. Without one, the version that was
+    current before gets all of them again.
     """
     done = _carried_out(nats_url, lambda versions: versions.roll_back(agent, move=move))
     _print_route(printer, agent, done.route)
@@ -154,7 +154,7 @@ def rollback(*, agent: str, move: bool, nats_url: str | None, printer: Printer) 
 def retire(
     *, agent: str, version: str, move_to: str | None, nats_url: str | None, printer: Printer
 ) -> None:
-    """Forget VERSION of AGENT, which gets no new tasks, once no task is open with it.
+    """Remove VERSION of AGENT, which gets no new tasks and has no open ones.
 
     It is refused while tasks are open, unless --move-to names a version that continues them.
     """

@@ -62,7 +62,7 @@ def page_server(document: Json, port: int) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer((_HOST, port), Page)
     except OSError as error:
-        raise CannotStart(f"port {port} can't be listened on: {error.strerror}") from error
+        raise CannotStart(f"cannot listen on port {port}: {error.strerror}") from error
 
 
 def page(document: Json) -> str:

@@ -218,7 +218,7 @@ def _task(address: str) -> str:
 
 def _run(name: str, priority: str = NORMAL) -> Channel:
     address = SUBJECTS.run(_KEY, 0, priority)
-    return _run_on(name, address, f"Asks workers to do a run ({priority} priority).")
+    return _run_on(name, address, f"Requests a run from workers ({priority} priority).")
 
 
 def _run_on(name: str, address: str, description: str) -> Channel:
@@ -240,7 +240,7 @@ CHANNELS: tuple[Channel, ...] = (
     _run_on(
         "run.version",
         SUBJECTS.run(_KEY, 0, "{priority}") + ".{version}",
-        "Asks workers of a version to do a run of a task that is pinned to it.",
+        "Requests a run of a pinned task from workers of its version.",
     ),
     Channel(
         "queue",
@@ -253,7 +253,7 @@ CHANNELS: tuple[Channel, ...] = (
         "drain",
         SUBJECTS.drain("{agent}", "{instance}"),
         "core NATS",
-        "Asks one worker to start no more runs and to end once its active ones have ended.",
+        "Makes one worker start no more runs, and exit after its active ones.",
         (ChannelMessage("Nothing", NOTHING),),
         (_message(Draining),),
     ),
@@ -261,7 +261,7 @@ CHANNELS: tuple[Channel, ...] = (
         "holds",
         SUBJECTS.holds("{agent}", "{instance}"),
         "core NATS",
-        "Asks one worker which runs it holds, so that they can be given back if it dies.",
+        "Requests the list of runs that a worker holds, to give them back if its process dies.",
         (_message(HoldsQuery),),
         (_message(Holds),),
     ),
@@ -298,7 +298,7 @@ CHANNELS: tuple[Channel, ...] = (
         "poke",
         SUBJECTS.poke(_TASK),
         "core NATS",
-        "Asks readers of a log to check its tail.",
+        "Makes readers of a log check its tail.",
         (ChannelMessage("Nothing", NOTHING),),
     ),
     Channel(
@@ -319,7 +319,7 @@ CHANNELS: tuple[Channel, ...] = (
         "push",
         SUBJECTS.push(_KEY, "{webhook}").replace(".0.", ".{stream}.").replace("0-{task}", _TASK),
         f"stream {STREAMS.pushes}, a work queue",
-        "Asks task state to deliver a webhook's outstanding notifications.",
+        "Requests the delivery of a webhook's outstanding notifications from task state.",
         (ChannelMessage("Alive", EMPTY),),
     ),
     Channel(

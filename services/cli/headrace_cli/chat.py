@@ -32,7 +32,7 @@ def chat(  # noqa: PLR0913 - one parameter per flag is how click calls
 ) -> None:
     """Chat with an agent until Ctrl-D.
 
-    Each line is a message. If the agent asks something, the next line is the answer. Ctrl-C during
+    Each line is a message. If the agent requires input, the next line is the answer. Ctrl-C during
     an answer offers to cancel the task; otherwise the task continues, and the commands that resume
     and cancel it are shown.
     """

@@ -44,7 +44,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "send": (
         "headrace_cli.send:send",
-        "Send TEXT to an agent and show its answer as it comes.",
+        "Send TEXT to an agent and stream its answer.",
     ),
     "chat": (
         "headrace_cli.chat:chat",
@@ -60,11 +60,11 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "schedules": (
         "headrace_cli.schedules:schedules",
-        "Have agents begin tasks at a time, every so often, or by cron.",
+        "Begin tasks at a time, at an interval, or by cron.",
     ),
     "usage": (
         "headrace_cli.usage:usage",
-        "Show what runs have used: tokens, cost, runs and their time.",
+        "Show the usage of runs: tokens, cost, number and duration.",
     ),
     "cancel": (
         "headrace_cli.cancel:cancel",
@@ -100,7 +100,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "view": (
         "headrace_cli.view:view",
-        "Show how much of each event stream lists contain; for operators.",
+        "Show how far lists are behind each event stream; for operators.",
     ),
     "streams": (
         "headrace_cli.streams:streams",

@@ -1,4 +1,4 @@
-"""``headrace schedules``: messages that begin tasks at a time, every so often, or by cron."""
+"""``headrace schedules``: messages that begin tasks at a time, at an interval, or by cron."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ _with_owner = click.option("--owner", help="Owner of the schedule; for operators
 
 @click.group()
 def schedules() -> None:
-    """Have agents begin tasks at a time, every so often, or by cron."""
+    """Begin tasks at a time, at an interval, or by cron."""
 
 
 def _row(one: "Json") -> tuple[str, ...]:
@@ -49,7 +49,7 @@ _COMMANDS = DeclaredCommands(
 @click.argument("agent")
 @click.argument("text")
 @click.option("--at", metavar="TIME", help="Fire once, at this time, such as 2030-01-31T09:00:00Z.")
-@click.option("--every", metavar="DURATION", help="Fire every so often, such as 90s or 1h30m.")
+@click.option("--every", metavar="DURATION", help="Fire at this interval, such as 90s or 1h30m.")
 @click.option(
     "--cron", metavar="EXPRESSION", help="Fire by cron: five or, with seconds, six fields."
 )
@@ -59,7 +59,7 @@ _COMMANDS = DeclaredCommands(
     type=click.Choice(("skip", "queue", "replace")),
     default="skip",
     show_default=True,
-    help="What a firing does while the task before has not ended.",
+    help="What a firing does while the previous task has not ended.",
 )
 @click.option(
     "--max-queued",
@@ -67,17 +67,17 @@ _COMMANDS = DeclaredCommands(
     help="Maximum number of firings that wait with --overlap queue; default: 10.",
 )
 @click.option("--jitter", type=click.FloatRange(0), help="Maximum random delay, in seconds.")
-@click.option("--end-at", metavar="TIME", help="Fire no more from this time on.")
-@click.option("--max-firings", type=click.IntRange(1), help="End after so many tasks.")
+@click.option("--end-at", metavar="TIME", help="Do not fire from this time on.")
+@click.option("--max-firings", type=click.IntRange(1), help="End after this number of tasks.")
 @click.option("--context", help="Conversation of the tasks; default: each has its own.")
-@click.option("--answers", metavar="SUBJECT", help="Publish what the tasks answer on SUBJECT.")
+@click.option("--answers", metavar="SUBJECT", help="Publish the tasks' answers on SUBJECT.")
 @click.option(
     "--answers-stream", metavar="STREAM", help="JetStream stream that stores the answers."
 )
 @click.option(
     "--answers-what",
     type=click.Choice(("end", "artifacts", "events")),
-    help="What is published of the tasks; default: their end.",
+    help="Which events of the tasks are published; default: their end.",
 )
 @click.option(
     "--answers-mode",
@@ -129,7 +129,7 @@ def list_(*, url: str, token: str | None, owner: str | None, printer: Printer) -
 @_with_owner
 @with_json
 def get(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
-    """Show the schedule NAME, and what its last firings have done."""
+    """Show the schedule NAME and the results of its last firings."""
     found = at_gateway(url, token, lambda client: client.schedules.get(name, owner))
     _COMMANDS.show(printer, [found])
     if not printer.as_json and found["firings"]:
@@ -140,13 +140,13 @@ def get(*, url: str, token: str | None, name: str, owner: str | None, printer: P
 _COMMANDS.add_apply("schedule")
 _COMMANDS.add_change(
     "pause",
-    "Let the schedule NAME fire no more until it is resumed.",
+    "Pause the schedule NAME until it is resumed.",
     lambda client, name, **terms: client.schedules.pause(name, **terms),
     _with_owner,
 )
 _COMMANDS.add_change(
     "resume",
-    "Let the paused schedule NAME fire again.",
+    "Resume the paused schedule NAME.",
     lambda client, name, **terms: client.schedules.resume(name, **terms),
     _with_owner,
 )
@@ -160,14 +160,14 @@ _COMMANDS.add_change(
 @click.argument("name")
 @click.option("--from", "start", metavar="TIME", required=True, help="The first time.")
 @click.option(
-    "--to", "end", metavar="TIME", required=True, help="The last time, at the latest now."
+    "--to", "end", metavar="TIME", required=True, help="The last time; not later than now."
 )
 @click.option(
     "--overlap",
     type=click.Choice(("skip", "queue", "replace")),
     default="queue",
     show_default=True,
-    help="What a firing does while the task before has not ended.",
+    help="What a firing does while the previous task has not ended.",
 )
 @with_json
 def backfill(
@@ -180,7 +180,7 @@ def backfill(
 ) -> None:
     """Fire the schedule NAME for each of its times in a range that is over.
 
-    A time whose task has begun already begins no second one.
+    No second task begins for a time whose task has already begun.
     """
     number = at_gateway(url, token, lambda client: client.schedules.back_fill(name, **terms))
     printer.record({"name": name, "firings": number}, f"{name} fires for {number} times")
@@ -188,7 +188,7 @@ def backfill(
 
 _COMMANDS.add_change(
     "delete",
-    "Delete the schedule NAME; tasks that it has begun stay.",
+    "Delete the schedule NAME; tasks that it began continue.",
     lambda client, name, **terms: client.schedules.delete(name, **terms),
     _with_owner,
 )

@@ -53,7 +53,7 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     printer: Printer,
     text: str,
 ) -> None:
-    """Send TEXT to an agent and show its answer as it comes.
+    """Send TEXT to an agent and stream its answer.
 
     The answer goes to stdout; reasoning, tool calls and the task's state go to stderr, unless
     stdout is a terminal. There, a question is answered in place; Ctrl-D leaves it open. A dropped
@@ -61,7 +61,7 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     that resume and cancel it are shown.
 
     Exits with 0 if the task is COMPLETED, 3 if it FAILED, 4 REJECTED, 5 CANCELED, and with 6 if the
-    agent asks something.
+    agent requires input.
     """
     can_answer = is_interactive() and not printer.as_json
     output = StreamOutput(url, as_json=printer.as_json, save=save, hints=not can_answer)

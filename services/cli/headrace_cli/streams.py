@@ -58,7 +58,7 @@ def plan(nats_url: str | None, printer: Printer) -> None:
 def apply_(
     nats_url: str | None, *, shrink: bool, promote: bool, despite_origin: bool, printer: Printer
 ) -> None:
-    """Create and change streams as the settings say; without --shrink nothing shrinks."""
+    """Create and change streams to match the settings; nothing shrinks without --shrink."""
 
     async def work(bus: Bus) -> list[Difference]:
         async def check() -> None:

@@ -68,7 +68,7 @@ def delete(nats_url: str | None, *, yes: bool, task: str, printer: Printer) -> N
     "--reason",
     default=ENDED_BY_OPERATOR,
     show_default=True,
-    help="Reason that the client is shown.",
+    help="Reason that clients see.",
 )
 @with_json
 @click.argument("task")
@@ -158,7 +158,7 @@ def _cells(task: "ClientTask") -> tuple[str, ...]:
     type=click.IntRange(0),
     default=MAX_FILE_BYTES,
     show_default=True,
-    help="Larger files are exported by their size and digest, without their content.",
+    help="Larger files are exported as their size and digest, without their content.",
 )
 @click.argument("task")
 def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, task: str) -> None:

@@ -46,19 +46,19 @@ def list_triggers(*, url: str, token: str | None, owner: str | None, printer: Pr
 _COMMANDS.add_apply("on")
 _COMMANDS.add_change(
     "pause",
-    "Let the events of the trigger NAME wait in their stream until it is resumed.",
+    "Pause the trigger NAME: its events wait in their stream until it is resumed.",
     lambda client, name, **terms: client.triggers.pause(name, **terms),
     _with_owner,
 )
 _COMMANDS.add_change(
     "resume",
-    "Let the events of the paused trigger NAME begin tasks again.",
+    "Resume the paused trigger NAME: waiting events begin tasks.",
     lambda client, name, **terms: client.triggers.resume(name, **terms),
     _with_owner,
 )
 _COMMANDS.add_change(
     "delete",
-    "Delete the trigger NAME. Tasks that it began go on.",
+    "Delete the trigger NAME; tasks that it began continue.",
     lambda client, name, **terms: client.triggers.delete(name, **terms),
     _with_owner,
 )

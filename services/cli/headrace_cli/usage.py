@@ -44,7 +44,7 @@ class _Day(click.ParamType[str]):
     multiple=True,
     default=("agent",),
     show_default=True,
-    help="What each row is of; may be repeated. root: the agent that delegated first.",
+    help="What each row shows; repeatable. root: the agent that delegated first.",
 )
 @click.option("--from", "first", type=_Day(), metavar="DAY", help="First day; default: --days.")
 @click.option(
@@ -70,7 +70,7 @@ def usage(  # noqa: PLR0913  # one parameter per flag is how click calls
     owner: str | None,
     printer: Printer,
 ) -> None:
-    """Show what runs have used: tokens, cost, runs and their time.
+    """Show the usage of runs: tokens, cost, number and duration.
 
     Operators see their whole tenant, others their own usage. Days are days in UTC.
     """

@@ -25,10 +25,10 @@ _HEADS = ("STREAM", "APPLIED", "OF", "LAG")
 @with_gateway
 @with_json
 def view(*, waits: bool, url: str, token: str | None, printer: Printer) -> None:
-    """Show how much of each event stream lists contain; for operators.
+    """Show how far lists are behind each event stream; for operators.
 
-    The numbers are stream sequences. They lag while task state is away, and while it rebuilds its
-    view after Redis has lost it.
+    The numbers are stream sequences. They lag while no task state service runs, and while the
+    view is rebuilt after Redis has lost its data.
     """
 
     async def work(client: "Client") -> "list[Json]":
@@ -49,7 +49,7 @@ def view(*, waits: bool, url: str, token: str | None, printer: Printer) -> None:
 async def _ranges(client: "Client") -> "list[Json]":
     ranges: list[Json] | None = (await client.fleet()).get("ranges")
     if ranges is None:
-        raise RequestFailed("only operators see how far task state is")
+        raise RequestFailed("only operators can see the progress of task state")
     return ranges
 
 

@@ -31,7 +31,7 @@ def workers(ctx: click.Context, url: str, token: str | None, printer: Printer) -
         return
     found = at_gateway(url, token, lambda client: client.fleet()).get("workers")
     if found is None:
-        raise RequestFailed("only operators see workers")
+        raise RequestFailed("only operators can list workers")
     printer.table(_HEADS, [(one, _row(one)) for one in found])
 
 

@@ -67,9 +67,13 @@ class FleetMetrics(Collector):
 
 def _streams(sample: Sample) -> Iterator[GaugeMetricFamily]:
     sizes = {one["name"]: one["bytes"] for one in sample.streams}
-    yield _family("headrace_stream_bytes", "Bytes that a stream holds.", "stream", sizes)
+    yield _family(
+        "headrace_stream_bytes", "Size of a stream's messages, in bytes.", "stream", sizes
+    )
     limits = {one["name"]: one["maxBytes"] for one in sample.streams if one["maxBytes"]}
-    yield _family("headrace_stream_max_bytes", "Limit of a stream's bytes.", "stream", limits)
+    yield _family(
+        "headrace_stream_max_bytes", "Maximum size of a stream, in bytes.", "stream", limits
+    )
     replicas = {one["name"]: one["replicas"] for one in sample.streams}
     yield _family("headrace_stream_replicas", "Configured replicas.", "stream", replicas)
     current = {one["name"]: one["currentReplicas"] for one in sample.streams}

@@ -1,4 +1,4 @@
-"""The response header that says that a quota is nearly, or without enforcement wholly, used up."""
+"""The response header for a quota that is nearly used up, or used up and not enforced."""
 
 from urllib.parse import quote
 

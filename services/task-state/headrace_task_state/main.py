@@ -251,7 +251,7 @@ async def serving(settings: TaskStateSettings) -> AsyncIterator[None]:
     """Run task state for the length of the block.
 
     Raises:
-        PortTaken: HEADRACE_METRICS_PORT can't be listened on.
+        PortTaken: HEADRACE_METRICS_PORT is not available.
         BusUnavailable: NATS or Redis did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """

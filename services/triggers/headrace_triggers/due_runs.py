@@ -38,7 +38,7 @@ class DueRuns:
             # By the server's clock it is due, whatever the one of this machine says.
             request = RunRequest.decode(raw.subject, raw.data).model_copy(update={"start_at": None})
         except UndecodableMessage as error:
-            _log.error("dropping what is no run request: %s", error)
+            _log.error("dropped a message that is not a run request: %s", error)
             await message.reject()
             return
         try:

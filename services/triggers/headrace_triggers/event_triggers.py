@@ -106,7 +106,7 @@ class EventTriggers:
             trigger, subscriber = self._running.pop(identity)
             await subscriber.stop()
             self._stopped.append(trigger)
-            _log.info("%s of tenant %s takes no more events", trigger.source, trigger.tenant)
+            _log.info("%s of tenant %s no longer receives events", trigger.source, trigger.tenant)
         for identity, trigger in wanted.items():
             if identity in self._running:
                 continue
@@ -139,7 +139,7 @@ class EventTriggers:
             )
         await subscriber.start()
         self._running[trigger.identity] = trigger, subscriber
-        _log.info("%s of tenant %s takes events", trigger.source, trigger.tenant)
+        _log.info("%s of tenant %s receives events", trigger.source, trigger.tenant)
 
 
 class TriggerEvents:
@@ -229,5 +229,7 @@ def _answers(
     stated = headers.get(DEPTH, "0")
     depth = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < _DIGITS else most
     if depth >= most and DEPTH in headers:
-        raise Unfit(f"{trigger.source}: more than {most} tasks have begun one another by answers")
+        raise Unfit(
+            f"{trigger.source}: more than {most} tasks have begun one another through their answers"
+        )
     return None if trigger.answers is None else trigger.answers.answers(reply, depth + 1)

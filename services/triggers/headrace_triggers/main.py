@@ -117,7 +117,7 @@ async def serving(settings: TriggersSettings) -> AsyncIterator[None]:
 
     Raises:
         QuotasUnreadable: HEADRACE_QUOTAS names no file of quotas.
-        PortTaken: HEADRACE_METRICS_PORT can't be listened on.
+        PortTaken: HEADRACE_METRICS_PORT is not available.
         BusUnavailable: NATS did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """

@@ -174,7 +174,7 @@ class ScheduledTasks:
         try:
             tick = Tick.of(self._bus, message)
         except UndecodableMessage as error:
-            _log.error("dropping what is no firing: %s", error)
+            _log.error("dropped a message that is not a firing: %s", error)
             await message.reject()
             return
         delay = tick.jitter - (clock.now() - tick.at).total_seconds()

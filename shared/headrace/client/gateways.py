@@ -156,7 +156,7 @@ class Gateways:
         headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
         token = self._token() if callable(self._token) else self._token
         if token and not (token.isascii() and token.isprintable()):  # The message must not have it.
-            raise ValueError("the token has characters that no header can have")
+            raise ValueError("the token contains characters that an HTTP header can't contain")
         return headers | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
@@ -176,7 +176,7 @@ def _unreachable() -> Iterator[None]:
     except httpx.ConnectTimeout as error:
         raise Unreachable("connecting timed out", was_connected=False) from error
     except httpx.TimeoutException as error:
-        raise TimedOut("the gateway is silent") from error
+        raise TimedOut("the gateway sends no data") from error
     except httpx.TransportError as error:
         raise Unreachable(_text(error)) from error
 
@@ -205,7 +205,7 @@ def _checked(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError(f"{url!r} is not an http(s) URL")
     if parsed.port is not None and parsed.port > _LAST_PORT:
-        raise ValueError(f"{url!r} is not an http(s) URL: no port is above {_LAST_PORT}")
+        raise ValueError(f"{url!r} is not an http(s) URL: a port is at most {_LAST_PORT}")
     return url.rstrip("/")
 
 

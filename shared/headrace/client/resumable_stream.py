@@ -87,7 +87,7 @@ class ResumableStream[Event]:
     async def _read(self) -> AsyncGenerator[Event]:
         retries = self._gateways.retries()
         while True:
-            trouble = Unreachable("the stream ended early")
+            trouble = Unreachable("the stream closed before the run ended")
             try:
                 async with self._gateways.response(await self._continued()) as response:
                     decoder = SseDecoder()

@@ -1,4 +1,4 @@
-"""The client's schedules: messages that begin tasks at a time, every so often, or by cron."""
+"""The client's schedules: messages that begin tasks at a time, at an interval, or by cron."""
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -116,12 +116,12 @@ class ClientSchedules(ClientDeclarations):
     ) -> int:
         """Fire a schedule by cron for each of its times from `start` to `end`; return their number.
 
-        A time whose task has begun already begins no second one.
+        No second task begins for a time whose task has already begun.
 
         Args:
             name: The schedule's name.
             start: The first time: with an offset from UTC.
-            end: The last time, at the latest now.
+            end: The last time; not later than now.
             overlap: What a firing does if the task before has not ended.
         """
         body = {"from": start, "to": end, "overlap": overlap}

@@ -1,4 +1,4 @@
-"""A connection to NATS with the operations that the bus contract needs."""
+"""A connection to NATS with the operations that the bus contract requires."""
 
 import asyncio
 import logging

@@ -51,7 +51,9 @@ async def create_mirrors(js: JetStreamContext, settings: BusSettings, domain: st
     wanted = list(_mirrors(settings, domain))
     found = {str(one.name): await find(js, str(one.name)) for one in wanted}
     if own := [name for name, config in found.items() if config and not config.get("mirror")]:
-        raise StreamsDiffer(f"{', '.join(own)} exist here and are no mirrors; nothing was changed")
+        raise StreamsDiffer(
+            f"{', '.join(own)} exist in this domain and are not mirrors; nothing was changed"
+        )
     api_of = f"$JS.{domain}.API"
     if others := [
         name

@@ -35,7 +35,7 @@ _BOUNDS = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 
 
 def next_of_every(every: str, stored: datetime, known: datetime | None, now: datetime) -> datetime:
-    """Return when a schedule fires that fires every so often.
+    """Return the next time of a schedule that fires at an interval.
 
     Args:
         every: A Go duration that JetStream has accepted.

@@ -189,7 +189,7 @@ class Difference:
         """The change in one line."""
         if self.effect is Effect.CREATE:
             return f"{self.stream} is missing"
-        who = f"{self.variable} asks for" if self.variable else "the bus contract needs"
+        who = f"{self.variable} requires" if self.variable else "the bus contract requires"
         return f"{self.stream}: {self.setting} is {_shown(self.found)}, {who} {_shown(self.wanted)}"
 
     def __str__(self) -> str:

@@ -146,14 +146,14 @@ def _newer(error: UndecodableMessage) -> str:
 def check_readable(key: TaskKey, stored: LogMessage) -> LogMessage:
     """Return `stored`, a message of the log, unless a later version has written it.
 
-    To skip it, as messages are that nobody reads, would be to misread the log: whoever appends
-    would number its events from the last entry that this process reads.
+    It can't be skipped as other unreadable messages are: a writer would then number its events from
+    the last entry that this process reads.
 
     Raises:
         LogTooNew: It is an entry of a later version than this process reads.
     """
     if stored.newer and not stored.is_tombstone:
-        _log.warning("the log of %s is left to others: %s", key.task, stored.newer)
+        _log.warning("the log of %s is not read by this release: %s", key.task, stored.newer)
         raise LogTooNew(f"the log of {key.task} has an entry of a later version: {stored.newer}")
     return stored
 

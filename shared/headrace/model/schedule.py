@@ -1,4 +1,4 @@
-"""Schedules: messages that begin tasks at a time, every so often, or by cron."""
+"""Schedules: messages that begin tasks at a time, at an interval, or by cron."""
 
 import time
 from dataclasses import dataclass

@@ -73,7 +73,7 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         if error.args != _NO_INPUT:
             raise
         sys.stdout.write("\n")  # the prompt of `input` has none
-        why = "called input(), which nobody answers; yield InputRequired('…')"
+        why = "called input(), but a worker has no terminal; yield InputRequired('…')"
         raise AgentReadTerminal(_message(agent, why, error)) from error
     finally:
         unawaited.forget(ctx)

@@ -69,7 +69,7 @@ async def test_a_service_with_other_settings_refuses_to_start_and_changes_nothin
         assert service.exit_code() == EX_CONFIG
     said = service.log.read_text()
     assert (
-        f"{own.streams.events(0)}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES asks for 1000: "
+        f"{own.streams.events(0)}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES requires 1000: "
         "headrace streams apply --shrink"
     ) in said
     assert "Traceback" not in said
@@ -87,7 +87,7 @@ async def test_a_plan_says_what_apply_does(own: Bus) -> None:
     assert planned.exit_code == CHANGES_WANTED
     events, more = own.streams.events(0), own.streams.events(1)
     assert planned.stdout.splitlines() == [
-        f"shrink      {events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES asks for 5000000",
+        f"shrink      {events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES requires 5000000",
         f"create      {more} is missing",
     ]
     refused = await asyncio.to_thread(headrace, "apply")
@@ -139,7 +139,7 @@ async def test_a_consumer_that_breaks_the_contract_is_refused(own: Bus, tmp_path
     await ensure_queue(own, RunQueue("echo"))
     info = await own.js.consumer_info(own.streams.runs, "echo")
     await own.js.add_consumer(own.streams.runs, info.config.evolve(max_deliver=3))
-    with pytest.raises(StreamsDiffer, match="max_deliver is 3, the bus contract needs -1"):
+    with pytest.raises(StreamsDiffer, match="max_deliver is 3, the bus contract requires -1"):
         await ensure_queue(own, RunQueue("echo"))
     said = last_words(started(tmp_path, "worker", **environment(own)))
     assert f"{own.streams.runs}/echo: max_deliver is 3" in said

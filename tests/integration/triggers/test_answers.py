@@ -72,7 +72,7 @@ async def test_agents_whose_answers_begin_one_another_come_to_an_end(
     await orders.trigger()
     await orders.publish({}, **{DEPTH: depth})
     [reason] = await eventually(lambda: letter_reasons(bus), "the event is a dead letter")
-    assert f"more than {MOST} tasks have begun one another by answers" in reason
+    assert f"more than {MOST} tasks have begun one another through their answers" in reason
     assert await begun(bus) == []
 
 

@@ -35,7 +35,7 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     ) as other:
         answer = asyncapi("--serve", str(other.server_port))
     assert answer.exit_code == 1
-    assert answer.output.startswith(f"Error: port {other.server_port} can't be listened on")
+    assert answer.output.startswith(f"Error: cannot listen on port {other.server_port}")
 
 
 def test_without_faststream_it_says_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

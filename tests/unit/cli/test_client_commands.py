@@ -565,8 +565,14 @@ def test_tasks_are_selected_by_their_state_in_either_form(state: str) -> None:
     ("arguments", "reason"),
     [
         (["send", "a\udcff"], "surrogates not allowed"),
-        (["send", "hi", "--token", "secret\n"], "the token has characters that no header can have"),
-        (["send", "hi", "--token", "geheimä"], "the token has characters that no header can have"),
+        (
+            ["send", "hi", "--token", "secret\n"],
+            "the token contains characters that an HTTP header can't contain",
+        ),
+        (
+            ["send", "hi", "--token", "geheimä"],
+            "the token contains characters that an HTTP header can't contain",
+        ),
     ],
     ids=["not UTF-8", "token with a line break", "token not ASCII"],
 )

@@ -35,7 +35,7 @@ def test_workers_are_listed_with_their_agents() -> None:
 def test_who_is_no_operator_is_told(command: str) -> None:
     with answering(**{"/v1/fleet": ScriptedResponse(body={"agents": []})}) as gateway:
         answer = headrace(gateway, command)
-    assert (answer.exit_code, "only operators see" in answer.output) == (1, True)
+    assert (answer.exit_code, "only operators can" in answer.output) == (1, True)
 
 
 def test_a_drain_does_not_wait_unless_told() -> None:

@@ -81,9 +81,7 @@ def agui() -> None:
     metavar="NAME:VALUE",
     help="HTTP header to send; repeatable.",
 )
-@click.option(
-    "--old", is_flag=True, help="Act as a 0.x client, which does not send a protocol version."
-)
+@click.option("--old", is_flag=True, help="Act as a 0.x client, which sends no protocol version.")
 @click.option("--brief", is_flag=True, help="Print only broken rules.")
 @click.option("--strict", is_flag=True, help="Fail for warnings, too.")
 @click.option(

@@ -27,7 +27,11 @@ def dead() -> None:
 @with_nats
 @with_filters
 @click.option(
-    "--after", type=click.IntRange(0), default=0, metavar="ID", help="Only letters after this ID."
+    "--after",
+    type=click.IntRange(0),
+    default=0,
+    metavar="ID",
+    help="Only dead letters after this ID.",
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @with_json

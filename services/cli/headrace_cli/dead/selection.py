@@ -101,10 +101,10 @@ def _ask(verb: str, letters: list[Letter]) -> None:
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command` the options that filter letters, as the parameter ``wanted``."""
 
-    @click.option("--tenant", help="Only letters of this tenant.")
-    @click.option("--agent", help="Only letters of this agent.")
-    @click.option("--kind", type=click.Choice(KINDS), help="Only letters of this kind.")
-    @click.option("--task", help="Only letters of this task.")
+    @click.option("--tenant", help="Only dead letters of this tenant.")
+    @click.option("--agent", help="Only dead letters of this agent.")
+    @click.option("--kind", type=click.Choice(KINDS), help="Only dead letters of this kind.")
+    @click.option("--task", help="Only dead letters of this task.")
     @wraps(command)
     def filtered(
         tenant: str | None, agent: str | None, kind: Kind | None, task: str | None, **rest: object
@@ -119,7 +119,10 @@ def with_choice(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.argument("numbers", metavar="[ID]...", type=click.IntRange(1), nargs=-1)
     @click.option(
-        "--all", "all_", is_flag=True, help="Select all letters, or all that match the filters."
+        "--all",
+        "all_",
+        is_flag=True,
+        help="Select all dead letters, or all that match the filters.",
     )
     @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
     @with_filters

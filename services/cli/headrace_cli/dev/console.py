@@ -76,7 +76,4 @@ class Console:
         if not self._skipped:
             return ""
         skipped, self._skipped = self._skipped, 0
-        return (
-            f"{self._label('headrace')} {skipped} lines skipped: they came faster than the "
-            "terminal read them\n"
-        )
+        return f"{self._label('headrace')} {skipped} lines skipped: the terminal is too slow\n"

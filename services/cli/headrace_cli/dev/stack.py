@@ -162,7 +162,7 @@ class _Stack:
             return f"prometheus {self._plan.prometheus.url}"
         return (
             "Prometheus is not installed (on Debian: apt-get install prometheus); "
-            f"what it would scrape is in {prometheus.targets_in(self._folder)}"
+            f"its targets are in {prometheus.targets_in(self._folder)}"
         )
 
     async def _come_up(self) -> None:

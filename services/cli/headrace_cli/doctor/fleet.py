@@ -38,9 +38,11 @@ def _check_agents(directory: Directory) -> Iterator[Diagnosis]:
     for card in cards:
         if not directory.available(card.name):
             text = f"no worker serves {card.name}: its runs wait"
-            yield warning(AGENTS, text, "start a worker that has it")
+            yield warning(AGENTS, text, "start a worker that serves it")
     if not cards:
-        yield warning(AGENTS, "there are none", "start a worker: headrace worker MODULE:ATTR")
+        yield warning(
+            AGENTS, "no agent is announced", "start a worker: headrace worker MODULE:ATTR"
+        )
     elif workers := directory.workers():
         yield ok(AGENTS, f"{len(cards)} known, {len(workers)} workers")
 
@@ -53,18 +55,18 @@ async def _check_task_state(bus: Bus) -> Diagnosis:
         return problem(
             TASK_STATE,
             "no replica answers: lists are refused and webhooks wait",
-            "look at the logs of headrace task-state and at Redis",
+            "check Redis and the logs of headrace task-state",
         )
     lag = 0
     for number in range(bus.settings.event_streams):
         head = (await stream_state(bus, bus.streams.events(number))).last
         lag += max(0, head - int(positions.get(str(number), 0)))
     if lag > _FAR_BEHIND:
-        return warning(TASK_STATE, f"it is {lag} log entries behind", "start more replicas")
-    return ok(TASK_STATE, f"it is {lag} log entries behind")
+        return warning(TASK_STATE, f"its view is {lag} log entries behind", "start more replicas")
+    return ok(TASK_STATE, f"its view is {lag} log entries behind")
 
 
 async def _check_dead_letters(bus: Bus) -> Diagnosis:
     async for _ in Letters(bus).find(LetterFilter()):
-        return warning(DEAD_LETTERS, "there are some", "headrace dead list")
-    return ok(DEAD_LETTERS, "there are none")
+        return warning(DEAD_LETTERS, "the stream is not empty", "headrace dead list")
+    return ok(DEAD_LETTERS, "the stream is empty")

@@ -100,5 +100,5 @@ def check_stream(info: Json) -> Iterator[Diagnosis]:
         if replica.get("offline") or not replica.get("current"):
             state = "is offline" if replica.get("offline") else "is behind"
             yield warning(
-                STREAMS, f"{name}: the replica on {replica['name']} {state}", "look at that server"
+                STREAMS, f"{name}: the replica on {replica['name']} {state}", "check that server"
             )

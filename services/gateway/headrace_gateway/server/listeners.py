@@ -14,7 +14,7 @@ _UNSENT = 64 * 1024
 
 
 class CannotListen(HeadraceError):
-    """The address can't be listened on; the message names the cause and the setting."""
+    """The address is not available; the message names the cause and the setting."""
 
     code = "cannot_listen"
 

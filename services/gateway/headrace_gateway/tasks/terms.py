@@ -97,7 +97,7 @@ def check_parts(message: Json, card: AgentCard) -> None:
     if (found := refused_part(message["parts"], card)) is not None:
         index, media_type = found
         raise ContentTypeNotSupportedError(
-            f"agent {card.name} takes {accepted_types(card)}; "
+            f"agent {card.name} accepts {accepted_types(card)}; "
             f"message.parts[{index}] is {media_type}"
         )
 

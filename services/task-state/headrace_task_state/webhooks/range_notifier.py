@@ -165,7 +165,7 @@ class RangeNotifier:
                         for token in list(self._watched.get(key, ())):
                             await self._resources.webhooks.wake(key, token)
             except BusUnavailable as trouble:
-                _log.info("the webhooks of task %s are looked at later: %s", key.task, trouble)
+                _log.info("the webhooks of task %s will be checked later: %s", key.task, trouble)
                 await asyncio.sleep(_AFTER_TROUBLE)
             else:
                 self._unseen.discard(key)

@@ -93,7 +93,7 @@ async def test_a_region_with_streams_of_its_own_gets_no_mirrors(
 ) -> None:
     _, first, second = regions
     await ensure_streams(second.js, second.settings)
-    with pytest.raises(StreamsDiffer, match=r"EVENTS, .* exist here and are no mirrors"):
+    with pytest.raises(StreamsDiffer, match=r"EVENTS, .* exist in this domain and are not mirrors"):
         await create_mirrors(second.js, second.settings, HUB)
     assert first.connected
 

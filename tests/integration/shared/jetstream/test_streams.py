@@ -87,14 +87,14 @@ async def test_a_service_with_other_settings_changes_nothing_and_names_each_diff
     said = str(refused.value)
     events, runs = own.streams.events(0), own.streams.runs
     assert (
-        f"{events}: num_replicas is {topology.replicas}, HEADRACE_REPLICAS asks for 5: "
+        f"{events}: num_replicas is {topology.replicas}, HEADRACE_REPLICAS requires 5: "
         "headrace streams apply\n" in said
     )
     assert (
-        f"{events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES asks for 1000: "
+        f"{events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES requires 1000: "
         "headrace streams apply --shrink\n" in said
     )
-    assert f"{runs}: max_msgs is 1000000, HEADRACE_RUNS_MAX asks for 7" in said
+    assert f"{runs}: max_msgs is 1000000, HEADRACE_RUNS_MAX requires 7" in said
     for name in before:
         assert f"{name}: num_replicas is" in said
 
@@ -142,7 +142,9 @@ async def test_a_stream_that_breaks_the_contract_is_refused_and_mended_by_apply(
     stream = own.streams.events(0)
     before = await config(own, stream)
     await update(own, before.evolve(**broken))
-    with pytest.raises(StreamsDiffer, match=f"{stream}: {setting} is .*, the bus contract needs"):
+    with pytest.raises(
+        StreamsDiffer, match=f"{stream}: {setting} is .*, the bus contract requires"
+    ):
         await ensure_streams(own.js, own.settings)
     await apply(own.js, own.settings, shrink=False)
     assert await config(own, stream) == before

@@ -83,7 +83,7 @@ async def test_nothing_is_appended_to_a_log_of_a_later_version(
             async with asyncio.timeout(30):
                 await task.answer("cut 3 cm")
         assert await versions_in(fleet, task) == before
-        assert f"the log of {task.key.task} is left to others" in caplog.text
+        assert f"the log of {task.key.task} is not read by this release" in caplog.text
 
 
 async def test_a_worker_leaves_the_run_of_a_later_versions_log_in_the_queue(

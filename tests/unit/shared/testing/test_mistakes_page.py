@@ -295,7 +295,8 @@ MISTAKES = [
         "`input()`",
         "@agent\nasync def shop(ctx):\n    number = input('How many? ')\n"
         "    yield f'{number} nails'\n",
-        "agent 'shop' called input(), which nobody answers; yield InputRequired('…') (shop.py:5)",
+        "agent 'shop' called input(), but a worker has no terminal; "
+        "yield InputRequired('…') (shop.py:5)",
         "`yield InputRequired('How many?')`; the answer is `ctx.prompt` of the next run",
         runs=True,
     ),

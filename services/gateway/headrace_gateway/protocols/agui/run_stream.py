@@ -20,7 +20,7 @@ LOG_LOST = "log_lost"
 DISCONNECTED = "disconnected"
 """Code of RUN_ERROR when the stream ends early for another reason; the run itself continues."""
 
-_ENDED_EARLY = "the log ended before the run did"
+_ENDED_EARLY = "the log ended before the run"
 
 
 class RunRenderer(Renderer):

@@ -184,5 +184,5 @@ def _check_accepted(spec: TriggerSpec, card: AgentCard) -> None:
     refused = refused_part([{name: None} for name in stated], card)
     if refused is not None:
         index, media_type = refused
-        rule = f"agent {card.name} takes {accepted_types(card)}, not {media_type}"
+        rule = f"agent {card.name} accepts {accepted_types(card)}, not {media_type}"
         raise InputInvalid(f"{stated[index]}: {rule}")

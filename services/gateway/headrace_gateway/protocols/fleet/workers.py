@@ -70,4 +70,4 @@ class DrainingWorkers:
 
 
 def _unknown(name: str) -> WorkerUnknown:
-    return WorkerUnknown(f"no worker {name!r} takes runs")
+    return WorkerUnknown(f"worker {name!r} does not exist or has stopped")

@@ -73,7 +73,7 @@ async def test_a_worker_that_has_left_the_directory_is_found_by_its_agent(
 @pytest.mark.usefixtures("fleet")
 async def test_a_worker_that_takes_no_runs_any_more_is_unknown(http: httpx.AsyncClient) -> None:
     answer = await http.post(DRAIN)
-    error = {"code": "worker_unknown", "message": "no worker 'scripted' takes runs"}
+    error = {"code": "worker_unknown", "message": "worker 'scripted' does not exist or has stopped"}
     assert (answer.status_code, answer.json()["error"]) == (404, error)
 
 

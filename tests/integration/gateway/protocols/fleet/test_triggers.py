@@ -250,7 +250,7 @@ async def test_a_trigger_states_only_what_its_agent_accepts(
         400,
         {
             "code": "invalid_input",
-            "message": "data: agent ask takes text/plain, not application/json",
+            "message": "data: agent ask accepts text/plain, not application/json",
         },
     )
     taken = await http.put(f"{PATH}/t1", json=stated | {"agent": "patient"})
