@@ -23,6 +23,6 @@ def cancel(url: str, token: str | None, agent: str | None, task: str, printer: P
     async def work(client: "Client") -> "ClientTask":
         return await client.cancel(await agent_of(client, agent, task), task)
 
-    ended = at_gateway(url, token, work, agent).task
+    ended = at_gateway(url, token, work, agent, task).task
     state = state_of({"task": ended}).removeprefix("TASK_STATE_")
     printer.record(ended, f"task {task} {state}")

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -104,8 +104,7 @@ class ChatSession:
                 start_at=start_at,
             )
 
-        address = self._address
-        return at_gateway(address.url, address.token, work, self.agent)
+        return self._at_gateway(work)
 
     def resume(self, after: str = "") -> None:
         """Show the task from now on, or after a cursor, to the end of its run.
@@ -194,8 +193,9 @@ class ChatSession:
         answers, self._answered = self._answered, {}
         return answers
 
-    def _at_gateway(self, work: Any) -> None:  # noqa: ANN401 - as `at_gateway` takes it
-        at_gateway(self._address.url, self._address.token, work, self.agent)
+    def _at_gateway[Result](self, work: "Callable[[Client], Awaitable[Result]]") -> Result:
+        address, task = self._address, self.task or self.shown_task
+        return at_gateway(address.url, address.token, work, self.agent, task)
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  # any JSON

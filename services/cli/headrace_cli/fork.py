@@ -51,7 +51,7 @@ def fork(  # noqa: PLR0913 - one parameter per flag is how click calls
     async def work(client: "Client") -> "ClientTask":
         return await client.fork(await agent_of(client, agent, task), task, generation, text)
 
-    forked = at_gateway(url, token, work, agent)
+    forked = at_gateway(url, token, work, agent, task)
     printer.record(forked.task, _described(forked.task, url))
 
 

@@ -19,6 +19,7 @@ USUAL_URL = "http://127.0.0.1:8080"
 """The gateway that commands ask without ``--url`` and ``HEADRACE_URL``."""
 
 _AGENT_UNKNOWN = "AGENT_NOT_FOUND"
+_TASK_UNKNOWN = "TASK_NOT_FOUND"
 _NOBODY = "; start `headrace dev`, or name another gateway with --url or HEADRACE_URL"
 
 
@@ -27,9 +28,10 @@ def at_gateway[Result](
     token: str | None,
     work: "Callable[[Client], Awaitable[Result]]",
     agent: str | None = None,
+    task: str = "",
 ) -> Result:
     """Return the result of `work` as `ask_gateway` does, in a loop of its own."""
-    return asyncio.run(ask_gateway(url, token, work, agent))
+    return asyncio.run(ask_gateway(url, token, work, agent, task))
 
 
 async def ask_gateway[Result](
@@ -37,10 +39,12 @@ async def ask_gateway[Result](
     token: str | None,
     work: "Callable[[Client], Awaitable[Result]]",
     agent: str | None = None,
+    task: str = "",
 ) -> Result:
     """Return the result of `work`, which gets a client of the gateway at `url`.
 
-    If the fleet has no `agent`, the error names one that is called nearly the same.
+    If the fleet has no `agent`, the error names one that is called nearly the same. If it has no
+    `task`, the error names the task.
 
     Raises:
         RequestFailed: the gateway refused, or did not answer.
@@ -60,9 +64,12 @@ async def ask_gateway[Result](
             try:
                 return await work(client)
             except RequestRefused as refused:
-                if refused.reason != _AGENT_UNKNOWN:
-                    raise
-                raise RequestFailed(f"{refused}{await _hint(client, agent)}") from refused
+                message = str(refused)
+                if refused.reason == _AGENT_UNKNOWN:
+                    message += await _hint(client, agent)
+                elif task and refused.reason == _TASK_UNKNOWN:
+                    message = f"{message}: {task}"
+                raise RequestFailed(message) from refused
     except ConnectionLost as lost:
         was_there = getattr(lost.__cause__, "was_connected", True)
         raise RequestFailed(f"{lost}{'' if was_there else _NOBODY}") from lost

@@ -87,7 +87,6 @@ def fail(nats_url: str | None, reason: str, task: str, printer: Printer) -> None
 
 
 _STATE = "TASK_STATE_"
-_TASK_UNKNOWN = "TASK_NOT_FOUND"
 
 
 class _StateName(click.Choice[str]):
@@ -169,7 +168,7 @@ def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, 
     agent is looked up.
     """
 
-    async def recorded(client: "Client") -> Case:
+    async def work(client: "Client") -> Case:
         owner = await agent_of(client, agent, task)
         found = await client.get(owner, task)
         if found.state not in RUN_ENDED_NAMES:
@@ -181,17 +180,7 @@ def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, 
             recorder.add(event)
         return Case(owner, recorder.steps)
 
-    async def work(client: "Client") -> Case:
-        from headrace.client import RequestRefused  # noqa: PLC0415 - an extra
-
-        try:
-            return await recorded(client)
-        except RequestRefused as refused:
-            if refused.reason != _TASK_UNKNOWN:
-                raise
-            raise RequestFailed(f"task {task}: {refused}") from refused
-
-    for line in at_gateway(url, token, work, agent).lines():
+    for line in at_gateway(url, token, work, agent, task).lines():
         click.echo(line)
 
 

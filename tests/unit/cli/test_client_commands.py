@@ -516,6 +516,27 @@ def test_an_agent_that_is_called_nearly_the_same_is_named() -> None:
     assert (answer.exit_code, answer.stderr) == (1, "Error: no such agent; did you mean echo?\n")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tail", "t0"),
+        ("cancel", "t0"),
+        ("fork", "t0"),
+        ("tasks", "export", "t0"),
+        ("send", "--task", "t0", "hi"),
+        ("send", "--task", "t0", "--at", "2030-01-01T00:00:00Z", "hi"),
+    ],
+    ids=["tail", "cancel", "fork", "export", "send", "send-at"],
+)
+def test_a_task_that_does_not_exist_is_named(command: tuple[str, ...]) -> None:
+    unknown = {"message": "task not found", "details": [{"reason": "TASK_NOT_FOUND"}]}
+    refusal = ScriptedResponse(404, {"error": unknown})
+    paths = [f"/v1/agents/{agent}/tasks/t0?historyLength=0" for agent in ("echo", "counter")]
+    with answering(**{"/v1/agents": AGENTS}, **dict.fromkeys(paths, refusal)) as gateway:
+        answer = headrace(gateway, *command)
+    assert (answer.exit_code, answer.stderr) == (1, "Error: task not found: t0\n")
+
+
 def test_the_tail_of_a_task_that_waits_is_its_question() -> None:
     asked = status("INPUT_REQUIRED", "Well?")["statusUpdate"]["status"]
     script = {
