@@ -138,5 +138,5 @@ async def _make_trigger(connection: Nats, path: EventPath) -> None:
     await connection.jetstream().add_stream(name=STREAM, subjects=[SUBJECT])
     async with Client(path.gateway) as client:
         # Once: a trigger that is put again is another one, whose subscription begins anew.
-        if not await client.triggers.list():
+        if not [one async for one in client.triggers.list()]:
             await client.triggers.apply(_TRIGGER)

@@ -14,7 +14,7 @@ from headrace_cli.failures import CannotStart
 from headrace_cli.services import check_target, import_from_here, module_of
 
 if TYPE_CHECKING:
-    from headrace.client import Client
+    from headrace.client import Client, ClientDeclarations
     from headrace.model.events import Json
 
 type Kind = Literal["triggers", "schedules"]
@@ -84,6 +84,11 @@ def _is_target(source: str) -> bool:
 with_source = click.argument("source", metavar="FILE|MODULE:ATTR")
 
 
+def of(client: "Client", kind: Kind) -> "ClientDeclarations":
+    """Return the client's triggers or schedules."""
+    return client.triggers if kind == "triggers" else client.schedules
+
+
 async def apply(client: "Client", kind: Kind, declared: "list[Json]") -> "list[Json]":
     """Make what is declared, or change it, as the client's caller. Return all of it.
 
@@ -96,7 +101,7 @@ async def apply(client: "Client", kind: Kind, declared: "list[Json]") -> "list[J
     for name, number in Counter(str(one.get("name")) for one in declared).items():
         if number > 1:
             raise CannotStart(f"two {kind} are named {name!r}; names must be unique")
-    put = (client.triggers if kind == "triggers" else client.schedules).apply
+    put = of(client, kind).apply
 
     async def put_named(one: "Json") -> "Json":
         try:

@@ -12,6 +12,7 @@ from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
+    from headrace.client import Client
     from headrace.model.events import Json
 
 type Change = Callable[..., Awaitable[Json | None]]
@@ -37,6 +38,21 @@ class DeclaredCommands:
     def show(self, printer: Printer, ones: "list[Json]") -> None:
         """Print some of them as a table."""
         printer.table(self.heads, [(one, self.row(one)) for one in ones])
+
+    def add_list(self, with_owner: "Option") -> None:
+        """Add ``list``; `with_owner` adds the option that names whose they are."""
+
+        @with_gateway
+        @with_owner
+        @with_json
+        def command(*, url: str, token: str | None, owner: str | None, printer: Printer) -> None:
+            async def work(client: "Client") -> "list[Json]":
+                return [one async for one in declarations.of(client, self.kind).list(owner)]
+
+            self.show(printer, at_gateway(url, token, work))
+
+        summary = f"List your {self.kind}; operators see those of all owners of their tenant."
+        self.group.command("list", help=summary)(command)
 
     def add_apply(self, decorator: str) -> None:
         """Add ``apply``, which stores what a file, or agents with `decorator`, declare."""

@@ -4,12 +4,12 @@ import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
+from headrace.did_you_mean import did_you_mean
 from headrace_cli.failures import RequestFailed
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ async def ask_gateway[Result](
             except RequestRefused as refused:
                 message = str(refused)
                 if refused.reason == _AGENT_UNKNOWN:
-                    message += await _hint(client, agent)
+                    names = [one.name for one in await client.agents()]
+                    message += did_you_mean(agent or "", names)
                 elif task and refused.reason == _TASK_UNKNOWN:
                     message = f"{message}: {task}"
                 raise RequestFailed(message) from refused
@@ -100,12 +101,6 @@ def console_url(gateway: str) -> str:
 async def agent_of(client: "Client", agent: str | None, task: str) -> str:
     """Return `agent` if it is given, and otherwise the agent that has `task`."""
     return agent or await client.agent_of(task)
-
-
-async def _hint(client: "Client", agent: str | None) -> str:
-    names = [one.name for one in await client.agents()]
-    near = get_close_matches(agent or "", names, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 with_url = click.option(

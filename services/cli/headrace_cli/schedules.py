@@ -9,7 +9,6 @@ from headrace_cli.gateway import at_gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
-    from headrace.client import Client
     from headrace.model.events import Json
 
 _FIRING_HEADS = ("AT", "OUTCOME", "TASK", "REASON")
@@ -110,17 +109,7 @@ def create(
     _COMMANDS.show(printer, [stored])
 
 
-@schedules.command("list")
-@with_gateway
-@_with_owner
-@with_json
-def list_(*, url: str, token: str | None, owner: str | None, printer: Printer) -> None:
-    """List schedules; operators see those of all owners of their tenant."""
-
-    async def ask(client: "Client") -> "list[Json]":
-        return [one async for one in client.schedules.list(owner)]
-
-    _COMMANDS.show(printer, at_gateway(url, token, ask))
+_COMMANDS.add_list(_with_owner)
 
 
 @schedules.command("get")

@@ -5,8 +5,6 @@ from typing import Any
 import click
 
 from headrace_cli.declared_commands import DeclaredCommands
-from headrace_cli.gateway import at_gateway, with_gateway
-from headrace_cli.printer import Printer, with_json
 from headrace_cli.services import run_service
 
 _with_owner = click.option("--owner", help="Owner of the trigger; for operators.")
@@ -34,15 +32,7 @@ def serve() -> None:
     run_service("triggers", "headrace_triggers")
 
 
-@triggers.command("list")
-@with_gateway
-@_with_owner
-@with_json
-def list_triggers(*, url: str, token: str | None, owner: str | None, printer: Printer) -> None:
-    """List your triggers; operators see those of all owners of their tenant."""
-    _COMMANDS.show(printer, at_gateway(url, token, lambda client: client.triggers.list(owner)))
-
-
+_COMMANDS.add_list(_with_owner)
 _COMMANDS.add_apply("on")
 _COMMANDS.add_change(
     "pause",

@@ -3,13 +3,13 @@
 import inspect
 from collections.abc import Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import Any
 
 import headrace
+from headrace.did_you_mean import did_you_mean
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.source import declared_at, imported_at, null_byte_in
@@ -54,16 +54,11 @@ def resolve(target: str) -> Any:  # noqa: ANN401  # any attribute
         try:
             found = getattr(found, name)
         except AttributeError:
-            hint = _nearest(found, name, path)
+            # What a module imports to make agents, such as `agent`, is none.
+            own = [one for one in dir(found) if one not in headrace.__all__]
+            hint = did_you_mean(name, own, path.removesuffix(name))
             raise Misdeclared(f"module {module_name} has no attribute {path}{hint}") from None
     return found
-
-
-def _nearest(owner: object, name: str, path: str) -> str:
-    # What a module imports to make agents, such as `agent`, is none.
-    own = [one for one in dir(owner) if one not in headrace.__all__]
-    near = get_close_matches(name, own, n=1)
-    return f"; did you mean {path.removesuffix(name)}{near[0]}?" if near else ""
 
 
 def _what_is_missing(module: str, error: ModuleNotFoundError) -> str:

@@ -10,13 +10,13 @@ Example:
 try:
     from headrace.client.client import AgentInfo, Client
     from headrace.client.client_task import ClientTask
+    from headrace.client.declarations import ClientDeclarations
     from headrace.client.errors import ClientError, ConnectionLost, RequestRefused
     from headrace.client.list_stream import ListEvent, ListStream
     from headrace.client.retries import RetryPolicy
     from headrace.client.run_stream import RunEvent, RunStream
     from headrace.client.schedules import ClientSchedules
     from headrace.client.task_stream import StreamEvent, TaskStream
-    from headrace.client.triggers import ClientTriggers
 except ModuleNotFoundError as missing:
     library = str(missing.name).partition(".")[0]
     raise ImportError(f"{library} is not installed: pip install 'headrace[client]'") from missing
@@ -24,10 +24,10 @@ except ModuleNotFoundError as missing:
 __all__ = [
     "AgentInfo",
     "Client",
+    "ClientDeclarations",
     "ClientError",
     "ClientSchedules",
     "ClientTask",
-    "ClientTriggers",
     "ConnectionLost",
     "ListEvent",
     "ListStream",

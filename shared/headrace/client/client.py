@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from headrace.client.client_task import ClientTask, message_as_task
+from headrace.client.declarations import ClientDeclarations
 from headrace.client.errors import ErrorResponse, RequestRefused
 from headrace.client.gateways import Gateways, Request, Token
 from headrace.client.list_stream import ListStream
@@ -21,7 +22,6 @@ from headrace.client.retries import RetryPolicy
 from headrace.client.run_stream import RunStream
 from headrace.client.schedules import ClientSchedules
 from headrace.client.task_stream import TaskStream
-from headrace.client.triggers import ClientTriggers
 from headrace.model.events import Json
 from headrace.model.user_message import MessageContent
 
@@ -292,9 +292,9 @@ class Client:
         return rows
 
     @property
-    def triggers(self) -> ClientTriggers:
+    def triggers(self) -> ClientDeclarations:
         """The caller's triggers."""
-        return ClientTriggers(self._gateways)
+        return ClientDeclarations(self._gateways, "triggers")
 
     @property
     def schedules(self) -> ClientSchedules:

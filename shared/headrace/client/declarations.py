@@ -1,5 +1,6 @@
 """What the client's triggers and schedules have in common: each has a name and an owner."""
 
+from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 from headrace.client.gateways import Gateways, Request
@@ -12,9 +13,9 @@ class ClientDeclarations:
     `owner` is for operators: whose declaration it is. None: the caller's.
     """
 
-    def __init__(self, gateways: Gateways, path: str) -> None:
-        """Use a fleet's gateways, which have the declarations at `path`."""
-        self._gateways, self._path = gateways, path
+    def __init__(self, gateways: Gateways, kind: str) -> None:
+        """Use a fleet's gateways; `kind` is the declarations' name in paths and answers."""
+        self._gateways, self._kind, self._path = gateways, kind, f"/v1/{kind}"
 
     async def apply(self, declaration: Json) -> Json:
         """Create the declaration, or replace the caller's one of its ``name``. Return it.
@@ -27,6 +28,32 @@ class ClientDeclarations:
     async def get(self, name: str, owner: str | None = None) -> Json:
         """Return a declaration, with what its last firings have done."""
         return await self._ask("GET", name, owner=owner)
+
+    async def list(self, owner: str | None = None) -> AsyncIterator[Json]:
+        """Yield the caller's declarations; pages are requested as they are needed.
+
+        Args:
+            owner: For operators: only this owner's. None: those of all owners.
+        """
+        query: dict[str, str | int] = {} if owner is None else {"owner": owner}
+        while True:
+            page = await self._gateways.json(Request("GET", self._path, query=query))
+            for one in page[self._kind]:
+                yield one
+            if page.get("next") is None:
+                return
+            query["after"] = page["next"]
+
+    async def pause(self, name: str, owner: str | None = None) -> Json:
+        """Let nothing begin tasks until it is resumed. Return the declaration.
+
+        Events of a trigger wait in their stream; what a schedule misses does not fire later.
+        """
+        return await self._ask("POST", name, ":pause", owner=owner)
+
+    async def resume(self, name: str, owner: str | None = None) -> Json:
+        """Let a paused declaration begin tasks again. Return it."""
+        return await self._ask("POST", name, ":resume", owner=owner)
 
     async def delete(self, name: str, owner: str | None = None) -> None:
         """Delete a declaration; tasks that it has begun go on."""

@@ -1,15 +1,13 @@
 """The client's schedules: messages that begin tasks at a time, at an interval, or by cron."""
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
 from headrace.client.declarations import ClientDeclarations
-from headrace.client.gateways import Gateways, Request
+from headrace.client.gateways import Gateways
 from headrace.model.events import Json
-
-_PATH = "/v1/schedules"
 
 
 class ClientSchedules(ClientDeclarations):
@@ -17,7 +15,7 @@ class ClientSchedules(ClientDeclarations):
 
     def __init__(self, gateways: Gateways) -> None:
         """Use a fleet's gateways."""
-        super().__init__(gateways, _PATH)
+        super().__init__(gateways, "schedules")
 
     async def put(  # noqa: PLR0913 - the fields of a schedule
         self,
@@ -79,29 +77,6 @@ class ClientSchedules(ClientDeclarations):
         }
         body = {field: value for field, value in stated.items() if value is not None}
         return await self._ask("PUT", name, body=body)
-
-    async def list(self, owner: str | None = None) -> AsyncIterator[Json]:
-        """Yield the caller's schedules; pages are requested as they are needed.
-
-        Args:
-            owner: For operators: only this owner's. None: those of all owners.
-        """
-        query: dict[str, str | int] = {} if owner is None else {"owner": owner}
-        while True:
-            page = await self._gateways.json(Request("GET", _PATH, query=query))
-            for one in page["schedules"]:
-                yield one
-            if page["next"] is None:
-                return
-            query["after"] = page["next"]
-
-    async def pause(self, name: str, owner: str | None = None) -> Json:
-        """Let a schedule fire no more until it is resumed. Return it."""
-        return await self._ask("POST", name, ":pause", owner=owner)
-
-    async def resume(self, name: str, owner: str | None = None) -> Json:
-        """Let a paused schedule fire again. Return it."""
-        return await self._ask("POST", name, ":resume", owner=owner)
 
     async def run_now(self, name: str) -> Json:
         """Fire a schedule once, now, besides its own times. Return it."""

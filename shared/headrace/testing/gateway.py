@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from headrace.did_you_mean import did_you_mean
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
@@ -15,7 +16,7 @@ from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
-from headrace_gateway.refusals import TaskEnded
+from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.cancel import WatchedFeed
@@ -35,7 +36,7 @@ class GatewayTasks:
         settings = GatewaySettings.model_construct(
             max_waiting_per_agent=_UNLIMITED, max_waiting_per_tenant=_UNLIMITED
         )
-        self._bus, self._caller = bus, Caller()
+        self._bus, self._directory, self._caller = bus, directory, Caller()
         self._rule = TailRule(bus)
         self._background = BackgroundWork()
         self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._background)
@@ -67,7 +68,11 @@ class GatewayTasks:
 
     async def place(self, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return a new task's key and context (see `Submissions.place`)."""
-        return await self._submissions.place(self._caller, agent, context)
+        try:
+            return await self._submissions.place(self._caller, agent, context)
+        except AgentUnknown as unknown:
+            known = [card.name for card in self._directory.cards()]
+            raise AgentUnknown(f"{unknown}{did_you_mean(agent, known)}") from None
 
     def subject(self, key: TaskKey) -> str:
         """Return the subject of the log at `key`."""

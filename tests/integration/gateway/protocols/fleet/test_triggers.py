@@ -33,7 +33,7 @@ async def test_a_trigger_is_made_changed_listed_and_deleted(
         assert made == {"name": "t1", **SPEC, "owner": "anonymous", "since": made["since"]}
         changed = await client.triggers.apply({"name": "t1", **SPEC, "paused": True})
         assert changed == {**made, "paused": True}
-        assert await client.triggers.list() == [changed]
+        assert [one async for one in client.triggers.list()] == [changed]
         assert await client.triggers.resume("t1") == made
         assert await client.triggers.pause("t1") == changed
         firing = TriggerFiring(at="2030-01-01T00:00:00Z", agent="ask", task="0-1")
@@ -42,7 +42,7 @@ async def test_a_trigger_is_made_changed_listed_and_deleted(
         shown = {**changed, "waiting": None, "firings": [firing.model_dump()]}
         assert (await http.get(f"{PATH}/t1")).json() == shown
         await client.triggers.delete("t1")
-        assert await client.triggers.list() == []
+        assert [one async for one in client.triggers.list()] == []
         with pytest.raises(RequestRefused, match="does not exist"):
             await client.triggers.pause("t1")
     gone = await http.delete(f"{PATH}/t1")
