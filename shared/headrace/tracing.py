@@ -7,6 +7,7 @@ own begin with ``headrace.``.
 """
 
 import logging
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,19 +71,34 @@ def captures_content() -> bool:
 
 
 class _Content:
-    """Whether content was asked for: of the whole process, as its tracer provider is."""
+    """Whether content was asked for: of the whole process, as its tracer provider is.
+
+    A process that is not one of Headrace's, in which `exporting` is not called, asks for it by the
+    same variable.
+    """
 
     def __init__(self) -> None:
-        self.is_captured = False
+        self._is_captured: bool | None = None
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether content is captured now."""
+        if self._is_captured is None:
+            return _asks_for_content(os.environ)
+        return self._is_captured
 
     @contextmanager
-    def captured_if(self, stated: str) -> Iterator[None]:
-        """Capture content in the block if `stated`, the variable's value, asks for it."""
-        before, self.is_captured = self.is_captured, stated.strip().lower() in _IN_SPANS
+    def captured_if(self, asked: bool) -> Iterator[None]:  # noqa: FBT001 - the block's only property
+        """Capture content in the block if it is `asked` for."""
+        before, self._is_captured = self._is_captured, asked
         try:
             yield
         finally:
-            self.is_captured = before
+            self._is_captured = before
+
+
+def _asks_for_content(variables: Mapping[str, str]) -> bool:
+    return variables.get(CAPTURE_CONTENT, "").strip().lower() in _IN_SPANS
 
 
 _content = _Content()
@@ -194,7 +210,7 @@ def exporting(variables: Mapping[str, str], service_name: str) -> Iterator[None]
     """
     exporters = _exporter_names(variables)
     provider = _provider(exporters, variables, service_name) if exporters else None
-    with _content.captured_if(variables.get(CAPTURE_CONTENT, "")):
+    with _content.captured_if(_asks_for_content(variables)):
         if provider is None or is_enabled():
             yield
             return

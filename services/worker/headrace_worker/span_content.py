@@ -61,17 +61,40 @@ def value_json(value: Any) -> str:  # noqa: ANN401  # any JSON
 
 def input_json(message: Json) -> str:
     """Return ``gen_ai.input.messages`` for an A2A message. Files are named, without content."""
-    bounded = BoundedText()
-    shown = [_part(part, bounded) for part in message.get("parts") or ()]
+    return messages_json([{"role": "user", "parts": list(map(_part, message.get("parts") or ()))}])
+
+
+def messages_json(messages: Iterable[Json]) -> str:
+    """Return messages of the conventions' shape as JSON, of which the end is cut.
+
+    Raises:
+        TypeError: a message is not JSON.
+    """
+    bounded, shown = BoundedText(), list[Json]()
+    for message in messages:
+        parts = _kept_parts(message["parts"], bounded)
+        if parts or not message["parts"]:
+            shown.append({**message, "parts": parts})
     if bounded.mark:
-        shown = [part for part in shown if part.get("content") != ""]
-        shown.append({"type": "text", "content": bounded.mark})
-    return _encoded([{"role": "user", "parts": shown}])
+        shown[-1]["parts"].append(text_part(bounded.mark))
+    return _encoded(shown)
+
+
+def instructions_json(text: str) -> str:
+    """Return ``gen_ai.system_instructions`` for a model's instructions."""
+    bounded = BoundedText()
+    bounded.add(text)
+    return _encoded([text_part(bounded.text)])
+
+
+def text_part(text: str) -> Json:
+    """Return a part that is text."""
+    return {"type": "text", "content": text}
 
 
 def output_json(text: str, finish_reason: str) -> str:
     """Return ``gen_ai.output.messages`` for the text of an attempt; `finish_reason` is required."""
-    shown = [{"type": "text", "content": text}] if text else []
+    shown = [text_part(text)] if text else []
     return _encoded([{"role": "assistant", "parts": shown, "finish_reason": finish_reason}])
 
 
@@ -80,13 +103,36 @@ def texts_of(parts: Iterable[Json]) -> Iterable[str]:
     return (part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
-def _part(part: Json, bounded: BoundedText) -> Json:
+def _part(part: Json) -> Json:
     if isinstance(text := part.get("text"), str):
-        return {"type": "text", "content": bounded.add(text)}
+        return text_part(text)
     if "data" in part:
-        return {"type": "data", "content": bounded.add(_encoded(part["data"]))}
+        return {"type": "data", "content": _encoded(part["data"])}
     named = {"name": part.get("filename"), "mime_type": part.get("mediaType")}
-    return {"type": "file_name", "content": bounded.add(_encoded(named))}
+    return {"type": "file_name", "content": _encoded(named)}
+
+
+_CONTENT_FIELDS = ("content", "arguments", "response")
+"""Fields of a part that hold content; a part has at most one of them."""
+
+
+def _kept_parts(parts: Iterable[Json], bounded: BoundedText) -> list[Json]:
+    """Return what is kept of `parts`: none of which nothing is left."""
+    kept = list[Json]()
+    for part in parts:
+        values = {
+            name: _kept_value(part[name], bounded) for name in _CONTENT_FIELDS if name in part
+        }
+        if not (bounded.mark and "" in values.values()):
+            kept.append({**part, **values})
+    return kept
+
+
+def _kept_value(value: Any, bounded: BoundedText) -> Any:  # noqa: ANN401  # any JSON
+    if isinstance(value, str):
+        return bounded.add(value)
+    whole = _encoded(value)
+    return value if (kept := bounded.add(whole)) == whole else kept
 
 
 def _encoded(value: Any) -> str:  # noqa: ANN401  # any JSON

@@ -1,6 +1,7 @@
 """The spans of an attempt: its own, and those of its tool calls and model calls."""
 
-from collections.abc import Hashable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -8,12 +9,24 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
-from headrace.model.events import TRACEPARENT
+from headrace.model.events import TRACEPARENT, Json
 from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, TaskKey
 from headrace_worker.recovery import RecoveredRun
-from headrace_worker.span_content import BoundedText, input_json, output_json, value_json
+from headrace_worker.span_content import (
+    BoundedText,
+    input_json,
+    instructions_json,
+    messages_json,
+    output_json,
+    value_json,
+)
 from headrace_worker.usage import UsageTotals
+
+_log = logging.getLogger(__name__)
+
+type MakeMessages = Callable[[], Iterable[Json]]
+"""Makes the messages of a model call, in the conventions' shape, if content is asked for."""
 
 OTHER = "_OTHER"
 """``error.type`` of failures without an exception, in the semantic conventions."""
@@ -74,9 +87,20 @@ class ModelSpans:
         self._open: dict[Hashable, Span] = {}
 
     def begin(
-        self, call: Hashable, model: str, provider: str = "", operation: str = "chat"
+        self,
+        call: Hashable,
+        model: str,
+        provider: str = "",
+        operation: str = "chat",
+        *,
+        make_messages: MakeMessages = list,
+        instructions: str = "",
     ) -> None:
-        """Start the span of a call. What is sent to the model is never recorded."""
+        """Start the span of a call.
+
+        What is sent to the model is recorded if content is asked for: the messages that
+        `make_messages` returns, and `instructions` if they are sent beside them.
+        """
         if not tracing.is_enabled():
             return
         attributes = {
@@ -84,20 +108,29 @@ class ModelSpans:
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": model,
         }
-        self._open[call] = tracing.start_span(
+        span = self._open[call] = tracing.start_span(
             f"{operation} {model}".strip(),
             SpanKind.CLIENT,
             self._traceparent,
             {name: value for name, value in attributes.items() if value},
         )
+        note_input(span, make_messages, instructions)
 
-    def end(self, call: Hashable, model: str, usage: Mapping[str, Any]) -> None:
+    def end(
+        self,
+        call: Hashable,
+        model: str,
+        usage: Mapping[str, Any],
+        *,
+        make_messages: MakeMessages = list,
+    ) -> None:
         """End the span of a call.
 
         Args:
             call: The call.
             model: The model that responded; empty if it is unknown.
             usage: ``input_tokens`` and ``output_tokens``; empty if they are unknown.
+            make_messages: Makes the response, which is recorded if content is asked for.
         """
         if (span := self._open.pop(call, None)) is None:
             return
@@ -106,6 +139,7 @@ class ModelSpans:
         for name in ("input_tokens", "output_tokens"):
             if usage.get(name) is not None:
                 span.set_attribute(f"gen_ai.usage.{name}", usage[name])
+        note_output(span, make_messages)
         span.end()
 
     def fail(self, call: Hashable, error_type: str = OTHER) -> None:
@@ -122,6 +156,28 @@ class ModelSpans:
         """End the spans of all open calls; those that have no end failed with `error`."""
         for call in list(self._open):
             self.fail(call, OTHER if error is None else type(error).__name__)
+
+
+def note_input(span: Span, make_messages: MakeMessages, instructions: str = "") -> None:
+    """Record on a model call's span what is sent to the model, if content is asked for."""
+    _note_messages(span, "gen_ai.input.messages", make_messages)
+    if instructions and tracing.captures_content():
+        span.set_attribute("gen_ai.system_instructions", instructions_json(instructions))
+
+
+def note_output(span: Span, make_messages: MakeMessages) -> None:
+    """Record on a model call's span what the model responds, if content is asked for."""
+    _note_messages(span, "gen_ai.output.messages", make_messages)
+
+
+def _note_messages(span: Span, attribute: str, make_messages: MakeMessages) -> None:
+    if not (tracing.captures_content() and span.is_recording()):
+        return
+    try:
+        if messages := list(make_messages()):
+            span.set_attribute(attribute, messages_json(messages))
+    except Exception:  # noqa: BLE001 - the messages are a library's; the run goes on without them
+        _log.warning("could not record %s of a model call", attribute, exc_info=True)
 
 
 class AttemptSpan:

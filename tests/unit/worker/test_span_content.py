@@ -130,6 +130,19 @@ async def test_unless_asked_for_no_span_holds_any_of_it(spans: RecordedSpans, st
     assert "4711" not in everything
 
 
+@pytest.mark.parametrize("stated", ["true", "false"])
+async def test_a_process_that_is_not_headraces_own_asks_by_the_same_variable(
+    spans: RecordedSpans, monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
+    monkeypatch.setenv(tracing.CAPTURE_CONTENT, stated)
+    async with TestFleet([clerk]) as fleet:
+        await fleet.send("clerk", "secret question")
+    [attempt] = spans.named("invoke_agent clerk")
+    everything = "".join(span.to_json() for span in spans.all())
+    assert ("gen_ai.input.messages" in (attempt.attributes or {})) is (stated == "true")
+    assert ("secret question" in everything) is (stated == "true")
+
+
 @pytest.mark.usefixtures("_content")
 async def test_what_is_too_long_is_cut_and_says_so(spans: RecordedSpans) -> None:
     @agent()

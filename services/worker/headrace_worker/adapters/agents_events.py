@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
+from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Usage
@@ -12,6 +14,7 @@ from headrace_worker.adapters.agents_replay import REPLAYED
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.span_messages import of_items, response_of_items
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.memory import keep_response, keep_result
@@ -29,6 +32,11 @@ with needs("openai-agents"):
     from agents.tool_context import ToolContext
 
 _THOUGHTS = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+
+
+def _response_messages(response: ModelResponse) -> list[Json]:
+    """Return a response as a message in a span."""
+    return response_of_items(item.model_dump(mode="json") for item in response.output)
 
 
 class AgentsEvents(RunHooks[Any]):
@@ -75,9 +83,15 @@ class AgentsEvents(RunHooks[Any]):
         input_items: list[Any],
     ) -> None:
         """Record that the model is called."""
-        del context, system_prompt, input_items
+        del context
         model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
-        self.model_calls.begin(None, str(model), "openai")
+        self.model_calls.begin(
+            None,
+            str(model),
+            "openai",
+            make_messages=lambda: of_items(input_items),
+            instructions=system_prompt or "",
+        )
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401  # the library's
         """Record that a response is complete; its last events may still arrive."""
@@ -85,7 +99,9 @@ class AgentsEvents(RunHooks[Any]):
         if response.response_id == REPLAYED:
             self.model_calls.drop(None)
         else:
-            self.model_calls.end(None, "", vars(response.usage))
+            self.model_calls.end(
+                None, "", vars(response.usage), make_messages=partial(_response_messages, response)
+            )
         self._given += 1
         self._mark()
 

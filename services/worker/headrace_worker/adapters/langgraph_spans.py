@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, override
 
+from headrace.model.events import Json
 from headrace_worker.adapters.extras import needs
-from headrace_worker.spans import ModelSpans
+from headrace_worker.adapters.span_messages import CALLED, STOP, of_chat, response_of
+from headrace_worker.spans import MakeMessages, ModelSpans
 
 with needs("langgraph"):
     from langchain_core.callbacks import BaseCallbackHandler
-    from langchain_core.messages import AIMessage
+    from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
     from langchain_core.outputs import ChatGeneration, LLMResult
     from langchain_core.runnables.config import merge_configs
 
@@ -33,28 +35,54 @@ class LangGraphSpans(BaseCallbackHandler):
         self._calls.close()
 
     @override
-    def on_chat_model_start(self, *_: Any, run_id: Any, **about: Any) -> None:
-        self._begin(run_id, about, "chat")
+    def on_chat_model_start(
+        self, serialized: Any, messages: list[list[BaseMessage]], *, run_id: Any, **about: Any
+    ) -> None:
+        self._begin(run_id, about, "chat", lambda: of_chat(_openai(*messages[0])))
 
     @override
-    def on_llm_start(self, *_: Any, run_id: Any, **about: Any) -> None:
-        self._begin(run_id, about, "text_completion")
+    def on_llm_start(
+        self, serialized: Any, prompts: list[str], *, run_id: Any, **about: Any
+    ) -> None:
+        asked = [{"role": "user", "content": prompt} for prompt in prompts]
+        self._begin(run_id, about, "text_completion", lambda: of_chat(asked))
 
     @override
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
         made = next((one for several in response.generations for one in several), None)
         message = made.message if isinstance(made, ChatGeneration) else None
         if not isinstance(message, AIMessage):
-            self._calls.end(run_id, "", {})
+            text = "" if made is None else made.text
+            self._calls.end(run_id, "", {}, make_messages=lambda: response_of(text, [], STOP))
             return
-        model = message.response_metadata.get("model_name") or ""
-        self._calls.end(run_id, model, dict(message.usage_metadata or {}))
+        about = message.response_metadata
+        used = dict(message.usage_metadata or {})
+        self._calls.end(
+            run_id, about.get("model_name") or "", used, make_messages=lambda: _response(message)
+        )
 
     @override
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
         self._calls.fail(run_id, type(error).__name__)
 
-    def _begin(self, call: Any, about: Mapping[str, Any], operation: str) -> None:  # noqa: ANN401  # a UUID
+    def _begin(
+        self,
+        call: Any,  # noqa: ANN401  # a UUID
+        about: Mapping[str, Any],
+        operation: str,
+        make_messages: MakeMessages,
+    ) -> None:
         named = about.get("metadata") or {}
         model, provider = named.get("ls_model_name") or "", named.get("ls_provider") or ""
-        self._calls.begin(call, model, provider, operation)
+        self._calls.begin(call, model, provider, operation, make_messages=make_messages)
+
+
+def _openai(*messages: BaseMessage) -> list[Any]:
+    return list(convert_to_openai_messages(messages))
+
+
+def _response(message: AIMessage) -> list[Json]:
+    """Return a response as a message in a span."""
+    [shown] = of_chat(_openai(message))
+    stated = message.response_metadata.get("finish_reason") or ""
+    return response_of("", shown["parts"], stated or (CALLED if message.tool_calls else STOP))

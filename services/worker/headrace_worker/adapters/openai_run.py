@@ -21,8 +21,10 @@ from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
 from headrace_worker.adapters.openai_stream import FORMAT, ResponseEmitter
+from headrace_worker.adapters.span_messages import of_chat
 from headrace_worker.conversation import CallItem, ResultItem, Turn, answered, open_calls
 from headrace_worker.memory import keep_result
+from headrace_worker.spans import note_input, note_output
 
 _PIECES = ContentNames(
     text=lambda text: {"type": "text", "text": text},
@@ -150,7 +152,7 @@ class ChatRun:
         answer = ResponseEmitter(ctx, self._used, host, thinking=endpoint.show_thinking)
         try:
             request = self._request(messages)
-            with self._call_span(answer):
+            with self._call_span(messages, answer):
                 async with await endpoint.client.chat.completions.create(**request) as stream:
                     await answer.take(stream)
         except ValueError as error:
@@ -167,7 +169,7 @@ class ChatRun:
         return answer.turn()
 
     @contextmanager
-    def _call_span(self, answer: ResponseEmitter) -> Iterator[None]:
+    def _call_span(self, messages: list[Json], answer: ResponseEmitter) -> Iterator[None]:
         """Make the span of one call of the model the current one in the block."""
         model, url = self._endpoint.model, self._endpoint.client.base_url
         attributes = {
@@ -177,11 +179,13 @@ class ChatRun:
             "server.address": url.host,
         }
         span = tracing.start_span(f"chat {model}", SpanKind.CLIENT, None, attributes)
+        note_input(span, lambda: of_chat(messages))
         with tracing.current(span):
             try:
                 yield
             finally:
                 span.set_attributes(answer.attributes())
+                note_output(span, answer.messages)
 
     def _request(self, messages: list[Json]) -> Any:  # noqa: ANN401  # the client's own types
         functions = [*map(function_of, self._tools.values()), *self._client_tools.values()]

@@ -11,6 +11,7 @@ from headrace.sdk.errors import Retryable
 from headrace.sdk.signals import Usage
 from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.span_messages import call_part, response_of
 from headrace_worker.conversation import CallItem, Item, TextItem, Turn, Verbatim
 from headrace_worker.memory import keep_response
 
@@ -159,6 +160,12 @@ class ResponseEmitter:
             found["gen_ai.usage.input_tokens"] = used.prompt_tokens or 0
             found["gen_ai.usage.output_tokens"] = used.completion_tokens or 0
         return found
+
+    def messages(self) -> list[Json]:
+        """Return what is known of the response, as a message in a span; empty if nothing is."""
+        text = "".join(self._texts) or self.refusal
+        calls = [call_part(call.id, call.name, call.arguments) for call in self.calls]
+        return response_of(text, calls, self.finish) if text or calls or self.finish else []
 
     def turn(self) -> Turn:
         """Return the response as a turn of the conversation."""

@@ -22,6 +22,7 @@ from headrace_worker.adapters.pydantic_messages import (
     verbatim_of,
     verbatim_of_result,
 )
+from headrace_worker.adapters.pydantic_spans import instructions_in, messages_in
 from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.memory import keep_response, keep_result
 from headrace_worker.spans import ModelSpans
@@ -79,7 +80,14 @@ class ReplayedResponses(AbstractCapability[Any]):
         del ctx
         model, calls = request_context.model, self.emitter.model_calls
         call = object()
-        calls.begin(call, model.model_name, model.system)
+        asked = request_context.messages
+        calls.begin(
+            call,
+            model.model_name,
+            model.system,
+            make_messages=lambda: messages_in(asked),
+            instructions=instructions_in(asked),
+        )
         try:
             response: ModelResponse = await handler(request_context)
         except BaseException as error:
@@ -87,7 +95,9 @@ class ReplayedResponses(AbstractCapability[Any]):
             raise
         used = response.usage
         tokens = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
-        calls.end(call, response.model_name or "", tokens)
+        calls.end(
+            call, response.model_name or "", tokens, make_messages=lambda: messages_in([response])
+        )
         return response
 
     async def after_model_request(
