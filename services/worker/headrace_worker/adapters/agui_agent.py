@@ -18,14 +18,18 @@ from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import ask_again
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration
-from headrace_worker.adapters.event_stream import Frames, field
+from headrace_worker.adapters.event_stream import Frames, check_encoding, field
 from headrace_worker.adapters.extras import needs
 from headrace_worker.memory import Memory, restored
 
 with needs("ag-ui"):
     import httpx
 
-_STREAM = {"Accept": "text/event-stream", "Content-Type": "application/json"}
+_STREAM = {
+    "Accept": "text/event-stream",
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/json",
+}
 _OK = 200
 
 
@@ -84,6 +88,7 @@ def ag_ui_agent(
             try:
                 stream = http.stream("POST", url, content=orjson.dumps(asked), headers=_STREAM)
                 async with stream as response:
+                    check_encoding(response.headers.get("Content-Encoding", "identity"))
                     if await _is_refused(ctx, response):
                         return
                     async for event in _events(response):

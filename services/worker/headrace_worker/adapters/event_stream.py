@@ -31,6 +31,18 @@ def check_size(size: int) -> None:
         raise MalformedOutput(f"the outside agent's answer has more than {LARGEST} bytes")
 
 
+def check_encoding(encoding: str) -> None:
+    """Check the Content-Encoding of an answer: it can expand to a thousand times its size.
+
+    Raises:
+        MalformedOutput: The answer is compressed.
+    """
+    if encoding.lower() != "identity":
+        raise MalformedOutput(
+            f"the outside agent's answer has the encoding {encoding[:100]!r}; allowed: identity"
+        )
+
+
 class Frames:
     """Assembles the frames of one stream."""
 

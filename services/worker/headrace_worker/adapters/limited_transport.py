@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import cast, override
 
 from headrace.sdk.errors import MalformedOutput
-from headrace_worker.adapters.event_stream import check_size
+from headrace_worker.adapters.event_stream import check_encoding, check_size
 from headrace_worker.adapters.extras import needs
 
 with needs("a2a"):
@@ -24,15 +24,13 @@ class LimitedTransport(httpx.AsyncHTTPTransport):
         Raises:
             MalformedOutput: The answer is compressed. While it is read: it is too large.
         """
-        # A compressed answer can expand to a thousand times its size.
         request.headers["Accept-Encoding"] = "identity"
         response = await super().handle_async_request(request)
-        encoding = response.headers.get("Content-Encoding", "identity")
-        if encoding != "identity":
+        try:
+            check_encoding(response.headers.get("Content-Encoding", "identity"))
+        except MalformedOutput:
             await response.aclose()
-            raise MalformedOutput(
-                f"the outside agent's answer has the encoding {encoding[:100]!r}; allowed: identity"
-            )
+            raise
         if not is_event_stream(request, response):
             response.stream = _LimitedStream(cast("httpx.AsyncByteStream", response.stream))
         return response

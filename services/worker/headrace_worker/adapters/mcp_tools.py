@@ -14,6 +14,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, Retryable
 from headrace.sdk.tool_call import Answer
 from headrace.sdk.tools import Tool
+from headrace_worker.adapters.event_stream import check_encoding
 from headrace_worker.adapters.extras import needs
 
 with needs("mcp"):
@@ -97,11 +98,17 @@ class McpServer:
             )
             if self._url:
                 timeout = httpx2.Timeout(self.timeout, connect=10.0)
-                http = httpx2.AsyncClient(headers=self._headers, timeout=timeout)
+                headers = {**self._headers, "Accept-Encoding": "identity"}
+                hooks = {"response": [_check_answer]}
+                http = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
                 await stack.enter_async_context(http)
                 server = streamable_http_client(self._url, http_client=http)
             client = Client(server, read_timeout_seconds=self.timeout)
             yield await stack.enter_async_context(client)
+
+
+async def _check_answer(response: httpx2.Response) -> None:
+    check_encoding(response.headers.get("Content-Encoding", "identity"))
 
 
 class _McpLink:

@@ -49,12 +49,20 @@ class EndlessAgent:
             return self._endless(b'data: {"result": "', "text/event-stream")
         if self.to == "refusal":
             return self._endless(b"x", "text/event-stream", 400)
+        if self.to == "compressed run":
+            run = {"threadId": "t", "runId": "r"}
+            kinds = ("RUN_STARTED", "RUN_FINISHED")
+            frames = [f"data: {json.dumps({'type': kind, **run})}\n\n" for kind in kinds]
+            return self._packed("".join(frames), "text/event-stream")
         if self.to == "compressed":
             message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}]}
             body = {"jsonrpc": "2.0", "id": 1, "result": {"message": message}}
-            packed = gzip.compress(json.dumps(body).encode())
-            return Response(packed, headers={"Content-Encoding": "gzip"})
+            return self._packed(json.dumps(body), "application/json")
         return self._endless(b'{"result": "', "application/json")
+
+    def _packed(self, body: str, kind: str) -> Response:
+        headers = {"Content-Encoding": "gzip", "Content-Type": kind}
+        return Response(gzip.compress(body.encode()), headers=headers)
 
     def _endless(self, begin: bytes, kind: str, status: int = 200) -> Response:
         async def pieces() -> AsyncIterator[bytes]:
@@ -80,7 +88,10 @@ async def test_a_remote_agents_answer_is_not_read_beyond_its_limit(
     assert endless.sent < 2 * LARGEST
 
 
-@pytest.mark.parametrize(("to", "ended"), [("stream", "FAILED"), ("refusal", "REJECTED")])
+_AG_UI = [("stream", "FAILED"), ("refusal", "REJECTED"), ("compressed run", "FAILED")]
+
+
+@pytest.mark.parametrize(("to", "ended"), _AG_UI)
 async def test_an_ag_ui_agents_answer_is_not_read_beyond_its_limit(
     submitter: TaskSubmitter, working: Working, to: str, ended: str
 ) -> None:

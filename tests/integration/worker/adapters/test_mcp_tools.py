@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from mcp.server import MCPServer
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import Receive, Scope, Send
 
 from headrace import Agent, Emission, RunContext, ToolError, agent
 from headrace.sdk.errors import Misdeclared
@@ -30,6 +32,8 @@ _CLOCK = Path(__file__).resolve().parents[4] / "examples" / "mcp_clock.py"
 _SERVER = """
 import os
 from mcp.server import MCPServer
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import Receive, Scope, Send
 server = MCPServer("test")
 @server.tool()
 def pid() -> int:
@@ -138,6 +142,23 @@ async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
             done = await folded(await submitter.start("caller", "x"))
         assert state(done) == "FAILED"
         assert "does not respond" in words(done)
+
+
+async def test_a_compressed_answer_is_not_read(submitter: TaskSubmitter, working: Working) -> None:
+    packing = GZipMiddleware(MCPServer("shop").streamable_http_app(json_response=True), 0)
+
+    async def always_packing(scope: Scope, receive: Receive, send: Send) -> None:
+        others = [h for h in scope.get("headers", ()) if h[0] != b"accept-encoding"]
+        wants = {**scope, "headers": [*others, (b"accept-encoding", b"gzip")]}
+        await packing(wants, receive, send)
+
+    async with (
+        asgi_server(always_packing, lifespan="on") as url,
+        working(caller(McpServer(f"{url}/mcp", timeout=5.0))),
+    ):
+        done = await folded(await submitter.start("caller", "x"))
+    assert state(done) == "FAILED"
+    assert "does not respond" in words(done)
 
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://x.test", "command": ["x"]}])
