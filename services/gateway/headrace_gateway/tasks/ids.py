@@ -1,5 +1,6 @@
 """Ids of tasks and messages."""
 
+import re
 from uuid import uuid4
 
 from headrace.model.errors import InvalidName, TaskUnknown
@@ -27,3 +28,11 @@ def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> Ta
 def mint_message_id() -> str:
     """Return an id for a message that came without one."""
     return f"msg-{uuid4()}"
+
+
+_MINTED = re.compile(r"msg-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def is_minted(message_id: str) -> bool:
+    """Return whether the id is one of `mint_message_id`, of whichever gateway."""
+    return _MINTED.fullmatch(message_id) is not None

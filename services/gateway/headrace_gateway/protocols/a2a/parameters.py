@@ -1,6 +1,6 @@
 """The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Self
 
@@ -14,6 +14,7 @@ from headrace.model.fold import OWN
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import NotReadable, generation, read
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.tasks.ids import is_minted
 
 PAGE_SIZES = range(1, 101)
 DEFAULT_PAGE_SIZE = 50
@@ -86,7 +87,14 @@ class SendMessageParams:
 
     def fingerprint(self) -> str:
         """Return a hash of the content, independent of its formatting."""
-        return sha256(orjson.dumps(self, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        return sha256(orjson.dumps(self.as_sent(), option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+    def as_sent(self) -> Self:
+        """Return these without a message id that a gateway minted: each repetition gets another."""
+        if not is_minted(self.message.get("messageId", "")):
+            return self
+        sent = {name: value for name, value in self.message.items() if name != "messageId"}
+        return replace(self, message=sent)
 
 
 _PLAIN = frozenset({"messageId", "role", "parts"})
@@ -158,8 +166,9 @@ class ForkTaskParams:
 
     def fingerprint(self) -> str:
         """Return a hash of the content, which no message has."""
-        content = orjson.dumps({"fork": self}, option=orjson.OPT_SORT_KEYS)
-        return sha256(content).hexdigest()
+        sending = None if self.sending is None else self.sending.as_sent()
+        asked = {"fork": replace(self, sending=sending)}
+        return sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

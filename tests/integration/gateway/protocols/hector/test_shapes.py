@@ -184,6 +184,27 @@ async def test_an_event_source_goes_on_with_its_task_instead_of_asking_again(
     assert len(fleet.runs) == 1
 
 
+_KEYED = [
+    ("GET", "/message:stream?message=Hello", None),
+    ("POST", "/message:stream?format=hector", {"message": HELLO}),
+    ("POST", "/message:send", {"message": HELLO}),
+    ("POST", "/stream", {"message": HELLO}),
+]
+
+
+@pytest.mark.parametrize(("method", "url", "body"), _KEYED)
+async def test_a_message_without_an_id_is_accepted_once_under_its_key(
+    plain: httpx.AsyncClient, fleet: ScriptedFleet, method: str, url: str, body: Json | None
+) -> None:
+    key = {"Idempotency-Key": f"once-{url}"}
+    for _ in range(2):
+        answer = await plain.request(method, BASE + url, json=body, headers=key)
+        assert answer.status_code == 200, answer.text
+    assert len(fleet.runs) == 1
+    other = {"message": {"content": [{"text": "Bye"}]}}
+    assert (await plain.post(f"{BASE}/message:send", json=other, headers=key)).status_code == 400
+
+
 @pytest.mark.parametrize("cursor", ["x", "abcd1234:3", "/abcd1234:3", "task/"])
 async def test_a_cursor_without_a_task_asks_nothing_again(
     plain: httpx.AsyncClient, fleet: ScriptedFleet, cursor: str
