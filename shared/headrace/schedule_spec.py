@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from headrace.model.answers import AnswerRule
+from headrace.model.described import Described
 from headrace.model.schedule import MOST_QUEUED, QUEUED, Overlap, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.model.timestamp import timestamp
@@ -42,11 +43,11 @@ def _in_utc(time: datetime) -> datetime:
 type _Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
-class ScheduleSpec(BaseModel):
+class ScheduleSpec(Described):
     """A schedule as its owner states it."""
 
     # An expression becomes a header, which a line break would end.
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     agent: str
     """The agent that gets the message."""

@@ -24,8 +24,7 @@ class SecretUnreadable(OSError):
 class SecretSettings(BaseSettings):
     """Settings in which a secret `X` has a second field ``X_file``."""
 
-    # The docstring under a field, in the class that declares it, is its description.
-    model_config = SettingsConfigDict(use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(defer_build=True)
 
     def secret(self, name: str) -> str:
         """Return the setting `name`, read from its file if one is set. Empty: neither is set.

@@ -30,7 +30,6 @@ class BusSettings(SecretSettings):
     model_config = SettingsConfigDict(
         env_prefix="HEADRACE_",
         env_ignore_empty=True,
-        use_attribute_docstrings=True,
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,

@@ -3,9 +3,10 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from headrace.model.answers import AnswerRule
+from headrace.model.described import Described
 from headrace.model.errors import HeadraceError
 from headrace.model.event_template import (
     Event,
@@ -23,10 +24,10 @@ _LITERAL = r"[^\s.*>{}$_][^\s.*>{}]*"
 _SUBJECT = re.compile(rf"{_LITERAL}(\.(\*|[^\s.*>]+))*(\.>)?")
 
 
-class Condition(BaseModel):
+class Condition(Described):
     """What a value in an event must be."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     exists: bool = True
     """Whether there must be a value."""
@@ -49,10 +50,10 @@ class Condition(BaseModel):
 type Expected = Condition | list[Scalar] | Scalar
 
 
-class TriggerSpec(BaseModel):
+class TriggerSpec(Described):
     """A trigger as its owner declares it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
     agent: str

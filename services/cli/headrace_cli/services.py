@@ -4,6 +4,8 @@ Only this module imports the services, and only by name: the command line instal
 without them.
 """
 
+import gc
+import os
 import re
 import signal
 import sys
@@ -77,7 +79,15 @@ def run_service(service: str, package: str, *arguments: str, **options: bool) ->
     # Importing a service takes most of its start, and an unhandled SIGUSR2 would end the process. A
     # function, because child processes would inherit SIG_IGN.
     signal.signal(signal.SIGUSR2, _ignore)
-    sys.exit(module_of(service, f"{package}.main").run(*arguments, **options))
+    if service != "worker":
+        # To find plugins, pydantic reads the metadata of all packages. Only agents may have some.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
+    # Nearly all objects of an import stay, so collections during it find nothing.
+    gc.disable()
+    run = module_of(service, f"{package}.main").run
+    gc.freeze()
+    gc.enable()
+    sys.exit(run(*arguments, **options))
 
 
 def _ignore(_number: int, _frame: object) -> None:

@@ -6,6 +6,7 @@ import click
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from headrace.model.described import descriptions
 from headrace.secret_settings import variable
 from headrace.settings import BusSettings
 from headrace_cli.printer import Printer, with_json
@@ -37,7 +38,7 @@ def settings(printer: Printer) -> None:
         return
     for who, one in settings_classes().items():
         for name, field in _own_fields(one):
-            facts = (variable(name), _default(field).strip("`"), _meaning(field))
+            facts = (variable(name), _default(field).strip("`"), _meaning(one, name))
             record = dict(zip(("variable", "default", "meaning"), facts, strict=True))
             printer.record({"service": who, **record}, "")
 
@@ -66,29 +67,29 @@ def _load(path: str) -> type[BusSettings]:
 
 
 def _section(who: str, settings_class: type[BusSettings]) -> str:
-    rows = [_row(name, field) for name, field in _own_fields(settings_class)]
+    rows = [_row(settings_class, name, field) for name, field in _own_fields(settings_class)]
     return "\n".join([f"## {who}\n", "| variable | default | |", "|---|---|---|", *rows, ""])
 
 
-def _row(name: str, field: FieldInfo) -> str:
-    return f"| `{variable(name)}` | {_default(field)} | {_meaning(field)} |"
+def _row(settings_class: type[BusSettings], name: str, field: FieldInfo) -> str:
+    return f"| `{variable(name)}` | {_default(field)} | {_meaning(settings_class, name)} |"
 
 
-def _meaning(field: FieldInfo) -> str:
-    return " ".join((field.description or "").replace("``", "`").split())
+def _meaning(settings_class: type[BusSettings], name: str) -> str:
+    return " ".join(descriptions(settings_class).get(name, "").replace("``", "`").split())
 
 
 def _own_fields(settings_class: type[BusSettings]) -> list[tuple[str, FieldInfo]]:
     fields = settings_class.model_fields.items()
-    return [(name, field) for name, field in fields if _is_own(settings_class, name, field)]
+    return [(name, field) for name, field in fields if _is_own(settings_class, name)]
 
 
-def _is_own(settings_class: type[BusSettings], name: str, field: FieldInfo) -> bool:
+def _is_own(settings_class: type[BusSettings], name: str) -> bool:
     """Return whether the class adds the variable, or documents it differently."""
     if settings_class is BusSettings:
         return True
-    inherited = BusSettings.model_fields.get(name)
-    return inherited is None or inherited.description != field.description
+    inherited = descriptions(BusSettings).get(name)
+    return inherited is None or inherited != descriptions(settings_class)[name]
 
 
 def _default(field: FieldInfo) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from headrace.model.described import Described
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace.model.subjects import LONGEST_SUBJECT
@@ -28,10 +29,10 @@ class ReplyRefused(HeadraceError):
     code = "reply_refused"
 
 
-class AnswerRule(BaseModel):
+class AnswerRule(Described):
     """What is published of a task, as an owner declares it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     subject: Annotated[str | None, Field(max_length=LONGEST_SUBJECT)] = None
     """NATS subject to publish on."""

@@ -5,17 +5,16 @@ They are JSON. Each is validated once per request, never per token.
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
+from headrace.model.described import Described
 from headrace.model.errors import UndecodableMessage
 
 
-class BusMessage(BaseModel):
+class BusMessage(Described):
     """A message body. Unknown fields are ignored, so that versions can mix."""
 
-    model_config = ConfigDict(
-        extra="ignore", use_attribute_docstrings=True, frozen=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     def encode(self) -> bytes:
         """Return the JSON body, unset fields left out."""

@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Discriminator,
     Field,
@@ -14,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from headrace.model.described import Described
 from headrace.model.events import Json
 from headrace.schedule_spec import NamedSchedule
 from headrace.sdk.agent import FollowUps
@@ -70,12 +70,10 @@ type Url = Annotated[str, Field(pattern=_URL), AfterValidator(check_url)]
 type Target = Annotated[str, Field(pattern=_TARGET)]
 
 
-class Section(BaseModel):
+class Section(Described):
     """A part of the file: what it does not know it refuses."""
 
-    model_config = ConfigDict(
-        extra="forbid", use_attribute_docstrings=True, frozen=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class BearerSection(Section):

@@ -16,7 +16,7 @@ from headrace_gateway.server.auth.caller import FLEET, ROUTING, Grant
 class Table(BaseModel):
     """A table of the file; an unknown key is an error, so that a misspelt key is not ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 OPERATIONS: Mapping[str, tuple[str, ...]] = {

@@ -1,0 +1,84 @@
+"""Processor time until a service is ready: ``python -m tests.benchmarks.starts``.
+
+``--other FOLDER`` measures the code of another checkout in turn.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks.processor_time import seconds_of
+from tests.support.deployment import get
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
+from tests.support.service_process import ServiceProcess
+
+_SERVICES = {
+    "gateway": ["gateway"],
+    "worker": ["worker", "headrace_worker.demo:agents"],
+    "task-state": ["task-state"],
+    "triggers": ["triggers", "serve"],
+}
+_PACKAGES = ("shared", *(f"services/{each}" for each in (*_SERVICES, "cli")))
+
+
+def measure(folder: Path, checkouts: list[Path], rounds: int) -> Iterator[str]:
+    """Start each service of each checkout in turn; yield a line of the medians per service."""
+    with NatsProcess(folder / "nats") as nats, ValkeyProcess(folder / "valkey") as valkey:
+        for service, arguments in _SERVICES.items():
+            took: dict[Path, list[float]] = {checkout: [] for checkout in checkouts}
+            for number in range(rounds + 1):
+                for checkout in checkouts:
+                    port = ports.pick()
+                    environment = _environment(checkout, port, nats, valkey)
+                    seconds = _start(folder / f"{service}-{port}", service, arguments, environment)
+                    if number:  # the first one writes bytecode
+                        took[checkout].append(seconds)
+            yield f"{service}: " + ", ".join(_said(each) for each in took.values())
+
+
+def _said(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.2f} s (least {min(seconds):.2f})"
+
+
+def _start(folder: Path, service: str, arguments: list[str], environment: dict[str, str]) -> float:
+    """Return the processor seconds until a new process is ready."""
+    address = f"127.0.0.1:{environment['HEADRACE_METRICS_PORT']}"
+    process = ServiceProcess(
+        service, folder, arguments, environment, lambda: get(address, "/readyz")[0] == 200
+    )
+    with process:
+        return seconds_of({service: [process.pid]})[service]
+
+
+def _environment(
+    checkout: Path, port: int, nats: NatsProcess, valkey: ValkeyProcess
+) -> dict[str, str]:
+    packages = (checkout / each for each in _PACKAGES)
+    return {
+        "PYTHONPATH": ":".join(map(str, packages)),
+        "HEADRACE_NATS_URL": nats.url,
+        "HEADRACE_REDIS_URL": valkey.url,
+        "HEADRACE_HTTP_PORT": str(port),
+        "HEADRACE_METRICS_PORT": str(port),
+        "HEADRACE_GRPC_PORT": str(ports.pick()),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--other", type=Path, action="append", default=[])
+    options = parser.parse_args()
+    here = Path(__file__).parents[2]
+    with tempfile.TemporaryDirectory() as folder:
+        for line in measure(Path(folder), [*options.other, here], options.rounds):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
