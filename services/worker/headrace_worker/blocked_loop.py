@@ -14,18 +14,18 @@ _SLEEPS = "time.sleep("
 def what_blocks(thread: int) -> tuple[str, str]:
     """Return the agent whose code the loop's thread runs, and where and what to do about it.
 
-    Called on another thread while the loop is blocked.
+    Both are empty if it runs no author's code: a process that gets no processor time is no agent's
+    doing. Called on another thread while the loop is blocked.
     """
-    agent, line = "an agent", ""
+    line = ""
     for frame in _frames(thread):
         if frame.f_globals.get("__name__") == "headrace.service":
             break  # What follows has started this worker.
         if not line and is_of_author(frame):
             line = _advice(frame)
         if frame.f_code in drive.CALLS:
-            agent = f"agent {frame.f_locals['agent'].name!r}"
-            break
-    return agent, line
+            return f"agent {frame.f_locals['agent'].name!r}", line
+    return "an agent" if line else "", line
 
 
 def _frames(thread: int) -> Iterator[FrameType]:

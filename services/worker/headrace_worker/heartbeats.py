@@ -208,6 +208,7 @@ class WorkerLeases:
         Raises:
             BusUnavailable: the connection is closed.
         """
+        self.health_probe()  # To connect may have taken longer than a loop may be silent.
         self._heartbeat_thread.spawn(self._keep())
         await self._heartbeat_thread.call(
             self._heartbeat_thread.bus.listen(questions, self._on_question)
@@ -379,5 +380,8 @@ class WorkerLeases:
             return False
         if not blocked:
             agent, where = what_blocks(self._workers_thread)
-            _log.warning("%s has blocked the event loop for %.1f s%s", agent, silence, where)
+            if agent:
+                _log.warning("%s has blocked the event loop for %.1f s%s", agent, silence, where)
+            else:
+                _log.warning("the event loop has not run for %.1f s", silence)
         return True

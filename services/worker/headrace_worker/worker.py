@@ -103,12 +103,12 @@ class Worker:
         begin_at_zero(agent.name for agent in self._agents)
         await self._bus.connect(self.id)
         await self._heartbeat_thread.start()
+        self._background = [keep_running(self._beat, "health probe")]
         # As for `drain`: the asker names one of the agents.
         await self._leases.start(self._bus.subjects.holds("*", self.id))
         await self._rule.start()
-        self._background = [
+        self._background += [
             keep_running(self._watch.run, "watch"),
-            keep_running(self._beat, "health probe"),
             keep_running(self._limit.run, "concurrency limit"),
         ]
         for agent in self._agents:

@@ -68,11 +68,26 @@ def test_the_agent_and_the_line_are_named(
     assert where.endswith(f"; write {remedy} instead")
 
 
-def test_a_loop_that_no_agent_blocks_is_blocked_by_an_agent_unknown() -> None:
+def test_code_of_authors_outside_of_a_run_is_an_agents() -> None:
+    go.clear()
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not (found := what_blocks(thread.ident or 0))[1] and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        go.set()
+        thread.join()
+    assert found[0] == "an agent"
+    assert "`go.wait()`" in found[1]
+
+
+def test_no_agent_is_blamed_where_no_authors_code_runs() -> None:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
-    agent_, _ = what_blocks(thread.ident or 0)
+    found = what_blocks(thread.ident or 0)
     done.set()
     thread.join()
-    assert (agent_, what_blocks(0)) == ("an agent", ("an agent", ""))
+    assert (found, what_blocks(0)) == (("", ""), ("", ""))

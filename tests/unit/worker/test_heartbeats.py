@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +12,7 @@ import pytest
 
 from headrace.jetstream.consumers import IN_PROGRESS, nak
 from headrace_worker import heartbeats
-from headrace_worker.heartbeats import HEARTBEAT, Hold, HolderAnswers, WorkerLeases
+from headrace_worker.heartbeats import BLOCKED, HEARTBEAT, Hold, HolderAnswers, WorkerLeases
 from headrace_worker.timing import Timing
 from tests.support.background import running
 
@@ -63,10 +63,30 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def _leases(wire: Wire) -> WorkerLeases:
+    async def call(work: Coroutine[Any, Any, object]) -> None:
+        await work
+
     thread = SimpleNamespace(
-        bus=SimpleNamespace(connection=wire), call_soon=asyncio.get_running_loop().call_soon
+        bus=SimpleNamespace(connection=wire, listen=wire.listen),
+        call=call,
+        call_soon=asyncio.get_running_loop().call_soon,
+        spawn=lambda work: work.close(),
     )
     return WorkerLeases(cast("Any", thread), Timing())
+
+
+async def test_the_time_until_the_connection_is_no_silence_of_the_loop(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = Wire()
+    leases = _leases(wire)
+    clock.now += 2 * BLOCKED
+    await leases.start("holds")
+    assert not leases._watch_health(blocked=False)
+    clock.now += 2 * BLOCKED
+    assert leases._watch_health(blocked=False)
+    [warning] = caplog.messages
+    assert f"for {2 * BLOCKED:.1f} s" in warning
 
 
 async def _calls_of_a_tick(leases: WorkerLeases) -> int:
