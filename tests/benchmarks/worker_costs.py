@@ -29,7 +29,8 @@ from headrace.sdk.drive import drive
 from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
 from headrace_worker.append_ticks import AppendTicks
-from headrace_worker.appender import Appender, Authorship
+from headrace_worker.appender import Appender
+from headrace_worker.authorship import Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings

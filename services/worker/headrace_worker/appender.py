@@ -13,178 +13,25 @@ stored, because it expected another tail, so the next append may contain other b
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from headrace.log import AppendRequest, FencedBy, LogWriter
-from headrace.model import events
-from headrace.model.entry import ANSWERED, Entry, Stamp
+from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
-from headrace.model.events import Draft, Json
-from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, SUBMITTED, WORKING, TaskKey
+from headrace.model.events import Draft
+from headrace.model.task import SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
+from headrace_worker.authorship import Authorship
+from headrace_worker.pending_message import PendingMessage, Receipt
+from headrace_worker.queued_message import QueuedMessage
 
-_ENDING = RUN_ENDED | {ANSWERED}
-
-
-@dataclass(frozen=True, slots=True)
-class Authorship:
-    """The parts that all stamps of one attempt have in common."""
-
-    log: str
-    writer: str
-    run: int
-    attempt: int
-    owner: str | None = None
-    """Owner of the task, repeated in entries that end a run because views are built from these."""
-
-    def holds_after(self, entry: Entry) -> bool:
-        """Return whether the attempt still holds its task after another writer's `entry`.
-
-        A writer that takes over a task starts another attempt or run, or ends this one. A gateway
-        that queues a message repeats the stamp of the tail.
-        """
-        stamp = entry.stamp
-        same = (stamp.log, stamp.run, stamp.attempt) == (self.log, self.run, self.attempt)
-        return same and not entry.ends_run
-
-    def stamp(self, generation: int, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
-        """Return the stamp of an entry that starts at `generation`."""
-        return Stamp(
-            self.log,
-            generation,
-            self.writer,
-            state,
-            self.run,
-            self.attempt,
-            self.owner if state in _ENDING else None,
-            checkpoint,
-        )
-
-
-@dataclass(slots=True, eq=False)
-class QueuedMessage:
-    """A message that waits in the log."""
-
-    generation: int
-    """0 until the message is stored."""
-    message: Json
-    metadata: Json
-    is_answer: bool
-    """Whether the message arrived while the agent waited for the user."""
-    name: str = ""
-    """Input id that it was submitted with, for deduplication."""
-
-    @classmethod
-    def read(cls, event: Json, generation: int) -> "QueuedMessage | None":
-        """Return the message that `event` queues, or None."""
-        metadata = event.get("statusUpdate", {}).get("metadata", {})
-        held = metadata.get(events.QUEUED)
-        if not isinstance(held, dict) or not isinstance(held.get("message"), dict):
-            return None
-        is_answer = event["statusUpdate"]["status"]["state"] == AUTH_REQUIRED
-        name = metadata.get(events.INPUT_ID) or ""
-        return cls(generation, held["message"], held.get("metadata") or {}, is_answer, name)
-
-
-class Receipt:
-    """The outcome of one event's append."""
-
-    __slots__ = ("_failure", "_waiting", "generation", "index", "is_conditional", "queued")
-
-    def __init__(
-        self, queued: QueuedMessage | None = None, *, is_conditional: bool = False
-    ) -> None:
-        """Create the receipt of an event that is not stored yet.
-
-        Args:
-            queued: The message that the event queues.
-            is_conditional: Whether the append fails if another event comes before this one.
-        """
-        self.queued, self.is_conditional = queued, is_conditional
-        self.index = 0
-        """Index of the event in its message."""
-        self.generation = 0
-        """0 until the event is stored."""
-        self._failure: Exception | None = None
-        self._waiting: list[asyncio.Future[int]] = []
-
-    async def stored(self) -> int:
-        """Wait until the event is stored and return its generation.
-
-        Raises:
-            RunOver: the event will not be stored, or its fate is unknown.
-            Overtaken: another message came first.
-        """
-        if self._failure is not None:
-            raise self._failure
-        if not self.generation:
-            waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
-        return self.generation
-
-    def settle(self, generation: int) -> None:
-        """Record that the event is stored as `generation`."""
-        self.generation = generation
-        if self.queued is not None:
-            self.queued.generation = generation
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if not each.done():
-                each.set_result(generation)
-
-    def fail(self, failure: Exception) -> None:
-        """Record why the event is not stored."""
-        self._failure = failure
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if not each.done():
-                each.set_exception(failure)
-                each.exception()  # Retrieved, or asyncio would warn about it.
-
+_log = logging.getLogger(__name__)
 
 BATCH = 512
 """Maximum events in one message: readers process a message as a whole."""
-
-
-class PendingMessage:
-    """A message that is being assembled."""
-
-    __slots__ = ("checkpoint", "drafts", "receipts", "size", "state")
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self.drafts: list[Draft] = []
-        self.receipts: list[Receipt] = []
-        """Receipts of the events that have one."""
-        self.size = 0
-        self.state = WORKING
-        """The task's state after the message, unless it is the run's last."""
-        self.checkpoint: str | None = None
-        """Checkpoint stored with the events: JSON for the agent's next attempt."""
-
-    def stored(self, first: int) -> None:
-        """Record that the events are stored, from generation `first` on."""
-        for receipt in self.receipts:
-            receipt.settle(first + receipt.index)
-
-    def lost(self) -> None:
-        """Record that the events are not stored, or not for certain."""
-        for receipt in self.receipts:
-            receipt.fail(RunOver("the run is over"))
-
-    def drop(self, receipt: Receipt) -> Draft:
-        """Remove the event of `receipt` and return it."""
-        self.receipts.remove(receipt)
-        for other in self.receipts:
-            other.index -= other.index > receipt.index
-        return self.drafts.pop(receipt.index)
-
-
-_log = logging.getLogger(__name__)
 
 _TIMEOUT = 20.0
 

@@ -24,10 +24,10 @@ from headrace.sdk.agent import Agent, EndedTask
 from headrace.sdk.drive import drive
 from headrace.sdk.errors import Retryable
 from headrace.sdk.runtime import Interrupt
-from headrace_worker.appender import Authorship
+from headrace_worker.assignment import Assignment
+from headrace_worker.authorship import Authorship
 from headrace_worker.claim import (
     Asleep,
-    Assignment,
     Behind,
     ClaimedRun,
     CleanUpDue,
@@ -35,13 +35,13 @@ from headrace_worker.claim import (
     Void,
     claim,
     pause_before,
-    why_overdue,
 )
 from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
 from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
+from headrace_worker.run_limits import why_overdue
 from headrace_worker.run_metrics import observe_wait, series_of
 
 _log = logging.getLogger(__name__)

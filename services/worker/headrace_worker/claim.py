@@ -10,137 +10,39 @@ the order survives every process.
 
 import itertools
 import logging
-from base64 import b64encode
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import orjson
-from nats.aio.msg import Msg
 
 from headrace import clock, metrics
-from headrace.directory import renewed, silent_for
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.log import LogWriter, last_entry
 from headrace.log.tombstone import is_forgotten
 from headrace.model import events, parts
-from headrace.model.delegation import Lineage, earliest
+from headrace.model.delegation import earliest
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import (
-    BusUnavailable,
-    Fenced,
-    InvalidName,
-    LogLost,
-    TaskForgotten,
-    UndecodableMessage,
-)
-from headrace.model.events import BEHIND, START_BY, Draft, Json, now
-from headrace.model.messages import Control, DeadLetter, HolderReply, RunRequest
-from headrace.model.subjects import is_token
+from headrace.model.errors import BusUnavailable, Fenced, InvalidName, LogLost, TaskForgotten
+from headrace.model.events import BEHIND, Draft, Json
+from headrace.model.messages import Control, HolderReply
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
-from headrace.model.timestamp import read_time
 from headrace.sdk.agent import Policy
-from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unstarted
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.holder import ask_holder
-from headrace.tasks.runs import publish_unconfirmed
-from headrace_worker.appender import Authorship
+from headrace_worker.assignment import Assignment
+from headrace_worker.authorship import Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.recovery import RecoveredRun, recover, why_handed_back
+from headrace_worker.run_limits import (
+    count_survivors,
+    deadline_of,
+    has_failed,
+    is_too_late,
+    may_come_back,
+    why_given_up,
+)
 from headrace_worker.spans import AttemptSpan
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The run named by a run request, and the message to acknowledge."""
-
-    key: TaskKey
-    run: int
-    request: RunRequest
-    message: Msg
-    """The request as pulled."""
-
-    async def ack(self, bus: Bus) -> None:
-        """Acknowledge the request, without confirmation: a request that stays is dropped later.
-
-        Raises:
-            nats.errors.Error: the connection is down, and the buffer for it is full.
-        """
-        await bus.connection.publish(self.message.reply, ACK)
-
-    async def ask_for(self, bus: Bus, run: int) -> None:
-        """Request the task's next run; if the request is lost, task state's sweep repeats it.
-
-        Raises:
-            BusUnavailable: the connection is down, and the buffer for it is full.
-        """
-        priority = bus.subjects.priority_of_run(self.message.subject)
-        await publish_unconfirmed(bus, self.key, run, self.request, priority)
-
-    async def give_back(self, bus: Bus, pause: float = 0) -> None:
-        """Return the request to the queue, at once or after `pause` seconds.
-
-        Raises:
-            nats.errors.Error: as for `ack`.
-        """
-        await bus.connection.publish(self.message.reply, nak(pause))
-
-    async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
-        """Store the request as a dead letter, once; the request stays queued.
-
-        Raises:
-            BusUnavailable: the letter was not stored.
-        """
-        await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run}")
-
-    async def give_up(self, bus: Bus, reason: str) -> None:
-        """Store the request as a dead letter and remove it from the queue.
-
-        Raises:
-            BusUnavailable: the letter was not stored; the request stays queued.
-        """
-        await make_dead_letter(bus, self.message, reason)
-
-
-def read_assignment(bus: Bus, msg: Msg) -> Assignment:
-    """Parse a pulled run request.
-
-    Raises:
-        UndecodableMessage: the subject or the body is not a run request's.
-    """
-    key, run = bus.subjects.key_of_run(msg.subject)
-    try:
-        check_task_id(key.task)
-    except InvalidName as error:
-        raise UndecodableMessage(msg.subject, str(error)) from None
-    return Assignment(key, run, RunRequest.decode(msg.subject, msg.data), msg)
-
-
-async def make_dead_letter(bus: Bus, msg: Msg, reason: str) -> None:
-    """Store an unusable run request as a dead letter and remove it from the queue.
-
-    Raises:
-        BusUnavailable: the letter was not stored; the request stays queued.
-    """
-    await _send(bus, msg, reason)
-    await bus.connection.publish(msg.reply, TERM)
-
-
-async def _send(
-    bus: Bus, msg: Msg, reason: str, task: str | None = None, name: str | None = None
-) -> None:
-    letter = DeadLetter(
-        reason=reason,
-        subject=msg.subject,
-        task=task,
-        sequence=msg.metadata.sequence.stream,
-        headers=dict(msg.headers or {}),
-        body=b64encode(msg.data).decode(),
-        at=now(),
-    )
-    await write_letter(bus, letter, name)
-
 
 _PART = 0.05
 """Pause before the next check, as a fraction of the time that the run has waited."""
@@ -179,96 +81,6 @@ def _is_id(task: object) -> bool:
 async def _is_at_work(bus: Bus, key: TaskKey) -> bool:
     last = await last_entry(bus, key)
     return last is not None and last.stamp.state in {SUBMITTED, WORKING}
-
-
-MOST_ATTEMPTS = 1000
-"""Attempts after which a run is given up, even if most were handed back. Deliveries do not count:
-every check of a run that waits its turn, or that another worker holds, is one. An input that no
-worker starts ends by its start deadline."""
-
-MOST_SURVIVED = 10
-"""Attempts, in multiples of an agent's `max_attempts`, after which a run is given up even if the
-workers survived: an agent may hang its worker for a while, each time."""
-
-_RENEWED = 2.0
-"""Seconds within which a live worker has usually renewed its directory entry: it does so every 3 s.
-The run of a silent worker is redelivered after at least 2.7 s."""
-
-
-def deadline_of(policy: Policy, recovered: RecoveredRun) -> datetime | None:
-    """Return the run's deadline, or None."""
-    lineage = Lineage.of(recovered.metadata)
-    inherited = read_time(lineage.deadline) if lineage is not None else None
-    if policy.timeout is None:
-        return inherited
-    began = datetime.fromisoformat(recovered.began) if recovered.began else clock.now()
-    return earliest(inherited, began + timedelta(seconds=policy.timeout))
-
-
-def why_overdue(policy: Policy, recovered: RecoveredRun) -> str:
-    """Return the failure reason of a run whose deadline has passed."""
-    if policy.timeout is None or Lineage.of(recovered.metadata) is not None:
-        return "The run did not end before its deadline"
-    return f"The run did not end within {policy.timeout:g} s"
-
-
-def is_too_late(recovered: RecoveredRun) -> bool:
-    """Return whether the run's start deadline has passed."""
-    try:
-        return clock.now() >= datetime.fromisoformat(recovered.metadata[START_BY])
-    except (LookupError, TypeError, ValueError):
-        return False
-
-
-async def count_survivors(bus: Bus, agent: str, recovered: RecoveredRun) -> None:
-    """Set `recovered.survived` to the number of replaced attempts whose workers are alive.
-
-    A worker that was frozen or cut off is replaced like a dead one. It later renews its directory
-    entry, which shows that it survived. For the attempt that is being replaced now, this is not
-    known yet.
-
-    Raises:
-        BusUnavailable: the directory does not answer.
-    """
-    recovered.survived = 0
-    for worker, replaced in recovered.replaced:
-        seen = await renewed(bus, agent, worker) if is_token(worker) else None
-        recovered.survived += seen is not None and seen > datetime.fromisoformat(replaced)
-
-
-def has_failed(policy: Policy, recovered: RecoveredRun, attempt: int) -> bool:
-    """Return whether the agent has used up its attempts, as far as is known before `attempt`."""
-    return attempt - 1 - recovered.excused >= policy.max_attempts
-
-
-async def may_come_back(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
-    """Return whether the last attempt's worker may be frozen or cut off, and still hold the run.
-
-    Such a worker keeps its directory entry for some seconds without renewing it; once the entry has
-    expired, the worker counts as dead. A worker that renews its entry is alive, and would have
-    answered the holder query.
-
-    Raises:
-        BusUnavailable: the directory does not answer.
-    """
-    if not is_token(recovered.holder):
-        return False
-    silent = await silent_for(bus, agent, recovered.holder)
-    return silent is not None and silent > _RENEWED
-
-
-def why_given_up(policy: Policy, recovered: RecoveredRun, attempt: int) -> str | None:
-    """Return why `attempt` must not start, or None if it may."""
-    tried = attempt - 1 - recovered.handed_back
-    is_spent = has_failed(policy, recovered, attempt)
-    if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
-        return f"Given up after {tried} attempts"
-    if attempt - recovered.slept > MOST_ATTEMPTS:
-        return f"Given up after {MOST_ATTEMPTS} attempts, including those handed back"
-    deadline = deadline_of(policy, recovered)
-    if deadline is not None and clock.now() >= deadline:
-        return why_overdue(policy, recovered)
-    return None
 
 
 async def give_up(

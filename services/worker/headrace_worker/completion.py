@@ -16,10 +16,11 @@ from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
-from headrace_worker.appender import GivesWay, QueuedMessage
-from headrace_worker.claim import why_overdue
+from headrace_worker.appender import GivesWay
 from headrace_worker.encoder import End, Fault
 from headrace_worker.execution import Execution
+from headrace_worker.queued_message import QueuedMessage
+from headrace_worker.run_limits import why_overdue
 from headrace_worker.run_metrics import count_usage, observe_end
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,9 @@ from headrace.sdk.errors import Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender
+from headrace_worker.assignment import Assignment
 from headrace_worker.blocks import RunIds
-from headrace_worker.claim import Assignment, ClaimedRun
+from headrace_worker.claim import ClaimedRun
 from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent

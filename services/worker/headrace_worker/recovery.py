@@ -15,9 +15,9 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.sleep import asleep_until, sleep_of
 from headrace.model.task import CANCELED, TaskKey
-from headrace_worker.appender import QueuedMessage
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.child_events import KnownChildren
+from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.usage import UsageTotals, usage_of
 
 

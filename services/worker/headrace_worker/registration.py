@@ -10,7 +10,7 @@ from headrace.directory import TIMING, Announcer, DirectoryTiming
 from headrace.model.errors import BusUnavailable
 from headrace.sdk.agent import Agents
 from headrace.wait_for import reason
-from headrace_worker.heartbeats import HeartbeatThread
+from headrace_worker.heartbeat_thread import HeartbeatThread
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from headrace import clock, metrics
 from headrace.model.task import RUN_ENDED
-from headrace_worker.claim import Assignment
+from headrace_worker.assignment import Assignment
 from headrace_worker.execution import Execution
 
 _TOKEN_KINDS = ("input", "output")

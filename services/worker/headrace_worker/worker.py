@@ -20,12 +20,13 @@ from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
-from headrace_worker import claim
 from headrace_worker.append_ticks import AppendTicks
+from headrace_worker.assignment import make_dead_letter, read_assignment
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.execution import WorkerResources
-from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
+from headrace_worker.heartbeat_thread import HeartbeatThread
+from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.poll import Puller, QueueWatch, Repair
 from headrace_worker.registration import Registration
 from headrace_worker.run_metrics import begin_at_zero
@@ -257,10 +258,10 @@ class Worker:
 
     async def _attempt(self, agent: Agent, msg: Msg, permit: Permit) -> None:
         try:
-            assigned = claim.read_assignment(self._bus, msg)
+            assigned = read_assignment(self._bus, msg)
         except UndecodableMessage as error:
             _log.warning("storing an unreadable run request as a dead letter: %s", error)
-            await claim.make_dead_letter(self._bus, msg, error.reason)
+            await make_dead_letter(self._bus, msg, error.reason)
             return
         name = (assigned.key.task, assigned.run)
         if name in self._runs:

@@ -21,7 +21,9 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace.sdk.agent import Policy
-from headrace_worker.claim import MOST_SURVIVED, Assignment, Held, Void, claim
+from headrace_worker.assignment import Assignment
+from headrace_worker.claim import Held, Void, claim
+from headrace_worker.run_limits import MOST_SURVIVED
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually

@@ -18,7 +18,8 @@ from headrace.log import LogWriter
 from headrace.model.events import TextChunks
 from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace_worker.append_ticks import AppendTicks
-from headrace_worker.appender import Appender, Authorship
+from headrace_worker.appender import Appender
+from headrace_worker.authorship import Authorship
 from tests.support.call_counter import CallCounter
 from tests.support.memory_bus import memory_bus
 

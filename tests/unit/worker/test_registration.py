@@ -9,7 +9,7 @@ import pytest
 from headrace import Agents, Emission, RunContext, agent
 from headrace.directory import Announcer, DirectoryTiming
 from headrace.model.agent_card import AgentCard
-from headrace_worker.heartbeats import HeartbeatThread
+from headrace_worker.heartbeat_thread import HeartbeatThread
 from headrace_worker.registration import Registration
 
 AT_ONCE = DirectoryTiming(renew_interval=0.0)

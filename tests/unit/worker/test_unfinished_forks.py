@@ -21,7 +21,8 @@ from headrace.tasks.fork import Fork, Forked
 from headrace.testing import TestFleet
 from headrace.testing.task import FleetTask
 from headrace_gateway.refusals import TaskBusy, TaskEnded
-from headrace_worker.claim import Assignment, Void, decide
+from headrace_worker.assignment import Assignment
+from headrace_worker.claim import Void, decide
 
 
 class Later(TaskClock):

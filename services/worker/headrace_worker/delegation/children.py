@@ -19,11 +19,11 @@ from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, RunOver
 from headrace.sdk.results import Result
 from headrace.sdk.runtime import Interrupt
-from headrace_worker.appender import Receipt
 from headrace_worker.delegation.child import Child, Events
 from headrace_worker.delegation.child_events import KnownChildren
 from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.parent import Parent
+from headrace_worker.pending_message import Receipt
 
 _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
 """Message fields that do not distinguish questions."""

@@ -1,0 +1,106 @@
+"""A pulled run request: the run that it names, its acknowledgement and its dead letter."""
+
+from base64 import b64encode
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.consumers import ACK, TERM, nak
+from headrace.model.errors import InvalidName, UndecodableMessage
+from headrace.model.events import now
+from headrace.model.messages import DeadLetter, RunRequest
+from headrace.model.task import TaskKey, check_task_id
+from headrace.tasks.dead_letters import write_letter
+from headrace.tasks.runs import publish_unconfirmed
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The run named by a run request, and the message to acknowledge."""
+
+    key: TaskKey
+    run: int
+    request: RunRequest
+    message: Msg
+    """The request as pulled."""
+
+    async def ack(self, bus: Bus) -> None:
+        """Acknowledge the request, without confirmation: a request that stays is dropped later.
+
+        Raises:
+            nats.errors.Error: the connection is down, and the buffer for it is full.
+        """
+        await bus.connection.publish(self.message.reply, ACK)
+
+    async def ask_for(self, bus: Bus, run: int) -> None:
+        """Request the task's next run; if the request is lost, task state's sweep repeats it.
+
+        Raises:
+            BusUnavailable: the connection is down, and the buffer for it is full.
+        """
+        priority = bus.subjects.priority_of_run(self.message.subject)
+        await publish_unconfirmed(bus, self.key, run, self.request, priority)
+
+    async def give_back(self, bus: Bus, pause: float = 0) -> None:
+        """Return the request to the queue, at once or after `pause` seconds.
+
+        Raises:
+            nats.errors.Error: as for `ack`.
+        """
+        await bus.connection.publish(self.message.reply, nak(pause))
+
+    async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
+        """Store the request as a dead letter, once; the request stays queued.
+
+        Raises:
+            BusUnavailable: the letter was not stored.
+        """
+        await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run}")
+
+    async def give_up(self, bus: Bus, reason: str) -> None:
+        """Store the request as a dead letter and remove it from the queue.
+
+        Raises:
+            BusUnavailable: the letter was not stored; the request stays queued.
+        """
+        await make_dead_letter(bus, self.message, reason)
+
+
+def read_assignment(bus: Bus, msg: Msg) -> Assignment:
+    """Parse a pulled run request.
+
+    Raises:
+        UndecodableMessage: the subject or the body is not a run request's.
+    """
+    key, run = bus.subjects.key_of_run(msg.subject)
+    try:
+        check_task_id(key.task)
+    except InvalidName as error:
+        raise UndecodableMessage(msg.subject, str(error)) from None
+    return Assignment(key, run, RunRequest.decode(msg.subject, msg.data), msg)
+
+
+async def make_dead_letter(bus: Bus, msg: Msg, reason: str) -> None:
+    """Store an unusable run request as a dead letter and remove it from the queue.
+
+    Raises:
+        BusUnavailable: the letter was not stored; the request stays queued.
+    """
+    await _send(bus, msg, reason)
+    await bus.connection.publish(msg.reply, TERM)
+
+
+async def _send(
+    bus: Bus, msg: Msg, reason: str, task: str | None = None, name: str | None = None
+) -> None:
+    letter = DeadLetter(
+        reason=reason,
+        subject=msg.subject,
+        task=task,
+        sequence=msg.metadata.sequence.stream,
+        headers=dict(msg.headers or {}),
+        body=b64encode(msg.data).decode(),
+        at=now(),
+    )
+    await write_letter(bus, letter, name)
