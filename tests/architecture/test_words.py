@@ -69,6 +69,19 @@ REPLACED_IN = {
 }
 """The same for words that are gone from one part of the tree."""
 
+REPLACED_IN_TESTS = {
+    "babble": "emit_after_end",
+    "crier": "ScriptedExecutor",
+    "everybody": "all_agents, all_tasks, all users",
+    "forgetful": "nondeterministic",
+    "moody": "flaky",
+    "oyez": "Reply",
+    "quitter": "fails-once",
+    "rudely": "by_reset",
+    "stubborn": "ignores_cancel, ignores_sigterm",
+}
+"""The same in tests, where agents' names and texts count as well."""
+
 
 def parts_of(path: str, source: str) -> Iterator[str]:
     """Yield each part of each name in a module's path and in its code, in lower case."""
@@ -104,6 +117,24 @@ def test_no_test_module_is_named_for_them() -> None:
     paths = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/**/*.py")]
     assert len(paths) > 100
     assert [path for path in paths if "node_modules" not in path and replaced_in(path, "")] == []
+
+
+def gone_from_tests(source: str) -> set[str]:
+    """Return the words that are gone from tests and stand in a module all the same."""
+    return REPLACED_IN_TESTS.keys() & set(re.findall(r"[a-z]+", source.lower()))
+
+
+def test_words_that_are_gone_from_tests_stay_gone() -> None:
+    own = Path(__file__)
+    paths = [path for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts]
+    assert len(paths) > 100
+    found = {str(path): gone_from_tests(path.read_text()) for path in paths if path != own}
+    assert {path: words for path, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("source", ['start("moody")', "class Moody: ...", "def is_moody(): ..."])
+def test_a_word_that_comes_back_to_tests_is_noticed(source: str) -> None:
+    assert gone_from_tests(source) == {"moody"}
 
 
 @pytest.mark.parametrize(

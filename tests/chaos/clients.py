@@ -28,7 +28,7 @@ from tests.support.resuming_bindings import (
     Refused,
 )
 from tests.support.resuming_protocols import A2A
-from tests.support.resuming_wire import ConnectionCut, Cut, NobodyThere
+from tests.support.resuming_wire import ConnectionCut, Cut, NotListening
 
 _CUTS = 0.25
 """Share of the connections that the client itself cuts."""
@@ -115,7 +115,7 @@ class Client(ABC):
         while True:
             cut = None
             if self.chance.random() < _CUTS:
-                cut = Cut(self.chance.randrange(_MOST_BYTES), rudely=self.chance.random() < _HALF)
+                cut = Cut(self.chance.randrange(_MOST_BYTES), by_reset=self.chance.random() < _HALF)
             gateway = self.chance.choice(self._context.gateways)
             yield Step(gateway, self.chance.choice(bindings), cut)
 
@@ -307,7 +307,7 @@ class DisconnectingClient(TaskClient):
 
     def _connections(self) -> Iterator[Step]:
         gateway = self.chance.choice(self._context.gateways)
-        yield Step(gateway, self.chance.choice(A2A), Cut(0, rudely=self.chance.random() < _HALF))
+        yield Step(gateway, self.chance.choice(A2A), Cut(0, by_reset=self.chance.random() < _HALF))
         yield from super()._connections()
 
 
@@ -345,7 +345,7 @@ class KeylessFollower(TaskFollower):
     async def _connect(self, step: Step) -> None:
         try:
             await super()._connect(step)
-        except NobodyThere:
+        except NotListening:
             raise
         except ConnectionCut as cut:
             if not self.task:

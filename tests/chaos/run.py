@@ -240,7 +240,7 @@ def _judge(record: Record, clients: list[Client], outcome: Outcome) -> None:
         outcome.problems += judge.check_client(client)
     outcome.problems += judge.check_all()
     outcome.further_attempts = judge.attempts
-    outcome.children, outcome.forks = judge.families.size, judge.forks
+    outcome.children, outcome.forks = judge.task_trees.size, judge.forks
     outcome.orphans = len(record.logs) - len(judge.followed) - outcome.children
     outcome.erased = sum(log.is_erased for log in record.logs.values())
     outcome.unrecorded = judge.unrecorded

@@ -12,8 +12,8 @@ from headrace.model.task import INPUT_REQUIRED, TERMINAL
 from headrace_gateway.protocols.agui.fold import Fold
 from tests.chaos.agents import answer_to, mark_of
 from tests.chaos.clients import AguiClient, Client, ForkingClient, TaskClient
-from tests.chaos.families import Families
 from tests.chaos.record import Log, Record
+from tests.chaos.task_trees import TaskTrees
 from tests.support.resuming import Client as Follower
 from tests.support.resuming_bindings import Received
 
@@ -35,7 +35,7 @@ class Judge:
         """Tasks whose id a client knows."""
         self.forks = 0
         """Forks that clients have seen end."""
-        self.families = Families()
+        self.task_trees = TaskTrees()
 
     def check_client(self, client: Client) -> Iterator[str]:
         """Yield where a client did not receive what is stored or what was promised."""
@@ -68,7 +68,7 @@ class Judge:
         for log in self._logs.values():
             if not log.is_whole:
                 continue
-            self.families.add(log.key, log.entries)
+            self.task_trees.add(log.key, log.entries)
             attempts = {(entry.stamp.run, entry.stamp.attempt) for entry in log.entries}
             self.attempts += sum(attempt > 1 for _, attempt in attempts)
             sent = Counter(one["messageId"] for one in _by_user(log.task()))
@@ -77,7 +77,7 @@ class Judge:
             if not _is_child(log) and not _is_fork(log):
                 names.update(sent.keys())
         yield from (f"tasks: {each}" for each in _twice(names))
-        yield from self.families.problems()
+        yield from self.task_trees.problems()
 
     def _log_of(self, client: Client) -> Log | None:
         if isinstance(client, AguiClient):

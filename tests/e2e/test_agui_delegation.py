@@ -20,7 +20,7 @@ from tests.support.service_process import ServiceProcess
 from tests.support.stored_log import events_of
 from tests.support.waiting import eventually, until
 
-WHOLE = {"gated": "before after", "chief": "I ask. before after"}
+WHOLE = {"gated": "before after", "parent": "Delegating. before after"}
 """What each agent says in the end."""
 
 type Workers = Callable[[str], list[ServiceProcess]]
@@ -36,7 +36,7 @@ def parents(fleet: Fleet, tmp_path: Path) -> Iterator[Workers]:
     with ExitStack() as running:
 
         def start(victim: str) -> list[ServiceProcess]:
-            names = ["chief", "director", victim]
+            names = ["parent", "grandparent", victim]
             workers = [
                 extra_services.worker(
                     tmp_path / f"{name}-{n}", f"{name}s", fleet.nats_url, "parent_agents"
@@ -53,24 +53,24 @@ def parents(fleet: Fleet, tmp_path: Path) -> Iterator[Workers]:
 
 async def drive(gateway: str, path: str, run: Json, **more: Any) -> Json:  # noqa: ANN401
     """Run the client and return what it holds; it had nothing to complain of."""
-    order = {"url": f"{gateway}/v1/agents/director/ag-ui{path}", "runs": [run], **more}
+    order = {"url": f"{gateway}/v1/agents/grandparent/ag-ui{path}", "runs": [run], **more}
     driven: Json = await asyncio.to_thread(javascript.run, "drive.mjs", order)
     assert driven["warnings"] == []
     assert driven["runs"][0]["failure"] is None
     return driven
 
 
-class Family:
-    """The director's task of a thread and the tasks below it, by what their logs say."""
+class TaskTree:
+    """The grandparent's task of a thread and the tasks below it, by what their logs say."""
 
     def __init__(self, fleet: Fleet, http: httpx.AsyncClient, thread: str) -> None:
         self._nats_url, self._thread = fleet.nats_url, thread
-        self._director = PlainAgent(http, fleet.gateways[1], "director")
+        self._grandparent = PlainAgent(http, fleet.gateways[1], "grandparent")
 
     async def logs(self) -> dict[str, list[Json]]:
         """Return the logs by agent, as far as there are any."""
-        agent, logs = "director", dict[str, list[Json]]()
-        listed = (await self._director.list(contextId=self._thread)).json()["tasks"]
+        agent, logs = "grandparent", dict[str, list[Json]]()
+        listed = (await self._grandparent.list(contextId=self._thread)).json()["tasks"]
         task = listed[0]["id"] if listed else ""
         while task:
             logs[agent] = await events_of(self._nats_url, agent, task)
@@ -85,7 +85,7 @@ class Family:
         async def is_heard() -> bool:
             logs = await self.logs()
             found[:] = metadata(logs.get(agent, []), "headrace.worker")
-            return "before " in str(logs.get("director"))
+            return "before " in str(logs.get("grandparent"))
 
         await eventually(is_heard, "the lowest agent has said something")
         return found[-1]
@@ -106,7 +106,7 @@ def metadata(log: list[Json], key: str) -> list[Any]:
 
 
 @pytest.mark.usefixtures("extra_workers")
-@pytest.mark.parametrize("victim", ["director", "chief"])
+@pytest.mark.parametrize("victim", ["grandparent", "parent"])
 async def test_a_killed_worker_amid_delegated_work_takes_back_its_own_words_alone(
     fleet: Fleet, http: httpx.AsyncClient, parents: Workers, tmp_path: Path, victim: str
 ) -> None:
@@ -114,10 +114,10 @@ async def test_a_killed_worker_amid_delegated_work_takes_back_its_own_words_alon
     thread, run, gate = str(uuid4()), str(uuid4()), tmp_path / "gate"
     asked = {"text": str(gate), "runId": run}
     staying = asyncio.create_task(drive(fleet.gateways[0], "", asked, threadId=thread))
-    family = Family(fleet, http, thread)
-    holder = await family.holder(victim)
+    tree = TaskTree(fleet, http, thread)
+    holder = await tree.holder(victim)
     next(w for w in workers if f"{holder} serves " in w.log.read_text()).kill()
-    await family.is_begun_again(victim)
+    await tree.is_begun_again(victim)
     # Who joins now, elsewhere, lets the lowest agent go on as soon as it has been told the past.
     joining = {"runId": run, "openAt": "MESSAGES_SNAPSHOT", "gate": str(gate)}
     joined = await drive(fleet.gateways[1], "/attach", joining, threadId=thread)
@@ -131,17 +131,17 @@ def assert_whole(stayed: Json, question: str, victim: str) -> None:
     client = Client([{"id": "user-0", "role": "user", "content": question}], {}).take_all(events)
     assert client.messages == stayed["messages"]
     began = [event for event in events if event["type"] == "SUBAGENT_STARTED"]
-    assert [event["name"] for event in began] == ["chief", "gated"]
+    assert [event["name"] for event in began] == ["parent", "gated"]
     runs = {event["subagentRunId"]: event["name"] for event in began}
     assert began[1]["parentSubagentRunId"] == began[0]["subagentRunId"]
     ended = [event for event in events if event["type"] == "SUBAGENT_FINISHED"]
     assert [event["outcome"] for event in ended] == [{"type": "success"}] * 2
     [again] = [event for event in events if event.get("name") == "headrace.attempt"]
     assert again["value"] == {"attempt": 2}
-    assert runs.get(again.get("subagentRunId", ""), "director") == victim
+    assert runs.get(again.get("subagentRunId", ""), "grandparent") == victim
     said = [(runs.get(m.get("subagentRunId", "")), m["content"]) for m in client.messages[1:]]
-    number = 2 if victim == "director" else 1
+    number = 2 if victim == "grandparent" else 1
     assert sorted(said, key=str) == sorted(
-        [*WHOLE.items(), (None, f"Attempt {number}: I ask. before after")], key=str
+        [*WHOLE.items(), (None, f"Attempt {number}: Delegating. before after")], key=str
     )
     assert (events[-1]["type"], "outcome" in events[-1]) == ("RUN_FINISHED", False)

@@ -23,12 +23,12 @@ from tests.chaos.__main__ import summary
 from tests.chaos.agents import DROPPED_PROMPT, answer_to
 from tests.chaos.answers import BusAnswer
 from tests.chaos.clients import CLIENTS, ClientContext, TaskClient, TaskFollower
-from tests.chaos.families import Families
 from tests.chaos.faults import KINDS, plan
 from tests.chaos.firings import EVENTS, FiringJudge, text_of_event, trigger_of_event
 from tests.chaos.fleet import fleet_in
 from tests.chaos.record import Log
 from tests.chaos.run import Size, run
+from tests.chaos.task_trees import TaskTrees
 from tests.chaos.verdict import ends, forked, overlaps
 from tests.support.resuming_bindings import Received
 
@@ -145,14 +145,14 @@ def log_of(task: str, asked: str, state: str, *, name: str = "") -> list[Entry]:
     ],
 )
 def test_wrong_children_are_reported(children: list[tuple[str, str, str]], wrong: str) -> None:
-    families = Families()
-    families.add(TaskKey("default", "head", ROOT), log_of(ROOT, "5 1", COMPLETED))
+    task_trees = TaskTrees()
+    task_trees.add(TaskKey("default", "head", ROOT), log_of(ROOT, "5 1", COMPLETED))
     for name, asked, state in children:
         named = "key:dropped 1" if name == "dropped" else name
         log = log_of(named, asked, state, name=named)
-        families.add(TaskKey("default", "plain", named), log)
-    found = families.problems()
-    assert families.size == len(children)
+        task_trees.add(TaskKey("default", "plain", named), log)
+    found = task_trees.problems()
+    assert task_trees.size == len(children)
     assert any(wrong in each for each in found) if wrong else found == []
 
 

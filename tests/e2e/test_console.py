@@ -684,14 +684,14 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     fleet: Fleet, page: Page, http: httpx.AsyncClient
 ) -> None:
     javascript.install(_SOURCE)
-    moody = PlainAgent(http, fleet.gateways[0], "moody")
-    failed = [(await moody.send(_HOSTILE)).json()["task"]["id"] for _ in range(2)]
+    flaky = PlainAgent(http, fleet.gateways[0], "flaky")
+    failed = [(await flaky.send(_HOSTILE)).json()["task"]["id"] for _ in range(2)]
     await page.open(f"{fleet.gateways[0]}/console/")
     await page.evaluate("globalThis.hacked = () => console.error('hacked')")
     await page.click("a[href='#/operate']")
     await page.until("document.querySelectorAll('.letters tbody tr').length >= 2", "both are there")
     assert await problems_on_a_phone(page) == []
-    await page.evaluate(f"location.hash = '#/operate?agent=moody&task={failed[0]}'")
+    await page.evaluate(f"location.hash = '#/operate?agent=flaky&task={failed[0]}'")
     await page.until("document.querySelectorAll('.letters tbody tr').length === 1", "one is left")
     await page.click(".letters tbody button")
     await page.until("document.querySelector('.card .json')", "it is shown in full")

@@ -33,10 +33,10 @@ def headrace(fleet: Fleet, *arguments: str) -> str:
 async def test_a_retried_run_is_a_task_of_the_same_client_and_context(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
-    agent = PlainAgent(http, fleet.gateways[0], "moody")
+    agent = PlainAgent(http, fleet.gateways[0], "flaky")
     failed = (await agent.send("please")).json()["task"]
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
-    of_it = ("--agent", "moody", "--task", failed["id"])
+    of_it = ("--agent", "flaky", "--task", failed["id"])
     assert failed["id"] in await asyncio.to_thread(headrace, fleet, "dead", "list", *of_it)
     said = await asyncio.to_thread(headrace, fleet, "dead", "retry", "--all", *of_it, "--yes")
     task = said.split()[-1]
@@ -46,8 +46,8 @@ async def test_a_retried_run_is_a_task_of_the_same_client_and_context(
         return bool(found["status"]["state"] == "TASK_STATE_COMPLETED")
 
     await eventually(is_completed, "the retried task is completed")
-    found = (await PlainAgent(http, fleet.gateways[1], "moody").get(task)).json()
-    assert found["artifacts"][0]["parts"][0]["text"] == "Well then: please"
+    found = (await PlainAgent(http, fleet.gateways[1], "flaky").get(task)).json()
+    assert found["artifacts"][0]["parts"][0]["text"] == "Retried: please"
     assert found["metadata"]["headrace.retryOf"] == {"task": failed["id"], "generation": 1}
     listed = (await agent.list(contextId=failed["contextId"])).json()["tasks"]
     assert {each["id"] for each in listed} == {task, failed["id"]}

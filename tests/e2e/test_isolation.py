@@ -68,7 +68,7 @@ YES, NO, REFUSED = "yes", "no", "401"
 _ANNS = (YES, NO, NO, NO, REFUSED)
 _OPERATED = (YES, NO, NO, YES, REFUSED)
 _OPERATORS = (NO, NO, NO, YES, REFUSED)
-_EVERYBODYS = (YES, YES, YES, YES, REFUSED)
+_ALL_OWNERS = (YES, YES, YES, YES, REFUSED)
 
 REACHES: Mapping[str, tuple[str, ...]] = {
     "SendMessage": _ANNS,
@@ -84,7 +84,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "GetTaskPushNotificationConfig": _ANNS,
     "ListTaskPushNotificationConfigs": _ANNS,
     "DeleteTaskPushNotificationConfig": _ANNS,
-    "GetExtendedAgentCard": _EVERYBODYS,
+    "GetExtendedAgentCard": _ALL_OWNERS,
     "AG-UI: run": _ANNS,
     "AG-UI: attach": _ANNS,
     "AG-UI: connect": _ANNS,
@@ -397,14 +397,14 @@ async def test_an_idempotency_key_is_each_owners_own(guarded: Stack) -> None:
             answer = await http.post(
                 "/v1/agents/filer/message:send",
                 json={"message": message("1", messageId="same")},
-                headers={"Idempotency-Key": "everybodys"},
+                headers={"Idempotency-Key": "shared"},
             )
             tasks.add(answer.raise_for_status().json()["task"]["id"])
     assert len(tasks) == 3
 
 
 async def test_the_ids_of_an_agui_run_are_each_owners_own(guarded: Stack) -> None:
-    thread, run = f"everybodys-{time.monotonic_ns()}", "everybodys"
+    thread, run = f"shared-{time.monotonic_ns()}", "shared"
     asked = {"id": "1", "role": "user", "content": "[]"}
     ids = {"threadId": thread, "runId": run}
     body = {**ids, "tools": [], "context": [], "forwardedProps": {}, "messages": [asked]}

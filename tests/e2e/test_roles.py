@@ -86,7 +86,7 @@ def _task_state(folder: Path, nats: NatsOfRoles, valkey: ValkeyProcess) -> Servi
 @pytest.fixture(scope="module")
 def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleFleet]:
     folder = tmp_path_factory.mktemp("roles")
-    groups = {"chiefs": role_agents.chiefs, "crew": role_agents.crew}
+    groups = {"parents": role_agents.parents, "children": role_agents.children}
     nats = NatsOfRoles(folder / "nats", [_group(n, a) for n, a in groups.items()])
     valkey = ValkeyProcess(folder / "valkey")
     with ExitStack() as running:
@@ -109,8 +109,8 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleFleet]:
         for service in services:
             running.callback(service.stop)
             service.start(wait=False)
-        until(lambda: extra_services.is_served([url], "boss"), "the chiefs are served")
-        until(lambda: extra_services.is_served([url], "counter"), "the crew is served")
+        until(lambda: extra_services.is_served([url], "parent"), "the parents are served")
+        until(lambda: extra_services.is_served([url], "counter"), "the children is served")
         services[1].until_answers()
         yield RoleFleet(nats, url, services[1])
 
@@ -196,9 +196,9 @@ async def test_a_message_reaches_a_task_at_work_and_a_cancel_ends_it(
 async def test_agents_of_two_groups_ask_each_other(
     roles: RoleFleet, http: httpx.AsyncClient
 ) -> None:
-    done = (await roles.agent(http, "boss").send("3")).json()["task"]
+    done = (await roles.agent(http, "parent").send("3")).json()["task"]
     assert done["artifacts"][0]["parts"][0]["text"] == "1 2 3 "
-    file = (await roles.agent(http, "boss").send("file")).json()["task"]
+    file = (await roles.agent(http, "parent").send("file")).json()["task"]
     digest = hashlib.sha256(b"y" * LARGE).hexdigest()
     assert file["artifacts"][0]["parts"][0]["text"] == digest
 
@@ -206,8 +206,8 @@ async def test_agents_of_two_groups_ask_each_other(
 async def test_a_cancel_reaches_a_child_of_another_group(
     roles: RoleFleet, http: httpx.AsyncClient
 ) -> None:
-    boss, counter = roles.agent(http, "boss"), roles.agent(http, "counter")
-    sent = (await boss.send("1000 100", returnImmediately=True)).json()["task"]
+    parent, counter = roles.agent(http, "parent"), roles.agent(http, "counter")
+    sent = (await parent.send("1000 100", returnImmediately=True)).json()["task"]
 
     async def children() -> list[str]:
         tasks = (await counter.list(contextId=sent["contextId"])).json()["tasks"]
@@ -215,7 +215,7 @@ async def test_a_cancel_reaches_a_child_of_another_group(
 
     await eventually(children, "the child is there")
     [task] = await children()
-    assert (await boss.cancel(sent["id"])).status_code == 200
+    assert (await parent.cancel(sent["id"])).status_code == 200
     await ended(counter, task, "CANCELED")
 
 
@@ -252,10 +252,10 @@ async def test_large_files_are_kept(roles: RoleFleet, http: httpx.AsyncClient) -
 async def test_what_was_given_up_is_tried_again_by_an_operator(
     roles: RoleFleet, http: httpx.AsyncClient
 ) -> None:
-    agent = roles.agent(http, "moody")
+    agent = roles.agent(http, "flaky")
     failed = (await agent.send("please")).json()["task"]
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
-    of_it = ("--agent", "moody", "--task", failed["id"])
+    of_it = ("--agent", "flaky", "--task", failed["id"])
     said = await asyncio.to_thread(roles.operate, "dead", "retry", "--all", *of_it, "--yes")
     await ended(agent, said.split()[-1], "COMPLETED")
 
@@ -294,7 +294,7 @@ async def test_a_gateway_drains_a_worker_of_another_account(
     roles: RoleFleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     with WorkerProcess(
-        tmp_path, "tests.support.role_agents:crew", roles.nats.url, _settings(roles, "crew")
+        tmp_path, "tests.support.role_agents:children", roles.nats.url, _settings(roles, "children")
     ) as worker:
 
         async def is_drained() -> bool:
@@ -313,7 +313,7 @@ async def test_task_state_gives_back_the_runs_of_a_killed_worker_of_another_acco
     agent = roles.agent(http, "counter")
     tasks = list[str]()
     with WorkerProcess(
-        tmp_path, "tests.support.role_agents:crew", roles.nats.url, _settings(roles, "crew")
+        tmp_path, "tests.support.role_agents:children", roles.nats.url, _settings(roles, "children")
     ) as worker:
 
         async def has_one() -> bool:

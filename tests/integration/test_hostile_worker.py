@@ -33,10 +33,10 @@ from tests.support.compose_file import ROOT
 from tests.support.roles import NatsOfRoles
 from tests.support.waiting import eventually
 
-GROUPS = [WorkerGroup("crew", ("echo",)), WorkerGroup("chiefs", ("boss",))]
-ROLES = ("gateway", "task-state", "triggers", "operator", "crew")
+GROUPS = [WorkerGroup("children", ("echo",)), WorkerGroup("parents", ("parent",))]
+ROLES = ("gateway", "task-state", "triggers", "operator", "children")
 COLUMNS = ("gateway", "task state", "triggers", "operator", "a worker of `echo`")
-OWN, OTHERS = "echo", "boss"
+OWN, OTHERS = "echo", "parent"
 _PULL_OTHERS = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}"
 
 _READS = ("STREAM.MSG.GET", "DIRECT.GET", "STREAM.INFO")
@@ -108,7 +108,7 @@ class User:
 
 @dataclass
 class World:
-    """A fleet's streams, with something of everybody's in them."""
+    """A fleet's streams with messages of every service."""
 
     server: NatsOfRoles
     bus: Bus
@@ -263,7 +263,7 @@ async def acknowledges_others_runs(w: World) -> bool:
 @attempt("cancel other agents' tasks at their holders")
 async def controls_others(w: World) -> bool:
     subject = w.bus.subjects.control(w.others)
-    holder = await _user(w.server, "chiefs")
+    holder = await _user(w.server, "parents")
     try:
         async with holder.listening(subject) as heard:
             await w.user.send(subject, b'{"ask":"cancel"}')
@@ -653,15 +653,15 @@ async def test_where_any_tenant_may_be_served_the_servers_configuration_says_so(
 ) -> None:
     folder = tmp_path_factory.mktemp("any-tenant")
     with NatsOfRoles(folder, GROUPS, ["*"]) as server:
-        async with world(server, "crew") as w:
+        async with world(server, "children") as w:
             await make_queue(w.bus, RunQueue(OWN, "acme"))
             assert await w.answers(f"CONSUMER.INFO.RUNS.{OWN}@acme")
             assert await pulls_others_runs(w)
 
 
 async def test_a_worker_is_told_of_a_queue_that_it_has_no_right_to(server: NatsOfRoles) -> None:
-    async with world(server, "crew") as w:
-        bus = Bus(BusSettings(nats_url=w.server.url_of("crew")))
+    async with world(server, "children") as w:
+        bus = Bus(BusSettings(nats_url=w.server.url_of("children")))
         await bus.dial("worker")
         try:
             with pytest.raises(BusUnavailable, match="headrace nats-permissions"):

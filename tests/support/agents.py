@@ -60,11 +60,11 @@ async def filer(run: RunContext) -> AsyncIterator[str | File]:
 
 
 @agent(max_attempts=1)
-async def moody(run: RunContext) -> str:
-    """Answers only who comes again."""
+async def flaky(run: RunContext) -> str:
+    """Fails, unless the task is a retry of another one."""
     if not run.message.get("referenceTaskIds"):
-        raise Retryable("not in the mood")
-    return f"Well then: {run.prompt}"
+        raise Retryable("temporarily unavailable")
+    return f"Retried: {run.prompt}"
 
 
 @agent()
@@ -83,7 +83,7 @@ async def delegator(run: RunContext) -> str:
 
 
 agents = Agents(
-    [sleeper, asker, chooser, filer, moody, gated, delegator, everything, patcher, caller]
+    [sleeper, asker, chooser, filer, flaky, gated, delegator, everything, patcher, caller]
 )
 """What the extra workers of the shared stack serve."""
 

@@ -6,18 +6,18 @@ from headrace import Agents, RunContext, agent
 
 
 @agent(max_attempts=10)
-async def chief(run: RunContext) -> AsyncIterator[str]:
+async def parent(run: RunContext) -> AsyncIterator[str]:
     """Passes its message on to `gated`, and what that says back."""
-    yield "I ask. "
+    yield "Delegating. "
     yield (await run.delegate("gated", run.prompt)).text
 
 
 @agent(max_attempts=10)
-async def director(run: RunContext) -> AsyncIterator[str]:
-    """Passes its message on to `chief`, and what that says back; tells in which attempt."""
+async def grandparent(run: RunContext) -> AsyncIterator[str]:
+    """Passes its message on to `parent`, and what that says back; tells in which attempt."""
     yield f"Attempt {run.attempt}: "
-    yield (await run.delegate("chief", run.prompt)).text
+    yield (await run.delegate("parent", run.prompt)).text
 
 
-chiefs = Agents([chief])
-directors = Agents([director])
+parents = Agents([parent])
+grandparents = Agents([grandparent])

@@ -163,7 +163,7 @@ async def _pump(
             sink.write(data)
             await sink.drain()
             most = None if most is None else most - len(data)
-        if most == 0 and cut.rudely:
+        if most == 0 and cut.by_reset:
             sink.transport.abort()
     except OSError:
         pass

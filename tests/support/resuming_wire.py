@@ -22,7 +22,7 @@ class ConnectionCut(Exception):
     """The connection ended before the answer did, whoever ended it."""
 
 
-class NobodyThere(ConnectionCut):
+class NotListening(ConnectionCut):
     """There was no connection: nobody listens at the other end, so nothing was sent."""
 
 
@@ -32,7 +32,7 @@ class Cut:
 
     after: int
     """Bytes of the answer, its head included."""
-    rudely: bool = False
+    by_reset: bool = False
     """With a reset; else as one that closes its end."""
 
 
@@ -69,7 +69,7 @@ class Wire:
         """Connect; `window` bounds what the kernel takes for this end, bytes.
 
         Raises:
-            NobodyThere: nobody listens.
+            NotListening: nobody listens.
             ConnectionCut: it was not connected for another reason.
         """
         place = urlsplit(url)
@@ -84,7 +84,7 @@ class Wire:
         except BaseException as refused:
             connection.close()
             if isinstance(refused, ConnectionRefusedError):
-                raise NobodyThere(str(refused)) from None
+                raise NotListening(str(refused)) from None
             if isinstance(refused, OSError):
                 raise ConnectionCut(str(refused)) from None
             raise
@@ -122,7 +122,7 @@ class Wire:
 
     def tear(self) -> None:
         """End it now, as `cut` says."""
-        if self._cut is not None and self._cut.rudely:
+        if self._cut is not None and self._cut.by_reset:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._socket.close()
 

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 
 from headrace import Agents, InputRequired, RunContext, agent
 from headrace_worker.demo import counter, echo
-from tests.support.agents import asker, filer, moody
+from tests.support.agents import asker, filer, flaky
 
 LARGE = 300_000
 """Bytes of a file that no log takes."""
 
 
 @agent()
-async def boss(ctx: RunContext) -> str:
+async def parent(ctx: RunContext) -> str:
     """Has its message counted, or, if that is `file`, a large file looked at."""
     if ctx.prompt != "file":
         return (await ctx.delegate("counter", ctx.prompt)).text
@@ -30,5 +30,5 @@ async def tailor(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
         yield f"Cut {ctx.prompt}"
 
 
-chiefs = Agents([boss, asker, moody])
-crew = Agents([counter, echo, filer, tailor])
+parents = Agents([parent, asker, flaky])
+children = Agents([counter, echo, filer, tailor])

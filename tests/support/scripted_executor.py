@@ -22,47 +22,47 @@ class ScriptedExecutor(AgentExecutor):
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
         self.began = asyncio.Event()
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.requests: list[RequestContext] = []
         self.canceled: list[str] = []
 
     @override
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         said = context.get_user_input()
-        self.heard.append(said)
+        self.received.append(said)
         self.requests.append(context)
         if said == "bare":
-            message = new_text_message("hear, hear", role=Role.ROLE_AGENT)
+            message = new_text_message("a bare message", role=Role.ROLE_AGENT)
             await event_queue.enqueue_event(message)
             return
         if said == "refuse":
-            raise InvalidParamsError("not so loud")
+            raise InvalidParamsError("the request is invalid")
         assert context.message is not None
         task = context.current_task or new_task_from_user_message(context.message)
         if context.current_task is None:
             await event_queue.enqueue_event(task)
-        await self._cry(said, TaskUpdater(event_queue, task.id, task.context_id))
+        await self._reply(said, TaskUpdater(event_queue, task.id, task.context_id))
 
-    async def _cry(self, said: str, to: TaskUpdater) -> None:
-        await to.start_work(to.new_agent_message([Part(text="clearing my throat")]))
+    async def _reply(self, said: str, to: TaskUpdater) -> None:
+        await to.start_work(to.new_agent_message([Part(text="starting")]))
         if said == "ask for another":
             # As another Headrace does whose agent stands for yet another one's.
             named = {"remote_task": "elsewhere", "remote_context": "elsewhere"}
             await to.update_status(TaskState.TASK_STATE_WORKING, metadata=named)
         if said.startswith("ask"):
-            await to.add_artifact([Part(text="hm ")], artifact_id="cry")
-            await to.requires_input(to.new_agent_message([Part(text="What shall I cry?")]))
+            await to.add_artifact([Part(text="Thinking. ")], artifact_id="reply")
+            await to.requires_input(to.new_agent_message([Part(text="Which text?")]))
             return
         if said == "auth":
-            await to.requires_auth(to.new_agent_message([Part(text="Your badge?")]))
+            await to.requires_auth(to.new_agent_message([Part(text="Which token?")]))
             return
-        await to.add_artifact([Part(text="Oyez, ")], artifact_id="cry", append=False)
+        await to.add_artifact([Part(text="Reply: ")], artifact_id="reply", append=False)
         self.began.set()
         if said == "slowly":
             await self.go_on.wait()
-        await to.add_artifact([Part(text=said)], artifact_id="cry", append=True, last_chunk=True)
+        await to.add_artifact([Part(text=said)], artifact_id="reply", append=True, last_chunk=True)
         await to.add_artifact([Part(data={"number_value": 3})], artifact_id="n", name="count")
-        await to.complete(to.new_agent_message([Part(text="Cried.")]))
+        await to.complete(to.new_agent_message([Part(text="Done.")]))
 
     @override
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:

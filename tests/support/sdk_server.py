@@ -72,16 +72,16 @@ def _card(served: SdkServer, bindings: Sequence[str], *, streaming: bool) -> Age
         "GRPC": served.by_grpc.url.removeprefix("http://"),
     }
     return AgentCard(
-        name="Town ScriptedExecutor",
-        description="Cries.",
+        name="Scripted Executor",
+        description="Replies.",
         version="7",
-        icon_url="https://town.example/icon.png",
+        icon_url="https://vendor.example/icon.png",
         documentation_url="javascript:alert(1)",
-        provider=AgentProvider(organization="Town", url="https://town.example"),
+        provider=AgentProvider(organization="Vendor", url="https://vendor.example"),
         default_input_modes=["text/plain"],
         default_output_modes=["text/markdown"],
         capabilities=AgentCapabilities(streaming=streaming),
-        skills=[AgentSkill(id="cry", name="Cry", description="Cries it.", tags=["loud"])],
+        skills=[AgentSkill(id="reply", name="Reply", description="Repeats it.", tags=["text"])],
         supported_interfaces=[
             AgentInterface(url=urls[each], protocol_binding=each, protocol_version="1.0")
             for each in bindings

@@ -219,7 +219,7 @@ def test_credentials_and_passwords_are_secrets() -> None:
     assert [name for name in shared if re.search("PASSWORD|TOKEN|NKEY|CREDS", name)] == []
 
 
-def test_gateways_alone_are_reached_by_everybody() -> None:
+def test_only_gateways_are_reachable_from_outside() -> None:
     policies = {name: one["spec"] for name, one in manifests("NetworkPolicy").items()}
     everything, gateways = policies["headrace"], policies["headrace-gateway"]
     for role in ROLES:

@@ -344,7 +344,7 @@ async def test_whoever_opens_a_feed_and_leaves_takes_nothing_from_those_who_wait
     assert not feed.users
 
 
-async def test_a_feed_that_everybody_left_while_it_opened_leaves_no_subscription(
+async def test_a_feed_without_readers_once_opened_leaves_no_subscription(
     bus: Bus, feeds: Feeds
 ) -> None:
     log = Log(bus)

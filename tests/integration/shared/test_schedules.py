@@ -285,7 +285,7 @@ async def test_an_owner_has_a_maximum_of_schedules(bus: Bus, key: ScheduleKey) -
     schedules = Schedules(bus, most_per_owner=1)
     await schedules.put(key, schedule(every="1h"))
     other = ScheduleKey(key.tenant, key.owner, "other")
-    with pytest.raises(TooManySchedules, match="may have 1 schedules"):
+    with pytest.raises(TooManySchedules, match="at most 1 schedules"):
         await schedules.put(other, schedule(every="1h"))
     await schedules.put(key, schedule(every="2h"))
     await schedules.delete(key)

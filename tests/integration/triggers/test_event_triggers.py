@@ -176,7 +176,7 @@ async def test_an_owner_has_a_maximum_of_triggers(bus: Bus, orders: Orders) -> N
     store, spec = TriggerStore(bus, most_per_owner=1), TriggerSpec.model_validate
     fields = {"agent": "shop", "subject": orders.stream}
     await store.put(spec({**fields, "name": "a"}), "default", "ann")
-    with pytest.raises(TooManyTriggers, match="may have 1 triggers"):
+    with pytest.raises(TooManyTriggers, match="at most 1 triggers"):
         await store.put(spec({**fields, "name": "b"}), "default", "ann")
     await store.put(spec({**fields, "name": "a", "limit": 1}), "default", "ann")
     await store.put(spec({**fields, "name": "b"}), "default", "bob")

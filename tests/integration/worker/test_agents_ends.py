@@ -358,15 +358,15 @@ async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
     over = asyncio.Event()
 
     @agent()
-    async def stubborn(ctx: RunContext) -> None:
+    async def ignores_cancel(ctx: RunContext) -> None:
         while not over.is_set():
             try:
                 await over.wait()
             except asyncio.CancelledError:
                 await ctx.text("never ")
 
-    async with working(stubborn, cleanup_seconds=0.2):
-        task = await submitter.start("stubborn")
+    async with working(ignores_cancel, cleanup_seconds=0.2):
+        task = await submitter.start("ignores-cancel")
         events = await _cancelled(task)
         assert end_of(events)[0] == CANCELED
         assert "did not stop after it was canceled" in caplog.text

@@ -75,17 +75,17 @@ async def test_a_retryable_error_is_followed_by_another_attempt(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(backoff=0.2)
-    async def moody(ctx: RunContext) -> AsyncIterator[Emission]:
+    async def flaky(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"try {ctx.attempt}"
         if ctx.attempt < 3:
             raise Retryable("not now")
 
-    async with working(moody):
-        task = await submitter.start("moody")
+    async with working(flaky):
+        task = await submitter.start("flaky")
         entries = await task.ended()
     assert attempts(entries) == [1, 2, 3]
     assert end_of(entries) == (COMPLETED, "")
-    assert await dead_letters(submitter, "moody") == []
+    assert await dead_letters(submitter, "flaky") == []
 
 
 async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_says(
@@ -94,13 +94,13 @@ async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_says(
     times: list[float] = []
 
     @agent(backoff=60)
-    async def moody(ctx: RunContext) -> None:
+    async def flaky(ctx: RunContext) -> None:
         times.append(asyncio.get_running_loop().time())
         if ctx.attempt == 1:
             raise Retryable("busy", after=0.7)
 
-    async with working(moody):
-        task = await submitter.start("moody")
+    async with working(flaky):
+        task = await submitter.start("flaky")
         await task.ended()
     assert times[1] - times[0] >= 0.7
 
@@ -264,7 +264,7 @@ async def test_a_run_ends_at_the_deadline_that_it_inherits(
         await asyncio.sleep(600)
 
     soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
-    parent = Lineage(mint_task_id(0), "boss", 1, "child", ("boss",), soon)
+    parent = Lineage(mint_task_id(0), "parent", 1, "child", ("parent",), soon)
     async with working(endless):
         task = await submitter.start("endless", metadata={DELEGATION: parent.to_json()})
         entries = await task.ended()

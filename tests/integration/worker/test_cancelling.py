@@ -147,11 +147,11 @@ async def test_a_task_between_two_attempts_is_canceled(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(backoff=30.0)
-    async def moody(_: RunContext) -> None:
+    async def flaky(_: RunContext) -> None:
         raise Retryable
 
-    async with working(moody):
-        task = await submitter.start("moody")
+    async with working(flaky):
+        task = await submitter.start("flaky")
         await task.reaches(3)
         assert await cancel(task) == CANCELED
         await eventually(task.is_off_the_queue)

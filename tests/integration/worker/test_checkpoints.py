@@ -125,10 +125,10 @@ async def test_what_can_not_be_saved_fails_the_task_with_a_reason(
     saved: object, reason: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
-    async def greedy(ctx: RunContext) -> None:
+    async def saving(ctx: RunContext) -> None:
         await ctx.checkpoint(saved)
 
-    status = folded(await ended(submitter, working, greedy))["status"]
+    status = folded(await ended(submitter, working, saving))["status"]
     assert status["state"] == FAILED
     assert reason in status["message"]["parts"][0]["text"]
 

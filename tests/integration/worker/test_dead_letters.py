@@ -198,7 +198,7 @@ async def test_a_delegated_run_is_retried_for_itself_and_in_its_own_time(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     service = Service()
-    parent = Lineage("0-1", "boss", 1, "child", ("boss",), "2000-01-01T00:00:00Z")
+    parent = Lineage("0-1", "parent", 1, "child", ("parent",), "2000-01-01T00:00:00Z")
     async with working(service.needed_by()):
         soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
         metadata = {DELEGATION: parent.to_json(), events.START_BY: soon, "kept": 1}

@@ -1,4 +1,4 @@
-"""``headrace tasks fail``: FAILED over everybody's head, once."""
+"""``headrace tasks fail``: FAILED once, also while a worker holds the task."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -272,15 +272,15 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="steer", backoff=0.1)
-    async def forgetful(ctx: RunContext) -> AsyncIterator[Emission]:
+    async def flaky(ctx: RunContext) -> AsyncIterator[Emission]:
         for _ in range(2):
             message = await anext(ctx.inbox)
             yield f"{message['parts'][0]['text']} "
         if ctx.attempt == 1:
             raise Retryable
 
-    async with working(forgetful):
-        task = await submitter.start("forgetful", "go")
+    async with working(flaky):
+        task = await submitter.start("flaky", "go")
         await task.held()
         await hand_in(task, "a")
         await hand_in(task, "b")

@@ -196,22 +196,22 @@ async def test_an_agent_that_never_awaits_lets_its_neighbours_begin_and_end(
     answered = threading.Event()
 
     @agent()
-    async def greedy(_: RunContext) -> AsyncIterator[Emission]:
+    async def busy_loop(_: RunContext) -> AsyncIterator[Emission]:
         begun = time.monotonic()
         while not answered.is_set() and time.monotonic() < begun + 60:
             _block(0.002)
             yield "more "
-        yield "made room" if answered.is_set() else "kept the loop to itself"
+        yield "shared the loop" if answered.is_set() else "kept the loop to itself"
 
-    async with working(greedy, echo):
-        task = await submitter.start("greedy")
+    async with working(busy_loop, echo):
+        task = await submitter.start("busy-loop")
         await eventually(lambda: _has_begun(task))
         for number in range(3):
             neighbour = await submitter.start("echo", f"{number}")
             assert texts(await neighbour.ended(), 1) == [f"{number}"]
         answered.set()
         said = texts(await task.ended(), 1)
-    assert said[-1].endswith("made room")
+    assert said[-1].endswith("shared the loop")
 
 
 async def _has_begun(task: Task) -> bool:

@@ -118,11 +118,11 @@ def test_a_signal_ends_everything(make_stack: MakeStack, number: int) -> None:
     assert living(pids) == []
 
 
-def test_ends_within_5_s_though_children_are_stubborn_or_frozen(
+def test_ends_within_5_s_though_children_ignore_sigterm_or_are_frozen(
     make_stack: MakeStack, tmp_path: Path
 ) -> None:
     notes = tmp_path / "grandchild"
-    stack = make_stack(STAND_IN_STUBBORN=str(notes)).start()
+    stack = make_stack(STAND_IN_IGNORES_SIGTERM=str(notes)).start()
     until(lambda: notes.exists() and notes.read_text(), "the worker has a child")
     pids = [*stack.pids(), int(notes.read_text())]
     stack.kill("gateway", 0, signal.SIGSTOP)

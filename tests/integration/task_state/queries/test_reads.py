@@ -397,8 +397,8 @@ async def test_an_operator_reads_all_owners_tasks_of_its_tenant(fleet: TaskState
     logs = [begun(), ended(owner="other"), ended(owner="third")]
     for log in logs:
         await fleet.store(log)
-    everybodys = await fleet.listed(any_owner=True, page_size=2)
-    assert everybodys == {log.key.task: folded(log) for log in logs}
+    all_owners = await fleet.listed(any_owner=True, page_size=2)
+    assert all_owners == {log.key.task: folded(log) for log in logs}
     assert set(await fleet.listed(any_owner=True, status=COMPLETED)) == {
         log.key.task for log in logs[1:]
     }

@@ -304,16 +304,14 @@ async def test_an_event_of_another_task_fails_this_one(
     assert "another's" in words(done) or "'other'" in words(done)
 
 
-async def test_what_it_says_behind_its_end_is_dropped(
-    submitter: TaskSubmitter, working: Working
-) -> None:
-    async def babble(context: RequestContext, queue: EventQueue) -> None:
+async def test_output_after_its_end_is_dropped(submitter: TaskSubmitter, working: Working) -> None:
+    async def emit_after_end(context: RequestContext, queue: EventQueue) -> None:
         to = updater(context, queue)
         await to.complete()
         await to.add_artifact([Part(text="more")])
 
-    async with working(executor_agent(Scripted(babble), name="babbler")):
-        done = await folded(await submitter.start("babbler", "x"))
+    async with working(executor_agent(Scripted(emit_after_end), name="late")):
+        done = await folded(await submitter.start("late", "x"))
     assert (state(done), done.get("artifacts")) == ("COMPLETED", None)
 
 

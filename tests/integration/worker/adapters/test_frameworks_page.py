@@ -133,6 +133,6 @@ async def test_an_agent_elsewhere_is_served_with_its_credentials() -> None:
             "https://login.example.com": server.url,
         }
         outside = await asyncio.to_thread(declared, "ClientCredentials(", local)
-        assert await answer(outside["outside"], "bare") == "hear, hear"
+        assert await answer(outside["outside"], "bare") == "a bare message"
     [asked] = server.issued
     assert asked["auth"] == httpx.BasicAuth("id", "secret")._auth_header

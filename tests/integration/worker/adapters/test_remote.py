@@ -32,13 +32,13 @@ async def test_what_it_says_is_told_over_every_binding(
     ):
         task = await submitter.start("outside", "all is well")
         done = await folded(task)
-    assert (state(done), words(done)) == ("COMPLETED", "Cried.")
-    cry, count = done["artifacts"]
-    assert cry["parts"][0]["text"] == "Oyez, all is well"
-    assert cry["parts"][0]["metadata"]["agui_event_type"] == "content_block"
+    assert (state(done), words(done)) == ("COMPLETED", "Done.")
+    reply, count = done["artifacts"]
+    assert reply["parts"][0]["text"] == "Reply: all is well"
+    assert reply["parts"][0]["metadata"]["agui_event_type"] == "content_block"
     assert (count["name"], count["parts"][0]["data"]) == ("count", 3)
     assert said(done) == [
-        {"text": "clearing my throat", "metadata": {"agui_event_type": "task"}},
+        {"text": "starting", "metadata": {"agui_event_type": "task"}},
     ]
     assert done["metadata"]["remote_task"]
 
@@ -47,13 +47,13 @@ async def test_its_card_is_taken_over() -> None:
     async with sdk_server(ScriptedExecutor()) as server:
         card = (await asyncio.to_thread(remote_agent, server.url)).card
         named = (await outside_agent(server.url, name="x", description="Ours.")).card
-    assert (card.name, card.description, card.version) == ("Town-ScriptedExecutor", "Cries.", "7")
-    assert (card.title, card.icon_url) == ("Town ScriptedExecutor", "https://town.example/icon.png")
-    assert card.provider == Provider(organization="Town", url="https://town.example")
+    assert (card.name, card.description, card.version) == ("Scripted-Executor", "Replies.", "7")
+    assert (card.title, card.icon_url) == ("Scripted Executor", "https://vendor.example/icon.png")
+    assert card.provider == Provider(organization="Vendor", url="https://vendor.example")
     assert card.documentation_url == "", "what is no page is not linked to"
     assert (card.input_modes, card.output_modes) == (["text/plain"], ["text/markdown"])
     assert card.skills == [
-        {"id": "cry", "name": "Cry", "description": "Cries it.", "tags": ["loud"]}
+        {"id": "reply", "name": "Reply", "description": "Repeats it.", "tags": ["text"]}
     ]
     assert (named.name, named.description) == ("x", "Ours.")
 
@@ -77,14 +77,14 @@ async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
     ):
         task = await submitter.start("outside", "ask")
         asked = await folded(task)
-        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "What shall I cry?")
+        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Which text?")
         run = await task.follow_up("fire")
         await task.reaches(run + 3)
         done = await folded(task)
-    assert executor.heard == ["ask", "fire"]
-    assert (state(done), words(done)) == ("COMPLETED", "Cried.")
-    assert done["artifacts"][0]["parts"][0]["text"] == "Oyez, fire"
-    assert [part["text"] for part in said(done)].count("What shall I cry?") == 1
+    assert executor.received == ["ask", "fire"]
+    assert (state(done), words(done)) == ("COMPLETED", "Done.")
+    assert done["artifacts"][0]["parts"][0]["text"] == "Reply: fire"
+    assert [part["text"] for part in said(done)].count("Which text?") == 1
 
 
 async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow_up_is_for(
@@ -100,8 +100,8 @@ async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow
         run = await task.follow_up_with(user_message("fire"), wrong)
         await task.reaches(run + 3)
         done = await folded(task)
-    assert executor.heard == ["ask for another", "fire"]
-    assert (state(done), answer(done)) == ("COMPLETED", "Oyez, fire")
+    assert executor.received == ["ask for another", "fire"]
+    assert (state(done), answer(done)) == ("COMPLETED", "Reply: fire")
 
 
 async def test_users_with_one_context_id_have_a_conversation_each(
@@ -160,11 +160,11 @@ async def test_credentials_it_asks_for_come_from_our_user(
         task = await submitter.start("outside", "auth")
         await eventually(lambda: _waits(task))
         await task.held()
-        asked = Control(ask="input", input="one", message=user_message("badge 7"))
+        asked = Control(ask="input", input="one", message=user_message("token 7"))
         await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 30.0)
         done = await folded(task)
-    assert executor.heard == ["auth", "badge 7"]
-    assert (state(done), answer(done)) == ("COMPLETED", "Oyez, badge 7")
+    assert executor.received == ["auth", "token 7"]
+    assert (state(done), answer(done)) == ("COMPLETED", "Reply: token 7")
 
 
 async def test_credentials_that_nobody_brings_end_both_tasks(
@@ -193,8 +193,8 @@ async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
     ):
         card = (await http.get("/.well-known/agent-card.json")).json()
         answered = await http.post("/message:stream", json={"message": user_message("fire")})
-    assert [skill["id"] for skill in card["skills"]] == ["cry"]
-    assert "Oyez, " in answered.text
+    assert [skill["id"] for skill in card["skills"]] == ["reply"]
+    assert "Reply: " in answered.text
     assert "TASK_STATE_COMPLETED" in answered.text
 
 
@@ -229,8 +229,8 @@ async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
         await (server.by_grpc if binding == "GRPC" else server.proxy).cut()
         executor.go_on.set()
         done = await folded(task)
-    assert executor.heard == ["slowly"]
-    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert executor.received == ["slowly"]
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Reply: slowly")
     assert len(said(done)) == 1
 
 
@@ -246,7 +246,7 @@ async def test_a_silent_stream_is_opened_anew(submitter: TaskSubmitter, working:
         await eventually(lambda: _has_asked(server, 4))
         executor.go_on.set()
         done = await folded(task)
-    assert (answer(done), executor.heard) == ("Oyez, slowly", ["slowly"])
+    assert (answer(done), executor.received) == ("Reply: slowly", ["slowly"])
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
@@ -264,9 +264,9 @@ async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
             await task.held()
             executor.go_on.set()
             done = await folded(task)
-    assert (executor.heard, executor.canceled) == (["slowly"], [])
-    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
-    assert [part["text"] for part in said(done)] == ["clearing my throat"]
+    assert (executor.received, executor.canceled) == (["slowly"], [])
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Reply: slowly")
+    assert [part["text"] for part in said(done)] == ["starting"]
 
 
 async def test_a_killed_workers_successor_follows_the_same_task(
@@ -283,9 +283,9 @@ async def test_a_killed_workers_successor_follows_the_same_task(
         await eventually(lambda: _is_at_attempt(task, 2))
         executor.go_on.set()
         done = await folded(task)
-    assert (executor.heard, executor.canceled) == (["slowly"], [])
-    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
-    assert [part["text"] for part in said(done)] == ["clearing my throat"]
+    assert (executor.received, executor.canceled) == (["slowly"], [])
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Reply: slowly")
+    assert [part["text"] for part in said(done)] == ["starting"]
 
 
 async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
@@ -297,17 +297,17 @@ async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
         working(await outside_agent(server.url)),
     ):
         task = await submitter.start("outside", "slowly")
-        await eventually(lambda: _shows(task, "Oyez, "))
+        await eventually(lambda: _shows(task, "Reply: "))
         executor.go_on.set()
         done = await folded(task)
-    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
-    assert executor.heard == ["slowly"]
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Reply: slowly")
+    assert executor.received == ["slowly"]
 
 
 async def test_a_bare_message_is_the_last_word(submitter: TaskSubmitter, working: Working) -> None:
     async with sdk_server(ScriptedExecutor()) as server, working(await outside_agent(server.url)):
         done = await folded(await submitter.start("outside", "bare"))
-    assert (state(done), words(done)) == ("COMPLETED", "hear, hear")
+    assert (state(done), words(done)) == ("COMPLETED", "a bare message")
 
 
 async def test_a_refusal_rejects_with_its_reason(
@@ -317,7 +317,7 @@ async def test_a_refusal_rejects_with_its_reason(
     async with sdk_server(executor) as server, working(await outside_agent(server.url)):
         done = await folded(await submitter.start("outside", "refuse"))
     assert state(done) in {"REJECTED", "FAILED"}
-    assert executor.heard == ["refuse"]
+    assert executor.received == ["refuse"]
 
 
 async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
@@ -337,7 +337,7 @@ async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
     assert state(given_up) == "FAILED"
     assert "busy or unreachable" in words(given_up)
     assert taken >= 3
-    assert (state(done), executor.heard) == ("COMPLETED", ["y"])
+    assert (state(done), executor.received) == ("COMPLETED", ["y"])
 
 
 async def test_api_keys_tokens_and_headers_let_it_in(
@@ -361,7 +361,7 @@ async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
-        issuer = ClientCredentials("me", "secret", f"{server.url}/token", scopes=["cry"])
+        issuer = ClientCredentials("me", "secret", f"{server.url}/token", scopes=["reply"])
         async with working(await outside_agent(server.url, credentials=issuer)):
             server.headers = {"authorization": "Bearer token-1"}
             first = await folded(await submitter.start("outside", "x"))
@@ -372,7 +372,7 @@ async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
     assert {state(first), state(again), state(renewed)} == {"COMPLETED"}
     assert (server.refused, len(server.issued)) == (1, 2)
     assert server.issued[0]["grant_type"] == "client_credentials"
-    assert server.issued[0]["scope"] == "cry"
+    assert server.issued[0]["scope"] == "reply"
     assert server.issued[0]["auth"].startswith("Basic ")
     assert "secret" not in repr(issuer)
 
@@ -393,13 +393,13 @@ async def test_the_example_speaks_to_its_agent(submitter: TaskSubmitter, working
         )
         async with working(agent):
             done = await folded(await submitter.start("outside", "x"))
-    assert answer(done) == "Oyez, x"
+    assert answer(done) == "Reply: x"
 
 
 async def _began(executor: ScriptedExecutor, task: Task) -> None:
     async with asyncio.timeout(60):
         await executor.began.wait()
-    await eventually(lambda: _shows(task, "Oyez, "))
+    await eventually(lambda: _shows(task, "Reply: "))
     await task.held()
 
 

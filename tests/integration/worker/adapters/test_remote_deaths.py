@@ -19,7 +19,7 @@ from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 _TARGET = "tests.support.outside_agent:outside"
-_CRY = "cry it but once"
+_TEXT = "reply once"
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ async def killed_once_it_has_asked(
     """Let the question arrive but not the answer, kill who asked, and start it again."""
     worker = await asyncio.to_thread(spawn, _TARGET, **settings)
     for proxy in proxies:
-        proxy.withholds = _CRY.encode()
-    task = await submitter.start("outside", _CRY)
+        proxy.withholds = _TEXT.encode()
+    task = await submitter.start("outside", _TEXT)
     await eventually(was_asked)
     await asyncio.to_thread(worker.kill)
     assert "remote_task" not in (await task.found()).task.get("metadata", {})
@@ -79,7 +79,7 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
     executor = ScriptedExecutor()
 
     async def was_asked() -> bool:
-        return bool(executor.heard)
+        return bool(executor.received)
 
     async with sdk_server(executor) as server:
         task = await killed_once_it_has_asked(
@@ -91,8 +91,8 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
             outside_binding=binding,
         )
         done = await folded(task)
-    assert (done["status"]["state"], answer(done)) == (COMPLETED, f"Oyez, {_CRY}")
-    assert executor.heard == [_CRY, _CRY]
+    assert (done["status"]["state"], answer(done)) == (COMPLETED, f"Reply: {_TEXT}")
+    assert executor.received == [_TEXT, _TEXT]
 
 
 async def test_the_successor_says_what_came_in_one_write_behind_the_last_that_was_told(

@@ -90,7 +90,7 @@ async def test_of_a_cards_interfaces_those_of_its_own_origin_are_used(
         working(await outside_agent(server.url, binding=binding, credentials=Bearer("s3cret"))),
     ):
         done = await folded(await submitter.start("outside", "x"))
-    assert (state(done), answer(done)) == ("COMPLETED", "Oyez, x"), words(done)
+    assert (state(done), answer(done)) == ("COMPLETED", "Reply: x"), words(done)
     assert was_left_alone(elsewhere)
 
 

@@ -17,7 +17,7 @@ from headrace.model.events import Json
 from headrace.model.task import COMPLETED, FAILED
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
-from tests.support.family import answer, children, log_of, relayed, state_of, told
+from tests.support.delegation_logs import answer, child_reports, children, log_of, relayed, state_of
 from tests.support.task_submitter import Task, TaskSubmitter
 
 
@@ -72,7 +72,7 @@ async def test_the_childs_progress_is_in_the_parents_log(
     assert generations[0] == 0
     assert generations[1:] == sorted(set(generations[1:]))
     assert generations[-1] == child[-1].last_generation
-    assert told(entries)[-1]["state"] == COMPLETED
+    assert child_reports(entries)[-1]["state"] == COMPLETED
     said = [
         part
         for entry in entries
@@ -95,7 +95,7 @@ async def test_what_a_child_says_can_be_kept_out_of_the_parents_log(
 
     async with working(quiet, worker):
         entries = await (await submitter.start("quiet")).ended()
-    assert [one.get("state") for one in told(entries)] == [None, COMPLETED]
+    assert [one.get("state") for one in child_reports(entries)] == [None, COMPLETED]
     assert "working" not in str([entry.lines for entry in entries])
 
 

@@ -9,7 +9,16 @@ from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.family import answer, attempts, child_of, children, ends, log_of, state_of, told
+from tests.support.delegation_logs import (
+    answer,
+    attempts,
+    child_of,
+    child_reports,
+    children,
+    ends,
+    log_of,
+    state_of,
+)
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
@@ -50,7 +59,7 @@ async def grandchildren(submitter: TaskSubmitter, task: Task) -> list[TaskKey]:
     return await eventually(both)
 
 
-async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
+async def test_a_cancel_reaches_all_descendants_before_it_is_confirmed(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     # However long the others take, here they are waited for.
@@ -66,7 +75,7 @@ async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
         assert [await state_of(submitter, key) for key in below] == [CANCELED] * 3
         writers = [(await log_of(submitter, key))[-1].stamp.writer for key in below]
     assert all(writer.startswith("worker-") for writer in writers)
-    assert told(await task.entries())[-1]["state"] == CANCELED
+    assert child_reports(await task.entries())[-1]["state"] == CANCELED
 
 
 async def test_an_agent_that_fails_takes_its_children_with_it(
@@ -133,7 +142,7 @@ async def test_a_question_that_was_given_up_is_asked_anew(
     begun = asyncio.Event()
 
     @agent()
-    async def moody(_: RunContext) -> str:
+    async def flaky(_: RunContext) -> str:
         if not begun.is_set():
             begun.set()
             await asyncio.sleep(600)
@@ -141,13 +150,13 @@ async def test_a_question_that_was_given_up_is_asked_anew(
 
     @agent()
     async def asking(ctx: RunContext) -> str:
-        question = asyncio.ensure_future(ctx.delegate("moody", "x", key="k"))
+        question = asyncio.ensure_future(ctx.delegate("flaky", "x", key="k"))
         await begun.wait()
         question.cancel()
         await asyncio.wait([question])
-        return (await ctx.delegate("moody", "x", key="k")).text
+        return (await ctx.delegate("flaky", "x", key="k")).text
 
-    async with working(asking, moody):
+    async with working(asking, flaky):
         entries = await (await submitter.start("asking")).ended()
         states = [await ends(submitter, key) for key in children(entries).values()]
     assert answer(entries) == "well"
@@ -167,7 +176,7 @@ async def test_who_tries_again_asks_anew_only_who_failed(
         return ctx.prompt
 
     @agent(backoff=0.1)
-    async def stubborn(ctx: RunContext) -> str:
+    async def retrying(ctx: RunContext) -> str:
         good = await ctx.delegate("worker", "good")
         try:
             bad = await ctx.delegate("worker", "bad")
@@ -175,8 +184,8 @@ async def test_who_tries_again_asks_anew_only_who_failed(
             raise Retryable("once more") from failure
         return good.text + bad.text
 
-    async with working(stubborn, worker):
-        entries = await (await submitter.start("stubborn")).ended()
+    async with working(retrying, worker):
+        entries = await (await submitter.start("retrying")).ended()
     assert attempts(entries) == [1, 2]
     assert answer(entries) == "goodbad"
     assert runs == ["good", "bad", "bad"]

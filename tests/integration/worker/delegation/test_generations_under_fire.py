@@ -1,4 +1,4 @@
-"""Managers ask heads, heads ask helpers, and their workers are killed one after the other."""
+"""Two levels of delegation, while one worker after the other is killed."""
 
 import asyncio
 import os
@@ -12,21 +12,29 @@ from headrace.model.entry import Entry
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TERMINAL, TaskKey
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.family import answer, attempts, children, ends, log_of, relayed, state_of
+from tests.support.delegation_logs import (
+    answer,
+    attempts,
+    children,
+    ends,
+    log_of,
+    relayed,
+    state_of,
+)
 from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
-_EVERYBODY = "tests.support.family_agents:everybody"
+_ALL_AGENTS = "tests.support.delegating_agents:all_agents"
 SEED = 7
-MANAGERS, KILLS = (40, 20) if "HEADRACE_SOAK" in os.environ else (5, 4)
+PARENTS, KILLS = (40, 20) if "HEADRACE_SOAK" in os.environ else (5, 4)
 PROMPT = "a 3\nb 6\n\nc 4\na 3"
-"""Two heads, who ask two helpers each."""
+"""Two delegations to `fan_out`, each with two children."""
 
 EXPECTED = {"a begins, a ends. b begins, b ends.", "a begins, a ends. c begins, c ends."}
 
 
-async def torment(workers: list[WorkerProcess]) -> None:
+async def kill_workers(workers: list[WorkerProcess]) -> None:
     """Kill one worker after the other; each comes back."""
     chance = random.Random(SEED)
     for _ in range(KILLS):
@@ -36,7 +44,7 @@ async def torment(workers: list[WorkerProcess]) -> None:
         await asyncio.to_thread(victim.start)
 
 
-async def everybody(submitter: TaskSubmitter) -> list[TaskKey]:
+async def all_tasks(submitter: TaskSubmitter) -> list[TaskKey]:
     """Return every task that there is."""
     found = await submitter.bus.js.stream_info(submitter.bus.streams.events(0), subjects_filter=">")
     return [submitter.bus.subjects.key_of_event(subject) for subject in found.state.subjects or {}]
@@ -50,30 +58,30 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
     file = tmp_path / "runs"
     file.touch()
     workers = [
-        await asyncio.to_thread(spawn, _EVERYBODY, family_runs=file, concurrency=8)
+        await asyncio.to_thread(spawn, _ALL_AGENTS, recorded_runs=file, concurrency=8)
         for _ in range(3)
     ]
-    tasks = [await submitter.start("manager", PROMPT) for _ in range(MANAGERS)]
+    tasks = [await submitter.start("nested-fan-out", PROMPT) for _ in range(PARENTS)]
     stopped, *followed = tasks
 
     async def has_children() -> bool:
         return len(children(await stopped.entries())) == 2
 
     await eventually(has_children)
-    tormenting = asyncio.create_task(torment(workers))
+    killing = asyncio.create_task(kill_workers(workers))
     assert await cancel(stopped) == CANCELED
-    await tormenting
+    await killing
     logs = [await task.ended(200) for task in followed]
-    assert [log[-1].stamp.state for log in logs] == [COMPLETED] * (MANAGERS - 1)
+    assert [log[-1].stamp.state for log in logs] == [COMPLETED] * (PARENTS - 1)
     for log in logs:
         assert set(answer(log).splitlines()) == EXPECTED
-        await _judge(submitter, log, {"head": 2, "helper": 4})
+        await _judge(submitter, log, {"fan-out": 2, "child": 4})
     again = 0
-    for key in await everybody(submitter):
+    for key in await all_tasks(submitter):
         # Task state's sweep finds also those that only a dead attempt knew of.
         assert await ends(submitter, key, 120) in TERMINAL, key
         again += max(attempts(await log_of(submitter, key)), default=1) - 1
-    assert again, "nobody was hit"
+    assert again, "no attempt was interrupted"
     below = list(children(await stopped.entries()).values())
     assert {await state_of(submitter, key) for key in below} <= {CANCELED, COMPLETED, FAILED}
     runs = Counter(tuple(line.split()) for line in file.read_text().splitlines())

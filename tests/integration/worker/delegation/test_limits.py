@@ -10,7 +10,7 @@ from headrace.model.messages import StartTask
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from tests.integration.worker.conftest import Working
-from tests.support.family import answer, log_of
+from tests.support.delegation_logs import answer, log_of
 from tests.support.task_submitter import Task, TaskSubmitter
 
 

@@ -13,7 +13,7 @@ from headrace.model.messages import StartTask
 from headrace.model.task import COMPLETED
 from headrace.state_client import StateClient
 from tests.integration.worker.conftest import Working
-from tests.support.family import answer, children, log_of, task_of
+from tests.support.delegation_logs import answer, children, log_of, task_of
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.task_submitter import TaskSubmitter

@@ -13,14 +13,14 @@ from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED
 from headrace_worker.config import declared_in
 from tests.integration.worker.conftest import Spawn, Working
-from tests.support.family import (
+from tests.support.delegation_logs import (
     answer,
     child_of,
+    child_reports,
     children,
     log_of,
     relayed,
     task_of,
-    told,
 )
 from tests.support.other_headrace import OtherHeadrace, another_headrace
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
@@ -38,11 +38,11 @@ async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
 
 @agent()
 async def mayor(ctx: RunContext) -> None:
-    """Has it cried."""
+    """Delegate to the outside agent."""
     result = await ctx.delegate("outside", ctx.prompt)
     if result.needs_input:
         result = await ctx.answer(result, "fire")
-    await ctx.text(f"It was cried: {result.text}")
+    await ctx.text(f"Result: {result.text}")
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -58,11 +58,11 @@ async def test_an_agent_of_the_official_sdk_answers_over_every_binding(
         entries = await (await submitter.start("mayor", "all is well")).ended()
         [key] = children(entries).values()
         child = await log_of(submitter, key)
-    assert answer(entries) == "It was cried: Oyez, all is wellCried."
-    assert executor.heard == ["all is well"]
+    assert answer(entries) == "Result: Reply: all is wellDone."
+    assert executor.received == ["all is well"]
     assert task_of(child)["metadata"]["remote_task"]
     assert relayed(entries, key.task)[-1] == child[-1].last_generation
-    assert "clearing my throat" in _said(entries)
+    assert "starting" in _said(entries)
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -76,8 +76,8 @@ async def test_its_events_are_streamed_as_they_come(
         async with ctx.delegate_stream("outside", "slowly") as child:
             async for event in child:
                 seen.extend(_texts(event))
-                if "Oyez, " in seen:
-                    # Not before: it goes on because its first word has been heard here.
+                if "Reply: " in seen:
+                    # Not before: it goes on because its first word has been received here.
                     executor.go_on.set()
             await ctx.text((await child.result()).text)
 
@@ -86,8 +86,8 @@ async def test_its_events_are_streamed_as_they_come(
         working(await outside_agent(server.url, binding=binding), listening),
     ):
         entries = await (await submitter.start("listening")).ended()
-    assert seen == ["Oyez, ", "slowly"]
-    assert answer(entries) == "Oyez, slowlyCried."
+    assert seen == ["Reply: ", "slowly"]
+    assert answer(entries) == "Reply: slowlyDone."
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -101,7 +101,7 @@ async def test_a_cancel_of_the_parent_reaches_the_agent_elsewhere(
     ):
         task = await submitter.start("mayor", "slowly")
         key = await child_of(task)
-        await eventually(lambda: _has(Task(submitter.bus, key, "", ""), "Oyez, "))
+        await eventually(lambda: _has(Task(submitter.bus, key, "", ""), "Reply: "))
         await task.held()
         await task.ask("cancel")
         assert (await task.ended())[-1].stamp.state == CANCELED
@@ -117,9 +117,9 @@ async def test_its_question_is_the_childs_and_the_answer_goes_to_the_same_task(
     async with sdk_server(executor) as server, working(await outside_agent(server.url), mayor):
         entries = await (await submitter.start("mayor", "ask")).ended()
         [key] = set(children(entries).values())
-    assert executor.heard == ["ask", "fire"]
-    assert answer(entries) == "It was cried: Oyez, fireCried."
-    assert [one["task"] for one in told(entries)].count(key.task) > 2
+    assert executor.received == ["ask", "fire"]
+    assert answer(entries) == "Result: Reply: fireDone."
+    assert [one["task"] for one in child_reports(entries)].count(key.task) > 2
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -179,14 +179,14 @@ async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
         first = await asyncio.to_thread(spawn, target)
         task = await submitter.start("mayor", "slowly")
         key = await child_of(task)
-        await eventually(lambda: _has(Task(submitter.bus, key, "", ""), "Oyez, "))
+        await eventually(lambda: _has(Task(submitter.bus, key, "", ""), "Reply: "))
         await asyncio.to_thread(first.kill)
         await asyncio.to_thread(first.start)
         await eventually(lambda: _is_at_attempt(task, 2))
         executor.go_on.set()
         entries = await task.ended()
-    assert answer(entries) == "It was cried: Oyez, slowlyCried."
-    assert (executor.heard, executor.canceled) == (["slowly"], [])
+    assert answer(entries) == "Result: Reply: slowlyDone."
+    assert (executor.received, executor.canceled) == (["slowly"], [])
 
 
 async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name(
@@ -202,7 +202,7 @@ async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name
         agents = await asyncio.to_thread(lambda: declared_in(file, {"OUTSIDE": server.url}).agents)
         async with working(*agents):
             entries = await (await submitter.start("mayor", "fire")).ended()
-    assert answer(entries) == "It was cried: Oyez, fireCried."
+    assert answer(entries) == "Result: Reply: fireDone."
 
 
 async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
@@ -224,7 +224,7 @@ async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
 
         async with working(outside, asking):
             entries = await (await submitter.start("asking")).ended()
-    assert answer(entries) == "Oyez, fireCried."
+    assert answer(entries) == "Reply: fireDone."
     assert refused.keys() == {"agent_unknown", "bad_request"}
 
 
@@ -244,7 +244,7 @@ async def test_the_refusal_of_a_url_says_what_to_do(
 
 
 def _texts(event: Json) -> list[str]:
-    """Return the texts of a chunk of the cry, if the event is one."""
+    """Return the texts of a chunk of the reply, if the event is one."""
     artifact = event.get("artifactUpdate", {}).get("artifact", {})
     return [part["text"] for part in artifact.get("parts", []) if part.get("text")]
 

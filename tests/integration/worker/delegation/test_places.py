@@ -5,7 +5,7 @@ import asyncio
 from headrace import Agent, RunContext, agent
 from headrace.model.task import COMPLETED
 from tests.integration.worker.conftest import Working
-from tests.support.family import answer
+from tests.support.delegation_logs import answer
 from tests.support.task_submitter import TaskSubmitter
 
 

@@ -6,7 +6,7 @@ from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_follow_ups import hand_in
-from tests.support.family import answer, children, ends, log_of, state_of
+from tests.support.delegation_logs import answer, children, ends, log_of, state_of
 from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 
@@ -64,11 +64,11 @@ async def test_a_child_that_waits_is_canceled_with_a_parent_that_does_not(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
-    async def rude(ctx: RunContext) -> str:
+    async def not_waiting(ctx: RunContext) -> str:
         return (await ctx.delegate("booker", "a table")).state
 
-    async with working(rude), working(booker):
-        entries = await (await submitter.start("rude")).ended()
+    async with working(not_waiting), working(booker):
+        entries = await (await submitter.start("not-waiting")).ended()
         [key] = children(entries).values()
         assert await ends(submitter, key) == "TASK_STATE_CANCELED"
     assert answer(entries) == INPUT_REQUIRED

@@ -11,7 +11,7 @@ from headrace.model.task import REJECTED
 from headrace.tasks.end import withdraw
 from headrace.tasks.runs import RunQueues
 from tests.integration.worker.conftest import Working
-from tests.support.family import answer, children, log_of
+from tests.support.delegation_logs import answer, children, log_of
 from tests.support.task_submitter import TaskSubmitter, fresh_names
 
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"

@@ -1,7 +1,7 @@
-"""A stub worker that does nothing but tell the stub gateway of its agent, by a file.
+"""A stub worker: a file announces its agent to the stub gateway.
 
-If STAND_IN_STUBBORN is set, it ignores SIGTERM and has a child of its own, whose pid it writes to
-that file.
+If STAND_IN_IGNORES_SIGTERM names a file, the worker ignores SIGTERM, starts a process and writes
+its pid to that file.
 """
 
 import os
@@ -18,7 +18,7 @@ def run(target: str, _config: str = "", *, reload: bool) -> int:
     if find_spec(module) is None:
         sys.stderr.write(f"no module named {module}\n")
         return os.EX_CONFIG
-    if notes := os.environ.get("STAND_IN_STUBBORN"):
+    if notes := os.environ.get("STAND_IN_IGNORES_SIGTERM"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
         Path(notes).write_text(str(child.pid))

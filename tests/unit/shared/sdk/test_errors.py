@@ -16,7 +16,7 @@ from headrace.sdk.errors import DelegationFailed, DelegationRefused
             DelegationRefused("writer", "budget", "no tokens"),
             "delegation to 'writer' was refused: no tokens",
         ),
-        (DelegationRefused("", "not_waiting", "no child"), "delegation was refused: no child"),
+        (DelegationRefused("", "not-waiting", "no child"), "delegation was refused: no child"),
     ],
 )
 def test_it_names_the_agent_if_there_is_one_and_the_reason(

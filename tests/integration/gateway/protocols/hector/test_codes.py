@@ -112,16 +112,16 @@ async def test_resource_exhausted(ask: Ask, asking: str, http: httpx.AsyncClient
 
 
 async def test_internal(ask: Ask, asking: str, fleet: ScriptedFleet, bus: Bus) -> None:
-    async def babble(msg: Msg) -> None:
+    async def answer_wrongly(msg: Msg) -> None:
         await msg.respond(b'{"task": 5}')
 
     await fleet.stop_state()
-    babbling = await bus.connection.subscribe(bus.subjects.state("get"), cb=babble)
+    wrong_answers = await bus.connection.subscribe(bus.subjects.state("get"), cb=answer_wrongly)
     await bus.connection.flush()
     try:
         error = await refused(ask, "INTERNAL", "ask", said(task_id=asking))
     finally:
-        await babbling.unsubscribe()
+        await wrong_answers.unsubscribe()
         await bus.connection.flush()
     # What it was is told to our log alone.
     assert "incident" in error["message"]

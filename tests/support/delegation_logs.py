@@ -10,7 +10,7 @@ from tests.support.task_submitter import TIMEOUT, Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
-def told(entries: list[Entry]) -> list[Json]:
+def child_reports(entries: list[Entry]) -> list[Json]:
     """Return what a parent's log says of its children, in order."""
     statuses = [e.get("statusUpdate", {}) for entry in entries for e in entry.events]
     return [metadata[CHILD] for s in statuses if CHILD in (metadata := s.get("metadata") or {})]
@@ -20,14 +20,14 @@ def children(entries: list[Entry]) -> dict[str, TaskKey]:
     """Return the children that a parent has asked, by their names."""
     return {
         one["name"]: TaskKey("default", one["agent"], one["task"])
-        for one in told(entries)
+        for one in child_reports(entries)
         if one["generation"] == 0 and "agent" in one
     }
 
 
 def relayed(entries: list[Entry], child: str) -> list[int]:
     """Return the generations of a child that its parent's log has."""
-    return [one["generation"] for one in told(entries) if one["task"] == child]
+    return [one["generation"] for one in child_reports(entries) if one["task"] == child]
 
 
 async def log_of(submitter: TaskSubmitter, key: TaskKey) -> list[Entry]:

@@ -12,8 +12,8 @@ from tests.chaos.agents import DROPPED, delegated_by
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyTask:
-    """A task of a family."""
+class TreeTask:
+    """A task of a tree."""
 
     key: TaskKey
     prompt: str
@@ -28,12 +28,12 @@ class FamilyTask:
         return self.lineage is not None and f"key:{DROPPED}" in self.lineage.name
 
 
-class Families:
+class TaskTrees:
     """Tasks by their parent."""
 
     def __init__(self) -> None:
         """Start without tasks."""
-        self._members: list[FamilyTask] = []
+        self._members: list[TreeTask] = []
 
     @property
     def size(self) -> int:
@@ -45,11 +45,11 @@ class Families:
         task = entries[0].events[0]["task"]
         prompt = parts.text_of(task["history"][0]["parts"])
         lineage = Lineage.of(task.get("metadata") or {})
-        self._members.append(FamilyTask(key, prompt, entries[-1].stamp.state, lineage))
+        self._members.append(TreeTask(key, prompt, entries[-1].stamp.state, lineage))
 
     def problems(self) -> list[str]:
-        """Return the problems of all families."""
-        below: dict[str, list[FamilyTask]] = {}
+        """Return the problems of all task_trees."""
+        below: dict[str, list[TreeTask]] = {}
         for member in self._members:
             if member.lineage is not None:
                 below.setdefault(member.lineage.parent, []).append(member)
@@ -60,7 +60,7 @@ class Families:
         ]
 
 
-def _problems(member: FamilyTask, children: list[FamilyTask]) -> Iterator[str]:
+def _problems(member: TreeTask, children: list[TreeTask]) -> Iterator[str]:
     if member.lineage is not None and member.state not in TERMINAL:
         yield f"its parent has ended, and it is left at {member.state}"
     if member.is_dropped and member.state != CANCELED:
