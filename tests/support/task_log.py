@@ -8,7 +8,7 @@ from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
 from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
 from headrace.log.append import AppendResult
-from headrace.log.follow import last_sequences
+from headrace.log.tail_rule import last_sequences
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from headrace.model.change import Item
 from headrace.model.errors import HeadraceError, StateUnavailable
-from headrace.model.fold import Item
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.usage import UsageRecord, UsageRow
@@ -178,7 +178,7 @@ class TaskChange:
     ``priority`` and ``traceparent``; the ``version`` that the task is pinned to; ``parent``,
     ``parent_agent`` and ``parent_run`` of a child task."""
     history: list[Item] = field(default_factory=list)
-    """New history items, after the existing ones (`headrace.model.fold`)."""
+    """New history items, after the existing ones (`headrace.model.change`)."""
     artifacts: list[Item] = field(default_factory=list)
     """New artifact items, after the existing ones."""
     usage: list[UsageRecord] = field(default_factory=list)

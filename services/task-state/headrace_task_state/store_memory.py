@@ -8,8 +8,8 @@ from operator import itemgetter
 
 import orjson
 
+from headrace.model.change import Item
 from headrace.model.entry import ANSWERED
-from headrace.model.fold import Item
 from headrace.model.messages import ListTasks
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace_task_state.store import (

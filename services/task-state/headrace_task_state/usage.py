@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from headrace.model import parts
+from headrace.model.change import DROP, OUT, Change
 from headrace.model.entry import ANSWERED
-from headrace.model.fold import DROP, OUT, Change
 from headrace.model.fork import ForkOf
 from headrace.model.task import RUN_ENDED, WORKING, TaskKey
 

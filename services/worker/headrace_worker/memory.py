@@ -15,16 +15,9 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolArguments, ToolResult
 from headrace.sdk.errors import Retryable
-from headrace_worker.conversation import (
-    RESPONSE,
-    RESULT,
-    Turn,
-    Verbatim,
-    state_of_logs,
-    turns_of_agui,
-    turns_of_log,
-    user_turn,
-)
+from headrace_worker.conversation import RESPONSE, RESULT, Turn, Verbatim, user_turn
+from headrace_worker.conversation_of_client import turns_of_agui
+from headrace_worker.conversation_of_log import state_of_logs, turns_of_log
 from headrace_worker.earlier import asking_agent, fork_of
 
 type Memory = Literal["context", "task", "none"]

@@ -2,8 +2,9 @@
 
 from headrace.log.append import AppendRequest, AppendResult, FencedBy, LogWriter
 from headrace.log.find import find_generation, first_entry, last_entry
-from headrace.log.follow import Follower, TailRule
+from headrace.log.follow import Follower
 from headrace.log.read import replay
+from headrace.log.tail_rule import TailRule
 
 __all__ = [
     "AppendRequest",

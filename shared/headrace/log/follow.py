@@ -1,40 +1,22 @@
-"""Following one log: each entry once and in order, although live messages may be missed.
-
-The tail rule: live messages are a hint. Only a read of the leader shows that nothing is missing.
-Republish skips messages at server kills and leader stepdowns without any disconnect. A gap shows
-with the next message. If no message comes, only a read shows it. So a process checks each log that
-it follows: 250 ms after it subscribed, at once after a disturbance or a poke, and while the log is
-open and silent after 2 s, backing off to 10 s.
-"""
+"""Following one log: each entry once and in order, although live messages may be missed."""
 
 import asyncio
-import heapq
-import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import batched, groupby
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
-from headrace.background import keep_running
-from headrace.jetstream.api import stream_state
 from headrace.jetstream.client import Listening
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.direct_get import direct_get
-from headrace.jetstream.headers import SEQUENCE, SUBJECT
 from headrace.log.read import (
     Continuity,
     LogMessage,
     check_reaches,
     check_readable,
     from_message,
-    last_raw,
     replay_stored,
 )
+from headrace.log.tail_rule import FIRST_CHECK, TailRule
 from headrace.model.entry import Entry
 from headrace.model.errors import (
     BusUnavailable,
@@ -43,7 +25,6 @@ from headrace.model.errors import (
     TaskForgotten,
     UndecodableMessage,
 )
-from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
 
 LIMIT = 256 * 1024
@@ -100,262 +81,6 @@ class ReorderBuffer:
 
 def _size(live: LogMessage) -> int:
     return 0 if live.entry is None else sum(map(len, live.entry.lines))
-
-
-FEW = 8
-"""Up to this many logs of a stream, each is queried at the leader. Above, one multi_last query is
-used."""
-
-_MULTI_MAX = 512
-
-
-async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
-    """Return each log's last sequence. 0: the log is empty.
-
-    Raises:
-        BusUnavailable: A leader does not answer.
-    """
-    found: dict[TaskKey, int] = {}
-    by_stream = sorted(keys, key=lambda key: stream_of_shard(key.shard))
-    for stream, group in groupby(by_stream, key=lambda key: stream_of_shard(key.shard)):
-        for some in batched(group, _MULTI_MAX):
-            found |= await _of_stream(bus, bus.streams.events(stream), some)
-    return found
-
-
-async def _of_stream(bus: Bus, stream: str, keys: tuple[TaskKey, ...]) -> dict[TaskKey, int]:
-    if len(keys) > FEW and (found := await _multi_last(bus, stream, keys)) is not None:
-        return found
-    sequences = await asyncio.gather(*(_one(bus, key) for key in keys))
-    return dict(zip(keys, sequences, strict=True))
-
-
-async def _one(bus: Bus, key: TaskKey) -> int:
-    # Not parsed: what one log contains must not keep the others from being checked.
-    message = await last_raw(bus, key, timeout=bus.timing.leader)
-    return 0 if message is None else int(message["seq"])
-
-
-async def _multi_last(
-    bus: Bus, stream: str, keys: tuple[TaskKey, ...]
-) -> dict[TaskKey, int] | None:
-    """Query one replica for all logs. None: its answer is partial or behind the leader."""
-    head = (await stream_state(bus, stream)).last
-    subjects = {bus.subjects.event(key): key for key in keys}
-    answer = await direct_get(bus, stream, {"multi_last": list(subjects)}, _subject_and_sequence)
-    if not answer.complete or answer.pending or answer.up_to < head:
-        return None
-    found = dict(answer.messages)
-    return {key: found.get(subject, 0) for subject, key in subjects.items()}
-
-
-def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
-    headers = msg.headers or {}
-    return headers[SUBJECT], int(headers[SEQUENCE])
-
-
-FIRST_CHECK = 0.25
-"""Seconds from subscribing to the first check."""
-
-
-@dataclass(frozen=True, slots=True)
-class TailTiming:
-    """When `TailRule` checks logs; all in seconds."""
-
-    silence: float = 2.0
-    """Without a message, after which an open log is checked."""
-    max_silence: float = 10.0
-    """Maximum of `silence`, which doubles with each check."""
-    batch: float = 0.05
-    """For which a check waits for others, so that they share a query."""
-    retry: float = 0.5
-    """Before a check that failed is repeated."""
-
-
-class TailFollower(Protocol):
-    """A follower, as the rule uses it."""
-
-    key: TaskKey
-    last_seen: float
-    """When the last message of the log arrived, in loop time (seconds)."""
-
-    def tail_is(self, sequence: int) -> None:
-        """Receive the leader's last sequence of the log; 0: the log is empty."""
-
-
-@dataclass(slots=True)
-class _Plan:
-    """When a follower's log is checked next."""
-
-    checked: float
-    """When it was last checked, in loop time (seconds)."""
-    silence: float
-    """How long the log may be silent from then on, in seconds."""
-    ticket: int = -1
-    """The only valid ticket in the queue. Earlier ones are void."""
-    urgent: bool = True
-    """Whether it is checked even if a message arrived recently."""
-
-
-class TailRule:
-    """Checks the tails of all logs that this process follows."""
-
-    def __init__(self, bus: Bus, timing: TailTiming | None = None) -> None:
-        """Watch no log yet; `start` begins."""
-        self._bus, self._timing = bus, timing or TailTiming()
-        self._watched: dict[TailFollower, _Plan] = {}
-        self._due: list[tuple[float, int, TailFollower]] = []
-        self._tickets = itertools.count()
-        self._wake = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
-        self._checks: set[asyncio.Task[None]] = set()
-        self._pokes: Subscription | None = None
-        self._unregister = bus.on_disturbance(self.check_all)
-
-    async def start(self) -> None:
-        """Start checking and listening for pokes.
-
-        Raises:
-            BusUnavailable: The connection is closed.
-        """
-        self._pokes = await self._bus.subscribe(self._bus.subjects.poke("*"), self._on_poke)
-        self._task = keep_running(self._run, "tail rule")
-
-    async def stop(self) -> None:
-        """End all checks."""
-        self._unregister()
-        if self._pokes is not None:
-            await self._bus.unsubscribe(self._pokes)
-        running = [*self._checks, *([self._task] if self._task is not None else [])]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-    def watch(self, follower: TailFollower, first: float = FIRST_CHECK) -> None:
-        """Check `follower`'s log from now on, for the first time after `first` seconds."""
-        now = self._loop.time()
-        self._watched[follower] = _Plan(checked=now, silence=self._timing.silence)
-        self._schedule(follower, now + first, urgent=True)
-
-    def forget(self, follower: TailFollower) -> None:
-        """Stop checking `follower`'s log."""
-        self._watched.pop(follower, None)
-
-    def check_all(self) -> None:
-        """Check every log at once: live messages may have been missed."""
-        for follower in self._watched:
-            self._check_now(follower)
-
-    async def _on_poke(self, msg: Msg) -> None:
-        task = msg.subject.rpartition(".")[2]
-        for follower in self._watched:
-            if follower.key.task == task:
-                self._check_now(follower)
-
-    def _check_now(self, follower: TailFollower) -> None:
-        self._watched[follower].silence = self._timing.silence
-        self._schedule(follower, self._loop.time(), urgent=True)
-
-    def _schedule(self, follower: TailFollower, at: float, *, urgent: bool) -> None:
-        """Schedule the follower's next check. An earlier schedule becomes void."""
-        plan = self._watched[follower]
-        plan.ticket, plan.urgent = next(self._tickets), urgent
-        heapq.heappush(self._due, (at, plan.ticket, follower))
-        if self._due[0][1] == plan.ticket:
-            self._wake.set()
-
-    async def _run(self) -> None:
-        while True:
-            await self._sleep()
-            due = sorted(self._take_due(), key=_stream)
-            for _, group in groupby(due, _stream):
-                # One check per stream, so that a stream without a leader does not delay the others.
-                self._start_check(list(group))
-
-    async def _sleep(self) -> None:
-        self._wake.clear()
-        delay = max(self._due[0][0] - self._loop.time(), 0) if self._due else None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(delay):
-                await self._wake.wait()
-        # Checks that are due at about the same time share a query.
-        await asyncio.sleep(self._timing.batch)
-
-    def _take_due(self) -> list[TailFollower]:
-        """Return the followers to check now. Those with recent messages are postponed."""
-        now, taken = self._loop.time(), []
-        while self._due and self._due[0][0] <= now:
-            _, ticket, follower = heapq.heappop(self._due)
-            plan = self._watched.get(follower)
-            if plan is None or plan.ticket != ticket:
-                continue
-            if plan.urgent:
-                taken.append(follower)
-            elif self._silent_until(follower, plan) <= now:
-                taken.append(follower)
-                plan.silence = min(plan.silence * 2, self._timing.max_silence)
-            else:
-                self._look_again(follower, plan, now)
-        return taken
-
-    def _silent_until(self, follower: TailFollower, plan: _Plan) -> float:
-        """Return when to check the follower if no message arrives until then.
-
-        Logs that have been silent for long are checked a little early, at times that they share:
-        one query for a hundred logs costs less than ten queries for a few.
-        """
-        shortest = self._timing.silence
-        if follower.last_seen > plan.checked:
-            plan.silence = shortest
-        at = max(follower.last_seen, plan.checked) + plan.silence
-        return at if plan.silence <= shortest else at - at % (shortest / 2)
-
-    def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
-        # At most one silence later, so that silence is measured from messages that arrive
-        # meanwhile.
-        at = min(self._silent_until(follower, plan), now + self._timing.silence)
-        self._schedule(follower, at, urgent=False)
-
-    def _start_check(self, due: list[TailFollower]) -> None:
-        check = asyncio.create_task(self._check(due))
-        self._checks.add(check)
-        check.add_done_callback(self._checks.discard)
-
-    async def _check(self, due: list[TailFollower]) -> None:
-        tickets = {follower: self._watched[follower].ticket for follower in self._watched_of(due)}
-        tails: dict[TaskKey, int] = {}
-        try:
-            tails = await last_sequences(self._bus, {follower.key for follower in tickets})
-        except BusUnavailable as trouble:
-            _log.debug("check of log tails: %s", trouble)
-        finally:
-            for follower, ticket in tickets.items():
-                self._checked(follower, ticket, tails.get(follower.key))
-
-    def _watched_of(self, followers: list[TailFollower]) -> list[TailFollower]:
-        return [follower for follower in followers if follower in self._watched]
-
-    def _checked(self, follower: TailFollower, ticket: int, tail: int | None) -> None:
-        plan = self._watched.get(follower)
-        if plan is None:
-            return
-        now = self._loop.time()
-        if tail is not None:
-            plan.checked = now
-        # If another check was scheduled meanwhile, it stays: this answer may be older than its
-        # reason.
-        if plan.ticket == ticket:
-            if tail is None:
-                self._schedule(follower, now + self._timing.retry, urgent=True)
-            else:
-                self._look_again(follower, plan, now)
-        if tail is not None:
-            follower.tail_is(tail)
-
-
-def _stream(follower: TailFollower) -> int:
-    return stream_of_shard(follower.key.shard)
 
 
 _log = logging.getLogger(__name__)

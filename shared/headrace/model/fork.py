@@ -7,10 +7,10 @@ from there. Where a fork may begin is a pure function of the source's log: `Fork
 from dataclasses import dataclass
 from typing import Any, Self
 
+from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
 from headrace.model.events import QUEUED, TAKEN, WAITING, Json
-from headrace.model.fold import IllFormedEvent, read_change
 from headrace.model.task import SUBMITTED, is_task_id
 
 FORK_OF = "headrace.forkOf"

@@ -22,9 +22,9 @@ from headrace_worker.conversation import (
     Verbatim,
     answered,
     open_calls,
-    turns_of_agui,
-    turns_of_log,
 )
+from headrace_worker.conversation_of_client import turns_of_agui
+from headrace_worker.conversation_of_log import turns_of_log
 from headrace_worker.encoder import Encoder
 
 USER = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "What is it?"}]}

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from headrace.log_context import about_task
+from headrace.model.change import IllFormedEvent, read_artifact, read_change
 from headrace.model.entry import OWNER, parse_lines
 from headrace.model.errors import UndecodableMessage
 from headrace.model.events import Json
-from headrace.model.fold import IllFormedEvent, read_artifact, read_change
 from headrace.model.messages import DeadLetter
 from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey

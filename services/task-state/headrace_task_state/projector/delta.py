@@ -6,25 +6,19 @@ every line.
 
 Items of a task's history and artifacts are stored in their shortest form. A chunk of streamed text
 repeats its artifact's id and the part's metadata a thousand times. A chunk that only continues the
-text before it is stored as that text alone (`headrace.model.fold`, "t").
+text before it is stored as that text alone (`headrace.model.change`, "t").
 """
 
 from datetime import datetime
 
 import orjson
 
+from headrace.model.change import ADD, KIN, META, NEW, OUT, TEXTS, Change, Item
 from headrace.model.entry import ANSWERED, Stamp
 from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, VERSION, Json
-from headrace.model.fold import ADD, KIN, META, NEW, OUT, TEXTS, Change, Item, same_but_text
+from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
-from headrace.model.task import (
-    AUTH_REQUIRED,
-    INPUT_REQUIRED,
-    SUBMITTED,
-    TERMINAL,
-    WORKING,
-    TaskKey,
-)
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, WORKING, TaskKey
 from headrace_task_state.store import TaskChange
 from headrace_task_state.usage import copied_up_to, records_of, root_of
 

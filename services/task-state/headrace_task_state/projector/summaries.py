@@ -15,9 +15,9 @@ from itertools import batched
 import orjson
 
 from headrace.jetstream.connection import Bus
+from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.entry import ANSWERED, Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
-from headrace.model.fold import IllFormedEvent, read_change
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
 from headrace_task_state.projector.batches import StoreBatch
 from headrace_task_state.projector.consumer import Arrival

@@ -8,9 +8,10 @@ import orjson
 from headrace.jetstream.connection import Bus
 from headrace.log.logged_task import LoggedTask, fold_log, log_of
 from headrace.log.read import as_if_empty
+from headrace.model.change import Change
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
-from headrace.model.fold import Change, TaskFields, TaskFold
+from headrace.model.fold import TaskFields, TaskFold
 from headrace.model.messages import GetTask
 from headrace_task_state.store import Fields, Reader, StoredTask
 

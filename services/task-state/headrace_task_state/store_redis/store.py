@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
+from headrace.model.change import Item
 from headrace.model.errors import StateUnavailable
-from headrace.model.fold import Item
 from headrace.model.messages import ListTasks
 from headrace_task_state.store import (
     LEASE_SECONDS,

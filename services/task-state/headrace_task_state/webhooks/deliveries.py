@@ -15,7 +15,7 @@ from headrace.log.logged_task import term_of
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import GENERATION, TRACEPARENT, Json
-from headrace.model.fold import Pieces
+from headrace.model.pieces import Pieces
 from headrace.model.task import WORKING, TaskKey
 from headrace.webhooks import WebhookProgress
 

@@ -35,7 +35,8 @@ from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
-from headrace_worker.conversation import Turn, turns_of_log, user_turn
+from headrace_worker.conversation import Turn, user_turn
+from headrace_worker.conversation_of_log import turns_of_log
 from headrace_worker.memory import Memory, RememberedConversation, remembered, with_content
 
 with needs("google-adk"):

@@ -15,14 +15,8 @@ from headrace_worker.adapters.answers import AnswerInvalid, answers_of
 from headrace_worker.adapters.approvals import decision_of, interrupts_before
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
-from headrace_worker.conversation import (
-    CallItem,
-    ReasoningItem,
-    TextItem,
-    Turn,
-    other_parts,
-    snapshot_of_logs,
-)
+from headrace_worker.conversation import CallItem, ReasoningItem, TextItem, Turn, other_parts
+from headrace_worker.conversation_of_log import snapshot_of_logs
 from headrace_worker.memory import Memory, RememberedConversation, remembered
 
 

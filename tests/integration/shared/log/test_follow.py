@@ -4,7 +4,7 @@ import asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule, last_entry
-from headrace.log.follow import TailTiming
+from headrace.log.tail_rule import TailTiming
 from tests.integration.shared.conftest import Connect
 from tests.support.jetstream_api import answered
 from tests.support.nats_proxy import Frame, NatsProxy

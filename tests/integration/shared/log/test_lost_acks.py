@@ -8,7 +8,7 @@ import pytest
 from headrace.jetstream.connection import Bus, BusTiming
 from headrace.log import TailRule, last_entry
 from headrace.log.append import AppendResult
-from headrace.log.follow import FIRST_CHECK, TailTiming
+from headrace.log.tail_rule import FIRST_CHECK, TailTiming
 from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, Fenced
 from headrace.model.events import Draft

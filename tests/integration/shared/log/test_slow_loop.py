@@ -8,7 +8,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule, last_entry
-from headrace.log.follow import TailTiming
+from headrace.log.tail_rule import TailTiming
 from tests.integration.shared.conftest import Connect
 from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog, following

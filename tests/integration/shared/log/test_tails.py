@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log import follow
-from headrace.log.follow import FEW, last_sequences
+from headrace.log import tail_rule
+from headrace.log.tail_rule import FEW, last_sequences
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.integration.shared.conftest import Connect
@@ -39,21 +39,21 @@ async def test_one_question_for_many_logs_is_answered_like_many_questions(
     async def is_believed() -> bool:
         # A copy that is behind the leader, or slow, is not.
         with suppress(BusUnavailable):
-            answer = await follow._multi_last(bus, bus.streams.events(0), tuple(tails))
+            answer = await tail_rule._multi_last(bus, bus.streams.events(0), tuple(tails))
             found.extend([] if answer is None else [answer])
         return bool(found)
 
     await eventually(is_believed, "a copy that has caught up answers")
     assert found == [tails]
     assert await confirmed_tails(bus, tails) == tails
-    monkeypatch.setattr(follow, "FEW", 1000)
+    monkeypatch.setattr(tail_rule, "FEW", 1000)
     assert await confirmed_tails(bus, tails) == tails
 
 
 async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "_MULTI_MAX", FEW + 2)
+    monkeypatch.setattr(tail_rule, "_MULTI_MAX", FEW + 2)
     tails = await some_logs(bus, 20)
     assert await confirmed_tails(bus, tails) == tails
 

@@ -17,9 +17,9 @@ from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, Ta
 from headrace.tasks.end import end_task
 from headrace_task_state.maintenance.summary_completion import SummaryCompletion
 from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.projector import follower
+from headrace_task_state.projector import last_entries
 from headrace_task_state.projector.consumer import MOST_BYTES
-from headrace_task_state.projector.follower import LastEntries
+from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.summaries import Summaries
 from tests.integration.task_state.projector.test_rebuild import pages
 from tests.support.legal_logs import LegalLog, legal_logs
@@ -39,7 +39,7 @@ async def fleet(nats_server: NatsProcess, valkey: ValkeyProcess) -> AsyncIterato
 
 @pytest.fixture(autouse=True)
 def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "LEAST_MESSAGES", 0)
+    monkeypatch.setattr(last_entries, "LEAST_MESSAGES", 0)
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ async def held(monkeypatch: pytest.MonkeyPatch, after: int) -> AsyncIterator[Cal
 async def test_who_takes_over_in_the_middle_of_a_rebuild_begins_it_again(
     fleet: TaskStates, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "MOST", 2)
+    monkeypatch.setattr(last_entries, "MOST", 2)
     gate.set()
     logs = [ended(new_key(n % 16)) for n in range(20)]
     waiting = ended(state=INPUT_REQUIRED)
@@ -393,7 +393,7 @@ async def test_a_log_that_goes_on_while_last_entries_are_read_is_among_them(
 async def test_few_messages_are_all_read(
     fleet: TaskStates, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "LEAST_MESSAGES", 1000)
+    monkeypatch.setattr(last_entries, "LEAST_MESSAGES", 1000)
     gate.clear()
     logs = [ended() for _ in range(3)]
     await rebuilt(fleet, logs)

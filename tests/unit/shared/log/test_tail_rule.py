@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from headrace.log import follow
-from headrace.log.follow import TailRule, TailTiming
+from headrace.log import tail_rule
+from headrace.log.tail_rule import TailRule, TailTiming
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.support.fake_bus import FakeBus
@@ -62,7 +62,7 @@ class Leader:
 @pytest.fixture
 def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
     leader = Leader()
-    monkeypatch.setattr(follow, "last_sequences", leader.last_sequences)
+    monkeypatch.setattr(tail_rule, "last_sequences", leader.last_sequences)
     return leader
 
 

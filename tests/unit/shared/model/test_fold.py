@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model import events
+from headrace.model.change import IllFormedEvent, read_artifact, read_change
 from headrace.model.entry import ANSWERED
 from headrace.model.events import GENERATION, RETRACTED, Json
-from headrace.model.fold import IllFormedEvent, TaskFold, read_artifact, read_change
+from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.slow_fold import expected_task

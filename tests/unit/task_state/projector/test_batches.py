@@ -6,10 +6,10 @@ import orjson
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.model import events, fold
+from headrace.model import change, events
+from headrace.model.change import Change
 from headrace.model.entry import Stamp
 from headrace.model.events import Json
-from headrace.model.fold import Change
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
 from headrace.tasks.dead_letters import addressee
@@ -261,7 +261,7 @@ def test_an_event_that_nobody_foresaw_is_a_letter_and_the_rest_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bad, good = begun(), begun()
-    read_change = fold.read_change
+    read_change = change.read_change
 
     def stumbling(event: Json, generation: int) -> Change:
         if event.get("statusUpdate", {}).get("taskId") == bad.key.task:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from headrace.model.change import OWN
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, START_AT, Json
-from headrace.model.fold import OWN, TaskFold
+from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
 from headrace.webhooks import Webhook

@@ -9,8 +9,8 @@ from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
+from headrace.model.change import OWN
 from headrace.model.events import Json
-from headrace.model.fold import OWN
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import NotReadable, generation, read
 from headrace_gateway.refusals import Malformed, Violation

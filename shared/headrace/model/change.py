@@ -1,0 +1,238 @@
+"""What one event changes in a task: items of its history and of its artifacts.
+
+Items are never modified, so they can be stored anywhere (a Redis list, for example) and replayed to
+give the same task (`headrace.model.fold`).
+
+An item is a JSON array: its generation, a tag, and the values of that tag.
+
+=============================  ==================================================================
+history item                   meaning
+=============================  ==================================================================
+``[g, "in", message|null]``    an input begins a run; no attempt discards its message
+``[g, "out", message]``        a message of the agent, or a piece of one
+``[g, "kin", message]``        as "out", but of a child task: no attempt discards it
+``[g, "meta", {…}]``           metadata of the task
+``[g, "drop", d]``             a new attempt discards the run's output after generation d
+``[g, "t", "…", …]``           texts of generations g, g+1, …, appended to the last text part of
+                               the last "out" or "kin"
+=============================  ==================================================================
+
+Artifact items: ``"new"`` and ``"add"`` with an artifact, ``"drop"`` and ``"t"`` as above.
+
+The content of generation 1 gets generation 0. The history excludes the message of the current
+status, but always contains the user's first message.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.model.delegation import CHILD, Lineage
+from headrace.model.errors import HeadraceError
+from headrace.model.events import DISCARDED_AFTER, GENERATION, QUEUED, RETRACTED, Json
+from headrace.model.task import STATES, SUBMITTED
+
+type Item = list[Any]
+
+IN, OUT, KIN, META, DROP = "in", "out", "kin", "meta", "drop"
+
+TEXTS, NEW, ADD = "t", "new", "add"
+
+OWN = "headrace."
+"""Metadata keys with this prefix describe one event, not the task."""
+
+
+class IllFormedEvent(HeadraceError):
+    """A line of the log is JSON but no `StreamResponse`; every fold skips it."""
+
+    code = "ill_formed_event"
+
+
+@dataclass(slots=True)
+class Change:
+    """What one event changes."""
+
+    generation: int
+    history: list[Item] = field(default_factory=list)
+    artifacts: list[Item] = field(default_factory=list)
+    status: Json | None = None
+    """The status that replaces the previous one."""
+    answer: Json | None = None
+    """The bare Message that ends the log."""
+    task: str = ""
+    context: str = ""
+    is_input: bool = False
+    """Whether a run begins here."""
+    asked_by: Lineage | None = None
+    """The task that delegated this input; None: a client sent it."""
+    own: Json = field(default_factory=dict)
+    """Of an input: its metadata with Headrace's prefix, the options of its run."""
+    opens: bool = False
+    """Whether this is a ``task`` event, which starts a new log."""
+
+
+def generation_of(event: Json) -> int | None:
+    """Return the generation in the event's metadata; None: there is none."""
+    for body in event.values():
+        metadata = body.get("metadata") if type(body) is dict else None
+        generation = metadata.get(GENERATION) if type(metadata) is dict else None
+        return generation if type(generation) is int else None
+    return None
+
+
+def read_change(event: Json, generation: int) -> Change:
+    """Return what `event`, the `generation`-th of its log, changes.
+
+    Raises:
+        IllFormedEvent: the event is not an A2A v1.0 ``StreamResponse``.
+    """
+    if "artifactUpdate" in event:
+        return _artifact_update(event["artifactUpdate"], generation)
+    try:
+        if "statusUpdate" in event:
+            return _status_update(event["statusUpdate"], generation)
+        if "task" in event:
+            return _task(event["task"], generation)
+        if "message" in event:
+            return _answer(event["message"], generation)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _ill_formed(generation, error) from None
+    raise IllFormedEvent(f"event {generation} is not a task, message or update")
+
+
+def read_artifact(update: Json, generation: int) -> Item | None:
+    """Return the item of an ``artifactUpdate``; None: it changes nothing.
+
+    Most events are artifact updates, and readers that store items need only the item, not the
+    whole `Change`.
+
+    Raises:
+        IllFormedEvent: the update is not valid in A2A v1.0.
+    """
+    try:
+        artifact = update["artifact"]
+        _check_artifact(artifact)
+        _name(update, "taskId")
+        _name(update, "contextId")
+        # A retraction is for clients only: the fold has already dropped the attempt's artifact.
+        if (update.get("metadata") or {}).get(RETRACTED):
+            return None
+        return [generation, ADD if update.get("append") else NEW, artifact]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _ill_formed(generation, error) from None
+
+
+def _artifact_update(update: Json, generation: int) -> Change:
+    item = read_artifact(update, generation)
+    return Change(
+        generation,
+        artifacts=[] if item is None else [item],
+        task=_name(update, "taskId"),
+        context=_name(update, "contextId"),
+    )
+
+
+def _ill_formed(generation: int, error: Exception) -> IllFormedEvent:
+    return IllFormedEvent(f"event {generation}: {type(error).__name__} {error}")
+
+
+def _status_update(update: Json, generation: int) -> Change:
+    status, metadata = update["status"], update.get("metadata") or {}
+    message = _check_status(status)
+    is_input = status["state"] == SUBMITTED and QUEUED not in metadata
+    change = Change(
+        generation,
+        status=status,
+        task=_name(update, "taskId"),
+        context=_name(update, "contextId"),
+        is_input=is_input,
+        asked_by=Lineage.of(metadata) if is_input else None,
+        own=_own(metadata) if is_input else {},
+    )
+    if type(dropped := metadata.get(DISCARDED_AFTER)) is int:
+        change.history.append([generation, DROP, dropped])
+        change.artifacts.append([generation, DROP, dropped])
+    if is_input:
+        change.history.append([generation, IN, message])
+    elif message is not None:
+        change.history.append([generation, KIN if CHILD in metadata else OUT, message])
+    if lasting := {key: value for key, value in metadata.items() if not key.startswith(OWN)}:
+        change.history.append([generation, META, lasting])
+    return change
+
+
+def _task(task: Json, generation: int) -> Change:
+    if generation != 1:
+        # A later ``task`` event (relayed from a child task, for example) starts nothing.
+        return Change(generation)
+    _check_status(task["status"])
+    messages, artifacts = task.get("history") or [], task.get("artifacts") or []
+    for message in messages:
+        _check_message(message)
+    for artifact in artifacts:
+        _check_artifact(artifact)
+    metadata = _without_generation(task)
+    return Change(
+        generation,
+        history=[*([0, IN, m] for m in messages), *([[0, META, metadata]] if metadata else [])],
+        artifacts=[[0, NEW, artifact] for artifact in artifacts],
+        status=task["status"],
+        task=_name(task, "id"),
+        context=_name(task, "contextId"),
+        is_input=True,
+        asked_by=Lineage.of(metadata),
+        own=_own(metadata),
+        opens=True,
+    )
+
+
+def _answer(message: Json, generation: int) -> Change:
+    _check_message(message)
+    metadata = _without_generation(message)
+    bare = {key: value for key, value in message.items() if key != "metadata"}
+    answer = {**bare, "metadata": metadata} if metadata else bare
+    return Change(generation, answer=answer, context=_name(message, "contextId"))
+
+
+def _own(metadata: Json) -> Json:
+    return {key: value for key, value in metadata.items() if key.startswith(OWN)}
+
+
+def _without_generation(body: Json) -> Json:
+    return {key: value for key, value in (body.get("metadata") or {}).items() if key != GENERATION}
+
+
+def _check_status(status: Json) -> Json | None:
+    if status["state"] not in STATES:
+        raise TypeError(f"unknown state {status['state']}")
+    message: Json | None = status.get("message")
+    if message is not None:
+        _check_message(message)
+    return message
+
+
+def _check_message(message: Json) -> None:
+    _name(message, "messageId")
+    _check_parts(message)
+
+
+def _check_artifact(artifact: Json) -> None:
+    if type(artifact["artifactId"]) is not str:
+        raise TypeError("artifactId must be a string")
+    if type(artifact.get("metadata", {})) is not dict:
+        raise TypeError("metadata must be an object")
+    _check_parts(artifact)
+
+
+def _check_parts(holder: Json) -> None:
+    for part in holder.get("parts") or ():
+        if type(part) is not dict:
+            raise TypeError("a part must be an object")
+        if type(part.get("text", "")) is not str:
+            raise TypeError("text must be a string")
+
+
+def _name(body: Json, key: str) -> str:
+    name = body.get(key, "")
+    if type(name) is not str:
+        raise TypeError(f"{key} must be a string")
+    return name
