@@ -19,10 +19,12 @@ from tests.support import javascript
 from tests.support.compose_file import ROOT
 from tests.support.helm_chart import CHART, Manifest, of_kind, render, rendered, values_of
 
-SETS = ["default", "keda", "small", "valkey"]
+SETS = ["default", "keda", "nats", "nats-cluster", "small", "valkey"]
 WORKERS = {
     "default": {"worker"},
     "keda": {"shop", "desk"},
+    "nats": {"worker"},
+    "nats-cluster": {"shop", "front-desk"},
     "small": {"worker"},
     "valkey": {"worker"},
 }
@@ -113,6 +115,12 @@ def test_replicas_are_set_by_the_chart_or_by_an_autoscaler(name: str) -> None:
     assert targets == {deployments[component]["metadata"]["name"] for component in scalers}
 
 
+def test_versions_of_an_agent_are_one_in_the_autoscalers_query() -> None:
+    scaled = of_kind("nats-cluster", "ScaledObject")["shop"]
+    query = scaled["spec"]["triggers"][0]["metadata"]["query"]
+    assert 'headrace_runs_waiting{agent=~"cart|search"}' in query
+
+
 def test_gateways_scale_by_streams_and_workers_by_their_agents_runs() -> None:
     scaled = of_kind("keda", "ScaledObject")
     queries = {
@@ -168,15 +176,21 @@ def test_each_has_longer_to_end_in_than_it_takes(
 
 @every_set
 def test_nobody_is_root_and_disruptions_take_one_pod_at_a_time(name: str) -> None:
-    components = set(of_kind(name, "Deployment"))
-    assert set(of_kind(name, "PodDisruptionBudget")) == components
-    for component in components:
-        context, own = pod(name, component)["securityContext"], container(name, component)
+    pods = {
+        component: one["spec"]["template"]
+        for kind in ("Deployment", "StatefulSet")
+        for component, one in of_kind(name, kind).items()
+        if component != "valkey"
+    }
+    assert set(of_kind(name, "PodDisruptionBudget")) == set(pods)
+    for component, one in pods.items():
+        context = one["spec"]["securityContext"]
         assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 10001)
-        assert own["securityContext"]["readOnlyRootFilesystem"] is True
-        assert own["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        for own in (*one["spec"]["containers"], *one["spec"].get("initContainers", ())):
+            assert own["securityContext"]["readOnlyRootFilesystem"] is True
+            assert own["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         selector = of_kind(name, "PodDisruptionBudget")[component]["spec"]["selector"]
-        labels = of_kind(name, "Deployment")[component]["spec"]["template"]["metadata"]["labels"]
+        labels = one["metadata"]["labels"]
         assert selector["matchLabels"].items() <= labels.items()
 
 
@@ -248,6 +262,7 @@ def test_the_charts_own_valkey_is_configured_like_that_of_compose() -> None:
         {"workers": {"gateway": {"target": "shop:agents"}}},
         {"workers": {"shop": {}}},
         {"workers": {"valkey": {"target": "shop:agents"}}},
+        {"workers": {"nats": {"target": "shop:agents"}}},
     ],
 )
 def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:

@@ -23,7 +23,36 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- /* The settings of all services, as JSON. */ -}}
 {{- define "headrace.config" -}}
 {{- $valkey := ternary (printf "%s-valkey" .Release.Name) "valkey" .Values.valkey.enabled -}}
-{{- mergeOverwrite (dict "HEADRACE_REDIS_URL" (printf "redis://%s:6379/0" $valkey)) .Values.config | toJson -}}
+{{- $nats := ternary (printf "%s-nats" .Release.Name) "nats" .Values.nats.enabled -}}
+{{- $own := dict
+  "HEADRACE_REDIS_URL" (printf "redis://%s:6379/0" $valkey)
+  "HEADRACE_NATS_URL" (printf "nats://%s:4222" $nats) -}}
+{{- if and .Values.nats.enabled (gt (int .Values.nats.replicas) 1) -}}
+{{- $_ := set $own "HEADRACE_REPLICAS" .Values.nats.replicas -}}
+{{- end -}}
+{{- mergeOverwrite $own .Values.config | toJson -}}
+{{- end }}
+
+{{- define "headrace.topologySpread" -}}
+{{- range .root.Values.topologySpread }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "headrace.selector" $ | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{- define "headrace.podDisruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  labels: {{- include "headrace.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: {{ .root.Values.podDisruptionBudget.maxUnavailable }}
+  selector:
+    matchLabels: {{- include "headrace.selector" . | nindent 6 }}
 {{- end }}
 
 {{- /* The Deployment of one component: root, component, values, args, port, grace, env, secrets, preStop. */ -}}
@@ -59,14 +88,7 @@ spec:
         - name: {{ . }}
         {{- end }}
       {{- end }}
-      topologySpreadConstraints:
-        {{- range .root.Values.topologySpread }}
-        - maxSkew: 1
-          topologyKey: {{ . }}
-          whenUnsatisfiable: ScheduleAnyway
-          labelSelector:
-            matchLabels: {{- include "headrace.selector" $ | nindent 14 }}
-        {{- end }}
+      topologySpreadConstraints: {{- include "headrace.topologySpread" . | nindent 8 }}
       {{- with .values.nodeSelector }}
       nodeSelector: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -127,15 +149,7 @@ spec:
         - { name: {{ $name }}, secret: { secretName: {{ $secret }} } }
         {{- end }}
 ---
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata:
-  name: {{ .root.Release.Name }}-{{ .component }}
-  labels: {{- include "headrace.labels" . | nindent 4 }}
-spec:
-  maxUnavailable: {{ .root.Values.podDisruptionBudget.maxUnavailable }}
-  selector:
-    matchLabels: {{- include "headrace.selector" . | nindent 6 }}
+{{ include "headrace.podDisruptionBudget" . }}
 {{- end }}
 
 {{- /* The autoscaler of one component: root, component, values, query, threshold. */ -}}
