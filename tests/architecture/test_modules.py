@@ -33,8 +33,10 @@ def is_composition_root(path: Path) -> bool:
     """Whether `path` may read the environment.
 
     It is a service's main, what stands for it in an application of the user's, or the command line.
+    In such an application OpenTelemetry reads its own variables, and so do its spans.
     """
-    is_embedding = path.match("shared/headrace/embedding.py")
+    embedded = ("shared/headrace/embedding.py", "shared/headrace/tracing.py")
+    is_embedding = any(path.match(one) for one in embedded)
     return path.name == "main.py" or is_embedding or "headrace_cli" in path.parts
 
 

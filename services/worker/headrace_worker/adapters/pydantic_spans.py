@@ -8,7 +8,7 @@ from headrace_worker.adapters.extras import needs
 
 with needs("pydantic-ai"):
     from pydantic_ai.messages import ModelMessage, ModelRequest
-    from pydantic_ai.models.instrumented import InstrumentationSettings
+    from pydantic_ai.models.instrumented import InstrumentationSettings as Instrumentation
 
 _RENAMED = {"result": "response"}
 _KINDS = {"thinking": "reasoning"}
@@ -17,8 +17,8 @@ _KINDS = {"thinking": "reasoning"}
 
 def messages_in(messages: Sequence[ModelMessage]) -> list[Json]:
     """Return messages as spans hold them. Files keep their kind and lose their content."""
-    settings = InstrumentationSettings(include_binary_content=False)
-    shown: Any = settings.messages_to_otel_messages(list(messages))
+    instrumentation = Instrumentation(include_binary_content=False)
+    shown: Any = instrumentation.messages_to_otel_messages(list(messages))
     return [_message(message) for message in shown]
 
 
