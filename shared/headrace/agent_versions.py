@@ -33,7 +33,7 @@ class VersionInUse(HeadraceError):
 
 
 class RouteRefused(HeadraceError):
-    """The route can't be changed like this; the message says why."""
+    """The route can't be changed like this; the message contains the reason."""
 
     code = "route_refused"
 

@@ -1,6 +1,6 @@
 """The gateway inside an application of the user's: `asgi`.
 
-The only module of the library that knows a service. It imports it in the call, so that agents,
+The only module of the library that imports a service. It imports it in the call, so that agents,
 clients and services that import `headrace` load no HTTP.
 """
 

@@ -20,7 +20,7 @@ from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.model.timestamp import timestamp
 
 KINDS = ("at", "every", "cron")
-"""The fields of which exactly one says when a schedule fires."""
+"""The fields of which exactly one determines when a schedule fires."""
 
 EXPRESSION_RULES = {
     "at": "must be a time such as 2030-01-31T09:00:00Z",

@@ -91,7 +91,7 @@ class StoredSchedule:
 
 
 type Listed = StoredSchedule | ScheduleUnreadable
-"""A schedule of a list, or the error that says that it can't be read."""
+"""A schedule of a list, or the error because of which it can't be read."""
 
 
 class Schedules:
@@ -262,7 +262,7 @@ class Schedules:
     ) -> datetime | None:
         """Return when the schedule fires next by the clock, without its jitter. None: never.
 
-        None too for a time zone that this machine does not know.
+        None also for a time zone that this machine does not have.
 
         Args:
             stored: The schedule.

@@ -73,8 +73,8 @@ def run(
     """Prepare a service and run it until SIGTERM or SIGINT. Return the exit code.
 
     Environment `variables` that are nearly settings are logged. A supervisor that names a socket in
-    ``NOTIFY_SOCKET`` is told when the service has started, as systemd is. SIGUSR2 switches the log
-    level.
+    ``NOTIFY_SOCKET`` is notified when the service has started, as systemd's protocol requires.
+    SIGUSR2 switches the log level.
 
     - 0: it was stopped.
     - 1: it could not start, but a later start may succeed (a taken port, a server away for too
@@ -213,7 +213,7 @@ def observe(
 ) -> None:
     """Serve `/metrics`, `/healthz` and `/readyz` for the life of the process.
 
-    For a service without HTTP of its own. `/healthz` answers 200 while the process lives. `/readyz`
+    For a service without HTTP of its own. `/healthz` answers 200 while the process runs. `/readyz`
     answers 200 while `is_ready` returns true, else 503, with the text of `note` if it is not empty.
     They are served on another thread. Port 0 disables them.
 

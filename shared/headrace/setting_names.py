@@ -1,6 +1,6 @@
 """Names of environment variables that are no settings: misspelt ones and those of earlier releases.
 
-A service knows its own settings only, but its environment may hold those of all services.
+A service defines only its own settings, but its environment may contain those of all.
 """
 
 import re

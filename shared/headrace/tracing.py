@@ -1,4 +1,4 @@
-"""Traces: OpenTelemetry spans, and where the standard ``OTEL_*`` variables say to export them.
+"""Traces: OpenTelemetry spans, exported as the standard ``OTEL_*`` variables specify.
 
 Only requests, attempts and other things with a beginning and an end are spans; tokens are not.
 Spans hold no content unless `CAPTURE_CONTENT` asks for it. Names and attributes are those of
@@ -66,7 +66,7 @@ def is_enabled() -> bool:
 
 
 def captures_content() -> bool:
-    """Return whether spans of this process hold content: what users, agents and tools say."""
+    """Return whether spans of this process contain what users, agents and tools write."""
     return _content.is_captured
 
 
@@ -180,7 +180,7 @@ def current_traceparent() -> str | None:
 
 
 def note_error(span: Span, error_type: str) -> None:
-    """Record that what the span stands for has failed. The error's text is not recorded."""
+    """Record that the span's operation has failed. The error's text is not recorded."""
     span.set_attribute("error.type", error_type)
     span.set_status(Status(StatusCode.ERROR))
 

@@ -1,7 +1,7 @@
 """What the last firings of triggers have begun, and how many events wait.
 
 The triggers service writes a trigger's record about a second after a firing. The records are for
-people to look at: a replica that dies takes with it what it has not written.
+people to look at: what a killed replica has not written is lost.
 """
 
 from collections.abc import Sequence
@@ -76,8 +76,8 @@ class FiringHistory:
     async def waiting(self, trigger: Trigger) -> int | None:
         """Return how many events wait or are in progress.
 
-        None: nobody keeps them, the triggers service has not asked for them yet, or NATS does not
-        tell.
+        None: no service records them, the triggers service has not started yet, or NATS does not
+        answer.
         """
         if trigger.stream is None:
             return None

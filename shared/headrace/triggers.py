@@ -43,7 +43,7 @@ class TooManyTriggers(HeadraceError):
 
 
 class TriggerTooNew(HeadraceError):
-    """The trigger states what only a later release knows; a gateway of that one must change it."""
+    """The trigger has fields of a later release; a gateway of that release must change it."""
 
     code = "trigger_too_new"
     retryable = True
@@ -94,7 +94,7 @@ class Trigger(TriggerSpec):
         return self.model_dump_json()
 
     def shown(self) -> Json:
-        """Return it as its owner sees it."""
+        """Return what its owner is shown."""
         spec = TriggerSpec.model_validate(self.model_dump(include=set(TriggerSpec.model_fields)))
         shown: Json = spec.model_dump(mode="json", exclude_defaults=True)
         return {**shown, "owner": decode_token(self.owner), "since": self.since}
@@ -202,7 +202,7 @@ class TriggerStore:
             key, found = await self._find(tenant, owner, name)
             before = _known(name, found.data)
             changed = change(before)
-            # The release before reads what states nothing that it doesn't know.
+            # The previous release reads records without fields that it does not have.
             data = orjson.dumps(changed.model_dump(mode="json", exclude_defaults=True))
             try:
                 await self._bucket.put(key, data, found.sequence)
@@ -344,9 +344,9 @@ def _read(data: bytes) -> Trigger | None:
 def may_use(subject: str, tenant: str, allowed: list[str], prefix: str) -> bool:
     """Return whether the tenant, a token, may have events on `subject` begin its tasks.
 
-    `allowed` are subjects in which ``{tenant}`` stands for the tenant; those without it are the
+    `allowed` are subjects in which ``{tenant}`` is replaced by the tenant; those without it are the
     default tenant's. If it is empty, the default tenant may use every subject, and others none.
-    The fleet's own subjects, below `prefix`, are nobody's.
+    The fleet's own subjects, below `prefix`, are never allowed.
     """
     if overlap(subject, f"{prefix}.>"):
         return False

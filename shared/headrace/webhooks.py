@@ -137,7 +137,7 @@ def id_of(address: Address, version: str) -> str:
     """Return the id of a webhook to which its client gave none.
 
     It is derived from the address and version, so a repeated request replaces the webhook instead
-    of adding one. Everyone who sees the id also knows the secrets it is derived from.
+    of adding one. Whoever can read the id can also read the secrets that it is derived from.
     """
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{version} {address.encode().decode()}"))
 

@@ -117,7 +117,7 @@ class ChatSession:
             self.agent = await agent_of(client, self.agent, self.task)
             found = await client.get(self.agent, self.task)
             self.context = found.context
-            # A task that waits has no more events until somebody answers.
+            # A task that waits has no more events until it is answered.
             if not after and found.state in RUN_ENDED_NAMES:
                 await self._output.show_ended(found)
                 if found.state in TERMINAL_NAMES:
@@ -208,7 +208,7 @@ def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
 
 
 def is_interactive() -> bool:
-    """Return whether somebody can answer: stdin and stdout are a terminal."""
+    """Return whether a user can answer: stdin and stdout are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("triggers", "schedules")
 
 
 def declared_in(file: Path, kind: Kind) -> "list[Json]":
-    """Return the triggers or schedules that `file` declares; empty if it says nothing of them.
+    """Return the triggers or schedules that `file` declares; empty if it has none.
 
     Raises:
         CannotStart: it can't be read, or they are no list.

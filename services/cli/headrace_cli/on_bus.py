@@ -29,7 +29,7 @@ with_nats = click.option(
 
 
 class CommandRefused(CommandFailed):
-    """The requested operation is impossible; the message says why."""
+    """The requested operation is impossible; the message contains the reason."""
 
 
 def on_bus[Result](

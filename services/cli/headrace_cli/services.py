@@ -51,7 +51,7 @@ def worker(target: str, config: str, *, no_reload: bool) -> None:
     its changes. SIGTERM hands active runs to other workers after HEADRACE_DRAIN_SECONDS; SIGUSR1
     lets them end here first.
     """
-    # Not ignored: whoever drains a worker waits for its end.
+    # Not ignored: the process that drains a worker waits for its end.
     signal.signal(signal.SIGUSR1, _exit)
     if bool(target) == bool(config):
         raise CannotStart("a worker needs either MODULE:ATTR or --config FILE")

@@ -43,7 +43,7 @@ class StreamOutput:
 
         `url`: the gateway.
 
-        `hints`: whether to say which command answers a question.
+        `hints`: whether to show the command that answers a question.
         """
         self._as_json, self._save = as_json, save
         display = PlainDisplay() if as_json else display_of_terminal()

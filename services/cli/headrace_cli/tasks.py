@@ -218,6 +218,6 @@ class _TaskSearch:
         for agent in await self.client.agents():
             try:
                 found += await self.of(agent.name)
-            except RequestRefused as refused:  # It may want more than this command brings.
+            except RequestRefused as refused:  # It may require more than this command sends.
                 click.echo(one_line(f"{agent.name}: {refused}"), err=True)
         return found

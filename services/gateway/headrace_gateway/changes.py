@@ -2,7 +2,7 @@
 
 The newest changes are kept, as many as a bound allows. A watcher that has fallen further behind
 learns that it missed some; nothing else is kept for it. What produces the changes runs only while
-somebody watches.
+there are watchers.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class _Watch:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody watches any more."""
+        """Whether there are no watchers."""
         return not (self.users or self.waiting)
 
 
@@ -49,7 +49,7 @@ class Changes[Item]:
     """Numbered changes, from 1, and their watchers."""
 
     def __init__(self, name: str, kept: int, produce: Callable[[], Awaitable[None]]) -> None:
-        """Keep the `kept` newest changes; `produce` calls `append` while somebody watches."""
+        """Keep the `kept` newest changes; `produce` calls `append` while there are watchers."""
         self.name = name
         self.head = 0
         """The number of the newest change."""

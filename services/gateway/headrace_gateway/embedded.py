@@ -31,7 +31,7 @@ class EmbeddedGateway:
         """
         if settings.credentials is None and not settings.allow_anonymous:
             raise Unprotected(
-                "an embedded gateway cannot know where its server listens: set "
+                "an embedded gateway cannot determine where its server listens: set "
                 "HEADRACE_CREDENTIALS to a file (headrace credential), or set "
                 "HEADRACE_ALLOW_ANONYMOUS=true"
             )

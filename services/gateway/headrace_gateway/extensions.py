@@ -20,7 +20,7 @@ FORKS = "urn:headrace:fork:v1"
 """ForkTask: a new task begins with the past of another."""
 
 DELAYS = "urn:headrace:start-at:v1"
-"""SendMessage may say when its run begins."""
+"""SendMessage may state when its run begins."""
 
 AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
 """Streams as AG-UI events, in Hector's form."""

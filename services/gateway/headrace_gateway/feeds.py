@@ -130,7 +130,7 @@ class FeedNotifier:
     """
 
     def __init__(self) -> None:
-        """Tell nobody yet."""
+        """Start without readers."""
         self._changed: list[ChangedFeed] = []
 
     def add(self, feed: ChangedFeed) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of the fleet as a gateway sees it: waiting runs, agents and streams.
+"""A gateway's metrics of the fleet: waiting runs, agents and streams.
 
 Every gateway exports the same figures, so queries take their maximum. They are read from NATS when
 Prometheus asks, at most once a second. Without a current sample they are missing, because old ones

@@ -1,7 +1,7 @@
 """Changes in lists of tasks, as task state publishes them, for clients that watch lists.
 
 Task state's messages can be lost with a connection, and a watcher can fall behind. Neither is
-repaired from here: an item says that the list must be asked for again.
+repaired from here: an item states that the list must be requested again.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ KEPT = 10_000
 """Changes that a watcher may fall behind, or be disconnected for: about 5 MB for all together."""
 
 _INTEREST_SPREADS = 1.0
-"""Seconds after which all servers of a NATS cluster know a new subscription."""
+"""Seconds after which all servers of a NATS cluster have a new subscription."""
 
 _BEGINNING = -1
 
@@ -55,7 +55,7 @@ type Item = ListChange | None
 
 
 class ListChangeReceiver:
-    """Receives the changes while somebody watches, and keeps the newest."""
+    """Receives the changes while there are watchers, and keeps the newest."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class ListChangeReceiver:
         """Where the last message of each event stream ended, by its subject."""
 
     def cursor(self, number: int) -> str:
-        """Return the cursor after the change of that number; other gateways do not know it."""
+        """Return the cursor after the change of that number; other gateways do not have it."""
         return f"{self._name}:{number}"
 
     def start(self, cursor: str) -> int:
         """Return the number after which a watcher with this cursor begins.
 
-        Without a cursor of this gateway, the first item read says to ask for the list.
+        Without a cursor of this gateway, the first item read requires a request for the list.
         """
         name, _, number = cursor.partition(":")
         is_number = number.isascii() and number.isdecimal() and len(number) < len(str(2**63))
@@ -92,7 +92,7 @@ class ListChangeReceiver:
         return Topic(self.changes, _topic(tenant, agent, owner), self._pause)
 
     def _pause(self, batch: Batch[Item]) -> float:
-        # The same disturbance tells all watchers; task state would get all their requests at once.
+        # The same fault affects all watchers; task state would get all their requests at once.
         return self._spread() if None in batch.items else 0.0
 
     async def _receive(self) -> None:

@@ -189,7 +189,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     Unanswered: replace(_UNAVAILABLE, retry_after=None),
 }
 
-# Prometheus sees an increase only if it has seen a value before.
+# Prometheus computes an increase only from an earlier value.
 for _problem in PROBLEMS.values():
     REFUSALS.labels(_problem.reason)
 

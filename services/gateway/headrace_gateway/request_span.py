@@ -51,7 +51,7 @@ def note_task(task: str, context: str) -> None:
 
 
 def note_refusal(reason: str, *, is_fault: bool) -> None:
-    """Record why the call was refused; `is_fault` says whether the server is to blame."""
+    """Record why the call was refused; `is_fault`: whether it is the server's fault."""
     span = _current.get()
     if not span.is_recording():
         return

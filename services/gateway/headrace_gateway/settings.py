@@ -38,8 +38,8 @@ class GatewaySettings(RunLimitSettings):
     with HEADRACE_PUBLIC_URL, agent cards then name no gRPC address."""
 
     credentials: Path | None = None
-    """File that defines who may call (docs/security.md). Without it everybody may call, all callers
-    are one owner, and the gateway listens on loopback only. Changes take effect within two
+    """File that defines who may call (docs/security.md). Without it any client may call, all
+    callers are one owner, and the gateway listens on loopback only. Changes take effect within two
     seconds."""
 
     audit: Literal["operators", "changes", "all"] = "operators"
@@ -48,7 +48,7 @@ class GatewaySettings(RunLimitSettings):
 
     allow_anonymous: bool = False
     """Allow a gateway without HEADRACE_CREDENTIALS to listen on addresses other than loopback.
-    Anyone who can reach it may then call and sees all tasks."""
+    Any client that can reach it may then call and see all tasks."""
 
     signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
     """Comma-separated files with private keys (PEM). The first one signs agent cards and

@@ -28,7 +28,7 @@ class GatewayTiming:
     credentials_interval: float = 1.0
     """Between checks of the credentials file; a removed token is refused after that."""
     list_spread: float = 3.0
-    """Over which watchers of lists are told to ask for their lists again, all for one reason."""
+    """Over which watchers of lists are made to request their lists again, all for one reason."""
     drain: float = 5.0
     """In which detached work must end when the gateway stops."""
 

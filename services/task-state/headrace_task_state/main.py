@@ -141,7 +141,7 @@ class TaskState:
         await application.start()
 
     async def _maintain(self) -> None:
-        """Take a share of the ranges, and look after what is nobody's range."""
+        """Take a share of the ranges, and do the work that belongs to no range."""
         self._sender_resources = await self._stack.enter_async_context(
             sender_resources(self._bus, self._settings, self._timing)
         )

@@ -182,7 +182,7 @@ class TaskChange:
     artifacts: list[Item] = field(default_factory=list)
     """New artifact items, after the existing ones."""
     usage: list[UsageRecord] = field(default_factory=list)
-    """What the log's events say about usage, in order."""
+    """Usage in the log's events, in order."""
     root: str = ""
     """Agent of the task at the root of a child task, if the log begins here."""
     copied: int = 0
@@ -252,7 +252,7 @@ class Leases(Protocol):
     """
 
     async def renew(self, held: Mapping[Range, Lease]) -> Census:
-        """Register this replica as alive, renew its leases, and return the current census.
+        """Register this replica as running, renew its leases, and return the current census.
 
         A lease that is not renewed expires after `LEASE_SECONDS`, as does the replica's
         registration.

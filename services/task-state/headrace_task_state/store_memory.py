@@ -63,7 +63,7 @@ class _Projection:
 
 
 class MemoryStore:
-    """A `Store` that lives as long as its process; replicas share the object."""
+    """A `Store` in the memory of its process; replicas share the object."""
 
     name = "memory"
 

@@ -34,7 +34,7 @@ START, REPORT, END = "start", "report", "end"
 
 
 class UsageRecord(NamedTuple):
-    """What one event says about usage."""
+    """Usage in one event."""
 
     generation: int
     kind: str
@@ -95,7 +95,7 @@ def copied_up_to(change: Change) -> int:
 
 
 def records_of(change: Change, stored: int, *, is_working: bool) -> list[UsageRecord]:
-    """Return what an event stored at `stored` (ns) says; `is_working`: its run has started."""
+    """Return the usage in an event stored at `stored` (ns); `is_working`: its run has started."""
     state = ANSWERED if change.answer is not None else (change.status or {}).get("state", "")
     reports = [found for _, tag, value in change.history if tag == OUT for found in _reports(value)]
     # A fork of a running task begins with a later attempt: the first one is its source's.

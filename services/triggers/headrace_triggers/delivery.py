@@ -33,7 +33,7 @@ error that is none of ours."""
 
 
 class FiringWaits(Exception):
-    """The message is to be delivered again; who has it settled says when."""
+    """The message is to be delivered again; the caller that settles it decides when."""
 
 
 class Crashed(HeadraceError):

@@ -35,7 +35,7 @@ class DueRuns:
         try:
             key, run = subjects.key_of_run(raw.subject)
             priority = subjects.priority_of_run(raw.subject)
-            # By the server's clock it is due, whatever the one of this machine says.
+            # It is due by the server's clock; this machine's may differ.
             request = RunRequest.decode(raw.subject, raw.data).model_copy(update={"start_at": None})
         except UndecodableMessage as error:
             _log.error("dropped a message that is not a run request: %s", error)

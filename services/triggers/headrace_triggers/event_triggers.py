@@ -59,7 +59,7 @@ class EventTriggers:
         *,
         ack_wait: float = _ACK_WAIT,
     ) -> None:
-        """Take events from `broker`, settle them with `deliveries` and tell `recorder`.
+        """Take events from `broker`, settle them with `deliveries` and report to `recorder`.
 
         At most `depth` tasks begin one another by their answers.
         """
@@ -127,7 +127,7 @@ class EventTriggers:
                 trigger.subject,
                 queue=trigger.consumer,
                 ack_policy=AckPolicy.MANUAL,
-                # The sender names the subject: of JetStream's API, say.
+                # The sender names the subject, which may be one of JetStream's API.
                 no_reply=True,
             )
             subscriber(events.take_unstored)
@@ -148,7 +148,7 @@ class TriggerEvents:
     def __init__(
         self, trigger: Trigger, deliveries: Deliveries, recorder: FiringRecorder, depth: int
     ) -> None:
-        """Settle the events of `trigger` with `deliveries`, and tell `recorder` what they fire.
+        """Settle the events of `trigger` with `deliveries`, and report the firings to `recorder`.
 
         `depth` is that of `EventTriggers`.
         """
@@ -160,7 +160,7 @@ class TriggerEvents:
         """Begin the task of an event that a stream keeps."""
         raw = message.raw_message
         place = raw.metadata
-        # The time tells a stream from one that was deleted and made again.
+        # The time distinguishes a stream from one that was deleted and created again.
         stored = f"{place.stream}/{place.sequence.stream}/{place.timestamp.isoformat()}"
 
         async def firing_of() -> Firing | None:

@@ -1,4 +1,4 @@
-"""Firings of schedules, each of which begins one task or says why it begins none.
+"""Firings of schedules, each of which begins one task or records why it begins none.
 
 A firing is recorded as beginning before its task begins, by compare-and-set. So of two firings at
 once, on whatever replicas, the later one sees the other's task. A firing that is delivered again

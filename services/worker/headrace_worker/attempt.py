@@ -291,7 +291,7 @@ class Attempt:
         why = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: timestamp(until)}
         await execution.append_handed_back(why, _LAST_APPEND)
         await self._resources.leases.let_go(hold)
-        # A run that sleeps past its deadline ends then.
+        # A run that sleeps past its deadline ends at the deadline.
         await self._give_back_until(min(until, execution.context.deadline or until))
 
     async def _complete(self, execution: Execution) -> None:

@@ -309,7 +309,7 @@ async def _begin(
     span = AttemptSpan.start(assignment.key, asked, assignment.run, free.attempt, recovered)
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
     metrics.ATTEMPTS.labels(assignment.key.agent).inc()
-    # Who wakes was taken from nobody.
+    # A run that was asleep had no other holder.
     if free.attempt > 1 and recovered.asleep_until is None:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
     return ClaimedRun(recovered, authorship, writer, span, deadline)

@@ -45,7 +45,7 @@ async def echo(ctx: RunContext) -> AsyncIterator[Emission]:
     capabilities={"tools": {"supported": True}},
 )
 async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
-    """Count the message's words, in every way that an agent can speak."""
+    """Count the message's words, with every kind of output."""
     yield Thinking("The user says something. ")
     await asyncio.sleep(_PAUSE)
     yield Thinking("Counting its words ")

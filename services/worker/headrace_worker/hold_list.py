@@ -1,4 +1,4 @@
-"""The list of a worker's holds, as told to whoever watches the worker.
+"""The list of a worker's holds, for the worker's watcher.
 
 If the worker dies, its watcher gives the listed runs back to the queue at once. Each change has a
 number, so an answer contains only what has changed since the one before.
@@ -23,7 +23,7 @@ class HoldList:
     """
 
     def __init__(self, watched: float) -> None:
-        """Start empty; a watcher that has not asked for `watched` seconds is gone."""
+        """Start empty; without a request for `watched` seconds, there is no watcher."""
         self._watched = watched
         self._number = 0
         self._held: dict[int, str] = {}

@@ -88,7 +88,7 @@ def _prepare(source: AgentSource, *, reload: bool) -> service.PreparedService:
 
 
 def _log_exit(exit_: BaseException) -> None:
-    """Log that an agent's own task exited; the agent is told if it awaits that task."""
+    """Log that an agent's own task exited; the agent gets the error if it awaits that task."""
     _log.error(
         "a task of an agent raised %s; only that task ends: return, or raise an Exception%s",
         type(exit_).__name__,

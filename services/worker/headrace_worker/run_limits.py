@@ -76,7 +76,7 @@ async def may_come_back(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
     """Return whether the last attempt's worker may be frozen or cut off, and still hold the run.
 
     Such a worker keeps its directory entry for some seconds without renewing it; once the entry has
-    expired, the worker counts as dead. A worker that renews its entry is alive, and would have
+    expired, the worker counts as stopped. A worker that renews its entry is running, and would have
     answered the holder query.
 
     Raises:

@@ -53,7 +53,7 @@ def series_of(agent: str) -> AgentSeries:
 def begin_at_zero(agents: Iterable[str]) -> None:
     """Export the metrics of `agents` before their first run.
 
-    Prometheus sees no increase in a counter whose first value is 1, so that an alert would miss the
+    Prometheus computes no increase for a counter whose first value is 1, so an alert would miss the
     first occurrence.
     """
     for agent in agents:

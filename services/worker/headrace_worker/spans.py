@@ -192,7 +192,7 @@ class AttemptSpan:
         """W3C trace context of the span; None if traces are not exported."""
         captures = self.own_traceparent is not None and tracing.captures_content()
         self.texts = BoundedText() if captures else None
-        """What the attempt says, collected for the span; None if content is not asked for."""
+        """The attempt's output, collected for the span; None if content is not captured."""
         self.tools = (
             ToolSpans(self.own_traceparent, captures_content=captures)
             if self.own_traceparent

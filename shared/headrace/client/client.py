@@ -31,7 +31,7 @@ _EVENTS = {"Accept": "text/event-stream"}
 
 @dataclass(frozen=True, slots=True)
 class AgentInfo:
-    """An agent that a fleet knows."""
+    """An agent of a fleet."""
 
     name: str
     is_available: bool
@@ -217,7 +217,7 @@ class Client:
         """Begin a new task with a task's past and return it, without waiting for its run.
 
         In the middle of a run, the past ends with the last input or checkpoint before `generation`;
-        ``headrace.forkOf`` in the new task's metadata says where.
+        ``headrace.forkOf`` in the new task's metadata states where.
 
         Args:
             agent: The agent's name.

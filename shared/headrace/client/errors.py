@@ -69,7 +69,7 @@ class RequestRefused(ClientError):
 
 
 def read_error(status: int, phrase: str, body: bytes, retry_after: str = "") -> ErrorResponse:
-    """Read an error response, with the HTTP status if `body` says nothing.
+    """Read an error response, with the HTTP status if `body` contains no error.
 
     Args:
         status: HTTP status.

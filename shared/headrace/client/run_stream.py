@@ -57,7 +57,7 @@ class RunStream(ResumableStream[RunEvent]):
         """Whether the gateway has closed items that the run goes on with."""
 
     async def _request(self) -> Request:
-        # Gateways know a run by its ids: the request that started it does not start another one.
+        # Gateways identify a run by its ids: a repeated request does not start another one.
         return self._starting
 
     def _connected(self, headers: Mapping[str, str]) -> None:

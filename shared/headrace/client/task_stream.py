@@ -16,7 +16,7 @@ from headrace.model.task_report import RUN_ENDED_NAMES, TERMINAL_NAMES, TaskEven
 class StreamEvent(TaskEvent):
     """One event of a task, with its cursor.
 
-    `text`, `thinking`, `tool_call`, `tool_result` and `state` say what the event adds.
+    `text`, `thinking`, `tool_call`, `tool_result` and `state` contain what the event adds.
     """
 
     cursor: str = ""

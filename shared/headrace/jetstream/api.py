@@ -235,9 +235,10 @@ async def get_message(
 async def check_empty(bus: Bus, stream: str, subject: str) -> None:
     """Return if `stream` has no message on `subject`, according to a leader with a live majority.
 
-    A leader that was frozen or is cut off answers with old data until it hears of its successor.
-    Until then it has heard nothing new from its followers either. But once it thaws, it reads what
-    they sent before they elected the successor, so it is asked a second time, a little later.
+    A leader that was frozen or is cut off answers with old data until it is informed of its
+    successor. Until then it has heard nothing new from its followers either. But once it thaws, it
+    reads what they sent before they elected the successor, so it is asked a second time, a little
+    later.
 
     Raises:
         Refused, BusUnavailable: As `request`, or a message exists, or the leader may be deposed.

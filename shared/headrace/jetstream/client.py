@@ -30,7 +30,7 @@ class SafeTcpTransport(TcpTransport):
     """nats-py's, which passes nothing to asyncio's `writelines` once the connection is closing.
 
     There, CPython up to 3.13.5 registers the lost socket with the event loop again
-    (python/cpython#136234), and the next socket that gets its descriptor, whoever's it is, never
+    (python/cpython#136234), and the next socket that gets its descriptor, of any kind, never
     becomes readable or writable: a request to any server hangs. `write` drops the data, or raises
     RuntimeError under uvloop.
     """
@@ -508,7 +508,7 @@ class NatsClient(Client):
         """Send a request now, without a coroutine, and return its answer to come.
 
         Of a request's processor time, this saves a third. An answer that is cancelled or late is
-        dropped. That nobody listens is an answer, with that status.
+        dropped. A "no responders" status counts as a reply.
 
         Args:
             subject: A valid subject: it is not checked.

@@ -67,7 +67,7 @@ class BusTiming:
     confirmation: float = 0.5
     """Until a leader is asked again whether a log ends too early."""
     deposition: float = 0.1
-    """In which a leader that was frozen hears that it is deposed, once it answers again."""
+    """Within which a leader that was frozen is informed of its successor, once it runs again."""
 
 
 TIMING = BusTiming()

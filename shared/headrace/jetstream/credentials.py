@@ -111,7 +111,7 @@ class NatsCredentials:
             self.tls()
 
     def login(self, nonce: str) -> dict[str, str]:
-        """Return the CONNECT fields that identify the user; the server wants `nonce` signed.
+        """Return the CONNECT fields that identify the user; the server requires a signed `nonce`.
 
         Raises:
             SecretUnreadable: A file can't be read, or its content is unusable.

@@ -1,7 +1,7 @@
 """Direct gets: many messages in one answer, from any replica of a stream.
 
 An answer is a series of core NATS messages, some of which may be lost (in a reconnect, or when a
-server dies). Each names the one before it, so only messages without a gap are accepted.
+server fails). Each names the previous one, so only messages without a gap are accepted.
 """
 
 import asyncio

@@ -156,7 +156,7 @@ async def _declared(bus: Bus) -> AsyncIterator[tuple[str, api.ConsumerConfig, Js
 
 
 def _queue_of(subjects: Subjects, found: Json) -> RunQueue | None:
-    """Return the queue that a consumer's name stands for; None: it can't be determined."""
+    """Return the queue of the consumer with that name; None: it can't be determined."""
     name = found.get("durable_name")
     if not name:
         return None

@@ -40,7 +40,7 @@ class Mirror:
 async def create_mirrors(js: JetStreamContext, settings: BusSettings, domain: str) -> list[Mirror]:
     """Create what is missing of the mirrors of the streams in a JetStream domain; return all.
 
-    A domain that does not answer is not asked whether its streams are as many as `settings` say if
+    The number of streams of a domain that does not answer is not compared with `settings` if
     no mirror is missing.
 
     Raises:
@@ -98,7 +98,7 @@ async def _is_there(js: JetStreamContext, name: str, api_prefix: str) -> bool:
 
 
 async def _compare_event_streams(js: JetStreamContext, settings: BusSettings, domain: str) -> None:
-    """Compare how many event streams the domain has with what the settings say."""
+    """Compare the domain's number of event streams with the settings."""
     streams, there = Streams(settings.stream_prefix), 0
     while await find(js, streams.events(there), f"$JS.{domain}.API") is not None:
         there += 1
@@ -115,7 +115,7 @@ async def _compare_event_streams(js: JetStreamContext, settings: BusSettings, do
 def _mirrors(settings: BusSettings, domain: str) -> Iterator[api.StreamConfig]:
     """Yield the mirrors of all streams but the queues.
 
-    A mirror is not told what is removed from its origin. Of a queue it would keep what is done, and
+    Removals from the origin are not mirrored. Of a queue it would keep what is done, and
     task state fills the queues again from the logs. An erased log stays with its tombstone behind
     it, which must not expire here: task state finds it when it builds its view, and erases again.
     """
@@ -126,7 +126,7 @@ def _mirrors(settings: BusSettings, domain: str) -> Iterator[api.StreamConfig]:
             yield one.evolve(
                 subjects=None,
                 mirror=api.StreamSource(name=str(one.name), external=external),
-                # Clients of both regions would hear its messages.
+                # Clients of both regions would receive its messages.
                 republish=None,
                 # It would stall where its origin makes room.
                 max_bytes=None,

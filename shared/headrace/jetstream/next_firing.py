@@ -1,6 +1,6 @@
 """When JetStream's message schedules fire next, by the rules of its server.
 
-The server itself says it in each firing, so not before the first one.
+The server states it in each firing, but not before the first one.
 """
 
 import re
@@ -84,7 +84,7 @@ def firings_of_cron(
 
 
 def _clock(expression: str, time_zone: str | None) -> Callable[[datetime], datetime | None] | None:
-    """Return what tells the next time after another one. None: expression or zone is unknown."""
+    """Return a function from a time to the next one. None: the expression or zone is unknown."""
     try:
         zone = UTC if time_zone is None else ZoneInfo(time_zone)
         cron = _Cron.of(_ALIASES.get(expression, expression))

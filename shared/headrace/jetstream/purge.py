@@ -49,7 +49,7 @@ async def erase(bus: Bus, stream: str, subject: str, before: int = 0) -> None:
         within = [one for one in found if not before or one < before]
         for some in batched(within, _AT_ONCE):
             await asyncio.gather(*(_delete(bus, stream, one) for one in some))
-    # The leader also knows messages that the queried replica did not.
+    # The leader may have messages that the queried replica has not.
     await purge(bus, stream, subject, before)
 
 

@@ -55,7 +55,7 @@ async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) 
 
     Entries hold several events each, so generations are not sequences. This is a binary search of
     the stream with one get per step (about 0.3 ms); the log is never read from its start. `last` is
-    the log's last entry, and `generation` is at most its last generation. A replica may not know of
+    the log's last entry, and `generation` is at most its last generation. A replica may lack
     a purge yet, so the entry may be gone already: check the first entry of the replay from there.
 
     Raises:
@@ -93,7 +93,7 @@ class _Search:
             if batch := await get_batch(self._bus, self._key, sequence + 1, size=1):
                 return batch[0]
             # The replica is stale or frozen, which one search tolerates once, or no message exists
-            # there, which only the leader knows.
+            # there, which only the leader has.
             self._trusting = False
         return await next_stored(self._bus, self._key, sequence)
 

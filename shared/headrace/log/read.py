@@ -369,7 +369,7 @@ async def get_batch(
 ) -> list[LogMessage]:
     """Return up to `size` messages of the log from stream sequence `start`, from any replica.
 
-    They have no gap. An empty list: this replica knows of no messages there, or did not answer.
+    They have no gap. An empty list: this replica has no messages there, or did not answer.
 
     Raises:
         BusUnavailable: The connection is down.

@@ -1,6 +1,6 @@
 """The rule that sends an agent's new tasks to its pinned versions.
 
-A version is its card's; the empty one stands for workers that do not pin their version.
+A version is its card's; the empty one is that of workers that do not pin their version.
 """
 
 import re
@@ -83,7 +83,7 @@ class AgentRoute(BusMessage):
     def continues(self, version: str | None) -> str | None:
         """Return the version for the next run of a task that is pinned to `version`.
 
-        As in run requests, None stands for the unpinned version.
+        As in run requests, None is the unpinned version.
         """
         return self.moved.get(version or UNPINNED, version) or None
 
@@ -129,7 +129,7 @@ class AgentRoute(BusMessage):
         return self._changed(moved=moved | {version: to})
 
     def without(self, version: str) -> Self:
-        """Return the rule that no longer knows `version` as one to return to."""
+        """Return the rule without `version` as one to return to."""
         return self._changed(previous=[one for one in self.previous if one != version])
 
     def _unmoved(self, version: str) -> dict[str, str]:

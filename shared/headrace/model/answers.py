@@ -100,7 +100,7 @@ class TaskAnswers(BaseModel):
 
 
 def state_of(event: Json) -> str | None:
-    """Return the state of the task that a StreamResponse tells. None: it tells none."""
+    """Return the state of the task in a StreamResponse. None: it has none."""
     content = event.get("statusUpdate") or event.get("task") or {}
     state: str | None = (content.get("status") or {}).get("state")
     return state

@@ -22,7 +22,7 @@ from headrace.model.task_report import TaskEvent, state_name
 FORMAT, VERSION = "headrace.case", 1
 
 MAX_FILE_BYTES = 64 * 1024
-"""Largest file whose content a case has, unless the recorder is told another bound."""
+"""Largest file whose content a case has, unless the recorder has another bound."""
 
 INPUT = "input"
 
@@ -74,7 +74,7 @@ def parse_case(text: str, source: str) -> Case:
     """Return the case in `text`, the content of the file `source`.
 
     Raises:
-        CaseInvalid: a line is not as the format says; the error names file, line and rule.
+        CaseInvalid: a line does not match the format; the error names file, line and rule.
     """
     # Not `splitlines`: JSON may contain other characters at which that splits.
     lines = [_object(line, f"{source}:{n}") for n, line in _numbered(text)]

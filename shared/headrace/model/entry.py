@@ -17,7 +17,7 @@ from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED, STATES, TERMINAL
 
 CONTRACT_VERSION: Final = "2"
-"""Version of the bus contract that this code writes, unless the setting says the next one."""
+"""Version of the bus contract that this code writes, unless the setting requires the next one."""
 
 NEXT_VERSION: Final = "3"
 """The version after it: what the next release may add are headers and members of events."""

@@ -22,7 +22,7 @@ class HeadraceError(Exception):
 
 
 class InvalidName(HeadraceError):
-    """A name breaks a rule; `field` and `rule` say which."""
+    """A name breaks a rule; `field` and `rule` state them."""
 
     code = "invalid_name"
 
@@ -33,7 +33,7 @@ class InvalidName(HeadraceError):
 
 
 class UndecodableMessage(HeadraceError):
-    """A message on the bus is not what its subject requires; `reason` says why."""
+    """A message on the bus is not what its subject requires; `reason` states why."""
 
     code = "undecodable"
 
@@ -158,7 +158,7 @@ _NO_TASK = "task not found"
 
 
 class TaskUnknown(HeadraceError):
-    """The task does not exist, or it is not the caller's; the response does not tell which."""
+    """The task does not exist, or it is not the caller's; the response does not reveal which."""
 
     code = "task_unknown"
 

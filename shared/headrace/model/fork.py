@@ -68,7 +68,7 @@ class ForkOf:
 
     @classmethod
     def of(cls, metadata: Any) -> Self | None:  # noqa: ANN401  # any JSON
-        """Return what a task's metadata says about its source. None: it is no fork."""
+        """Return the source in a task's metadata. None: it is not a fork."""
         kept = metadata.get(FORK_OF) if isinstance(metadata, dict) else None
         return None if kept is None else cls._read(kept, MOST_FORKS)
 

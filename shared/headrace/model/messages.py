@@ -380,7 +380,7 @@ class Draining(BusMessage):
 
 
 class HoldsQuery(BusMessage):
-    """A request of whoever watches a worker: which runs does it hold?"""
+    """A request of a worker's watcher for the runs that it holds."""
 
     after: int
     """The `number` of the worker's last answer; 0 before the first one. The watcher can give back

@@ -1,4 +1,4 @@
-"""What a log says of sleeps: of the agent within its run, and of the run between two attempts."""
+"""Sleeps in a log: those of the agent in a run, and those of the run between two attempts."""
 
 from datetime import datetime
 

@@ -73,7 +73,7 @@ LONGEST_BACKOFF = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a run is tried again if its worker dies or its agent raises `Retryable`."""
+    """How a run is retried if its worker is killed or its agent raises `Retryable`."""
 
     max_attempts: int = 3
     """Maximum number of attempts at one run. After the last one the task fails and a dead letter is

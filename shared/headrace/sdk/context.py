@@ -242,8 +242,9 @@ class RunContext:
     async def checkpoint(self, data: Any) -> None:  # noqa: ANN401  # any JSON
         """Save up to 8 KB of JSON with everything emitted so far, and wait until it is stored.
 
-        If this attempt dies, the next one gets the data as `checkpoint_data`. Output from before
-        the checkpoint is kept, later output is discarded. A checkpoint ends every open block.
+        If this attempt is killed, the next one gets the data as `checkpoint_data`. Output from
+        before the checkpoint is kept, later output is discarded. A checkpoint ends every open
+        block.
 
         Raises:
             MalformedOutput: The data is not JSON or is too large.
@@ -268,7 +269,7 @@ class RunContext:
 
         The attempt ends here, and at that time another one begins, on any worker: it calls the
         agent again, with its `checkpoint_data`. A sleep that is over then returns at once, also if
-        workers died meanwhile; sleeps are told apart by their order. What the agent does
+        workers were killed meanwhile; sleeps are identified by their order. What the agent does
         besides is stopped as well. The last seconds of a sleep are spent on the worker.
 
         Raises:

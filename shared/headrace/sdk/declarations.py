@@ -115,7 +115,7 @@ def schedule(  # noqa: PLR0913  # the fields of a schedule
         end_at: The time from which it fires no more.
         max_firings: Number of tasks after which it ends.
         context: The conversation of the tasks. None: each has its own.
-        priority: The priority of the tasks. None: that of whoever stores it.
+        priority: The priority of the tasks. None: that of the owner.
         answers: What is published of the tasks: a dict with ``subject``, ``stream`` and so on.
 
     Raises:

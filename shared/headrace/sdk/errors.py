@@ -51,7 +51,7 @@ class AgentExited(Misused):
 
 
 class AgentReadTerminal(Misused):
-    """An agent called `input`, and nobody is at the worker's terminal."""
+    """An agent called `input`, and a worker has no terminal."""
 
     code = "agent_read_terminal"
 

@@ -117,7 +117,7 @@ class Runtime(Protocol):
     async def context_logs(self, asked_by: str | None, fork: ForkOf | None) -> list[list[Entry]]:
         """Return the logs of the conversation's other tasks that `asked_by` or a user started.
 
-        `fork` says where the task comes from if it is one.
+        `fork` is the task's source if it is a fork.
 
         Raises:
             StateUnavailable: Task state does not answer.

@@ -65,7 +65,7 @@ class Step:
 class Subagent:
     """The start or the end of a subagent: another agent in the same process that works on the task.
 
-    Output until the end remains output of the task. Only the user interface sees which subagent it
+    Output until the end remains output of the task. Only user interfaces show which subagent it
     comes from.
     """
 
@@ -97,7 +97,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A custom event, for user interfaces that know its name."""
+    """A custom event, for user interfaces that handle its name."""
 
     name: str
     value: Any = None

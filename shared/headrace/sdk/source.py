@@ -95,7 +95,7 @@ def stopped_at(function: object, line: int | None) -> str:
 
 
 def null_byte_in(file: PurePath, content: bytes) -> str:
-    """Return what to say of the first null byte of a module, whose line Python does not name.
+    """Return the message about the first null byte of a module, whose line Python does not name.
 
     Empty: it has none.
     """

@@ -60,7 +60,7 @@ async def queue_input(
 ) -> AppendResult:
     """Append a message for the running run after `last`, in place of its holder.
 
-    A run that is not due yet stays so: the last entry says when it is.
+    A run that is not due yet stays so: the last entry states when it is.
 
     Raises:
         Fenced: Another entry is stored there.

@@ -384,7 +384,7 @@ async def retry_and_drop(bus: Bus, letter: Letter) -> RetryResult:
     """Retry the work of `letter`, and drop the letter then.
 
     Raises:
-        LetterUnknown: The work was retried, and somebody else has dropped the letter.
+        LetterUnknown: The work was retried, and another process has dropped the letter.
         HeadraceError: As `retry`; the letter stays.
     """
     retried = await retry(bus, letter)

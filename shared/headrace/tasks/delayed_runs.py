@@ -2,8 +2,8 @@
 
 A delayed run request is a message schedule in the stream SCHEDULES. What fires is a copy of it on
 another subject there, which the triggers service takes and puts into the queue. Nothing runs
-meanwhile. If the message is lost, or nobody takes what fires, task state's sweep requests the run,
-as it does any other, some seconds after it is due.
+meanwhile. If the message is lost, or no service receives what fires, task state's sweep requests
+the run, as it does any other, some seconds after it is due.
 """
 
 from contextlib import suppress

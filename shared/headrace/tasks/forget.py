@@ -2,8 +2,8 @@
 
 First a tombstone replaces the log (`headrace.log.tombstone`): appends fail from then on, and every
 reader gets the tombstone. Task state reads it like any other message and removes the task from its
-view. Data elsewhere is deleted next. If a process dies in between, the tombstone remains and task
-state finishes the work.
+view. Data elsewhere is deleted next. If a process is killed in between, the tombstone remains and
+task state finishes the work.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ The copy has the same events with the same generations, so whatever reads a log 
 new attempt) finds in it what it found in the source. Ids of task and context are the new task's.
 Large files are copied, too: the source's are deleted with the source.
 
-A copy takes several appends. Its first event says how far it reaches, so an unfinished one can be
+A copy takes several appends. Its first event states how far it reaches, so an unfinished one can be
 recognized, and anybody may finish it: each append follows the last one by compare-and-set.
 """
 

@@ -70,7 +70,7 @@ class QuotaWarning:
 
 
 def _log_only(warning: QuotaWarning) -> None:
-    """Tell nobody else."""
+    """Call no other function."""
 
 
 class QuotasUnreadable(HeadraceError):
@@ -124,7 +124,7 @@ class Quota(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Who wants a run of which agent; tenant and owner as subject tokens."""
+    """The caller and the agent of a run; tenant and owner as subject tokens."""
 
     tenant: str
     owner: str

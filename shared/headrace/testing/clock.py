@@ -27,7 +27,7 @@ _OF_AGENTS = ("headrace.sdk.", "headrace_worker.adapters.", "headrace_worker.dem
 """Modules of these packages whose timers are agents'."""
 
 _LOOPS = ("asyncio.base_events", "asyncio.runners")
-"""Modules that call what waits in a loop: whoever set a timer stands above them."""
+"""Modules that call what waits in a loop: the code that set a timer is above them in the stack."""
 
 _QUIET = 3
 """Rounds without activity after which agents count as waiting."""

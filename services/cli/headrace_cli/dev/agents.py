@@ -30,7 +30,7 @@ class _Found:
     target: str
     """MODULE:ATTR."""
     name: str
-    """The agent's id; empty if only running the module tells."""
+    """The agent's id; empty if it is known only by importing the module."""
 
 
 def with_agents(settings: DevSettings, folder: Path) -> DevSettings:
@@ -117,7 +117,7 @@ def _read(file: Path) -> Any:  # noqa: ANN401  # the worker's model of the file
 
 
 def _name_of(target: str, folder: Path) -> str:
-    """Return the id of the first agent of MODULE:ATTR; empty if only running the module tells."""
+    """Return the id of the first agent of MODULE:ATTR; empty if only an import reveals it."""
     module, _, attribute = target.partition(":")
     path = _source_of(module, folder)
     if path is None:

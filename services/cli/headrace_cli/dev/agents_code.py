@@ -15,7 +15,7 @@ _DEBOUNCE = 200
 _INSTALLED = {
     Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 }
-"""Folders of packages that nobody edits."""
+"""Folders of installed packages, which are not edited."""
 
 
 def roots_of(targets: str, folder: Path) -> list[Path]:

@@ -26,7 +26,7 @@ from headrace_cli.services import import_from_here
     default=None,
     help="Delete all data at exit.",
 )
-@click.option("--no-restart", is_flag=True, help="Do not restart services that die.")
+@click.option("--no-restart", is_flag=True, help="Do not restart services that exit.")
 @click.option("--no-reload", is_flag=True, help="Do not reload agents when their code is saved.")
 @click.option(
     "--observe", is_flag=True, default=None, help="Start Prometheus beside it, if it is installed."

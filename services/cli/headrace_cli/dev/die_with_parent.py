@@ -22,7 +22,7 @@ def wrapped(command: Sequence[str]) -> list[str]:
 def become(parent: int, command: Sequence[str]) -> None:
     """Replace this process by `command`, to be killed with `parent`.
 
-    SIGKILL, because a stopped process does not see SIGTERM, and because whoever starts next on the
+    SIGKILL, because a stopped process does not see SIGTERM, and because the next stack on the
     same data must not meet servers that are still shutting down.
     """
     if sys.platform == "linux":

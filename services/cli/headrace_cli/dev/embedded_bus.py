@@ -21,7 +21,7 @@ def without_login(settings: BusSettings, url: str) -> BusSettings:
 async def forget_workers(settings: BusSettings) -> None:
     """Remove the last stack's workers from the directory; the agents stay known.
 
-    The workers of a killed stack would count as alive for some seconds, so the next stack would
+    The workers of a killed stack would count as running for some seconds, so the next stack would
     seem ready too early. An embedded server has just been started, so no worker serves yet.
 
     Raises:

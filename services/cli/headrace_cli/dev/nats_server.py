@@ -36,7 +36,7 @@ class NatsServer:
     """Holds its streams."""
     name: str = "headrace"
     prefix: str = "headrace"
-    """First tokens of the bus's subjects; ``*`` stands for any one token."""
+    """First tokens of the bus's subjects; ``*`` matches any one token."""
     sync_interval: str = ""
     """How often it syncs to disk (``always``, ``10s``); empty: its default, two minutes."""
     monitor_port: int | None = None

@@ -33,7 +33,7 @@ class ProcessEntry:
 
 
 def look_up(pid: int) -> ProcessEntry | None:
-    """Return the entry of `pid`; None if no such process is alive."""
+    """Return the entry of `pid`; None if no such process is running."""
     return _from_proc(pid) if (_PROC / "self").exists() else _from_ps(pid)
 
 

@@ -22,7 +22,7 @@ _TRIES = 200
 class Ports:
     """Hands out ports on one host, none of them twice.
 
-    A port that one process has picked is not picked by any other while that process lives, even if
+    A port that one process has picked is not picked by any other while that process runs, even if
     no server listens on it yet, or again after a crash.
     """
 

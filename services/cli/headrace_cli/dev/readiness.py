@@ -46,7 +46,7 @@ _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.BAD_REQUEST)
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The stack as one gateway sees it."""
+    """The state of the stack, according to one gateway."""
 
     agents: tuple[str, ...] = ()
     missing: str = ""

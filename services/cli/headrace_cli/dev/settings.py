@@ -71,7 +71,7 @@ class DevSettings(BusSettings):
     """Keep the data of the embedded servers in a temporary directory and delete it at exit."""
 
     restart: bool = True
-    """Restart a service that dies."""
+    """Restart a service that exits."""
 
     reload: bool = True
     """Reload the agents when their code or their ``headrace.yaml`` is saved."""

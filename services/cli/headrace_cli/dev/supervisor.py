@@ -35,7 +35,7 @@ class NotRunning(Exception):
 
 
 class Supervisor:
-    """Starts children, restarts them when they die, and ends them all."""
+    """Starts processes, restarts those that exit, and ends them all."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Supervisor:
             show: takes a child's name and a line.
             on_change: called when a child runs again or was replaced, when a replaced one has ended
                 and, without `restart`, when one has ended for good.
-            restart: whether children that die are restarted.
+            restart: whether processes that exit are restarted.
             startup_timeout: how long children wait for what they need, seconds.
         """
         self._show = show
@@ -85,7 +85,7 @@ class Supervisor:
         self._watchers[child] = asyncio.create_task(self._watch(child))
 
     def kill(self, role: str, index: int) -> None:
-        """Kill a process as ``kill -9`` does; it is treated like any process that dies.
+        """Kill a process as ``kill -9`` does; it is treated like any process that exits.
 
         Raises:
             NotRunning: no process of that role and index runs.

@@ -1,4 +1,4 @@
-"""``headrace doctor``: look at the fleet and say what is wrong."""
+"""``headrace doctor``: check the fleet and report problems."""
 
 import asyncio
 import os

@@ -69,7 +69,7 @@ async def _rights(bus: Bus) -> Json | None:
 def check_rights(rights: Json | None, live: str) -> Diagnosis:
     """Return whether a login with these permissions may publish on the subjects `live`.
 
-    What somebody publishes there is shown to clients, though no log has it.
+    Messages published there would be shown to clients, although no log contains them.
     """
     if rights is None:
         return ok(NATS, "this login is restricted")
@@ -77,7 +77,9 @@ def check_rights(rights: Json | None, live: str) -> Diagnosis:
     allowed = publish.get("allow")
     may = not allowed or any(overlap(one, live) for one in allowed)
     if may and not any(covers(one, live) for one in publish.get("deny") or ()):
-        remedy = "give each service a login as `headrace nats-permissions` says"
+        remedy = (
+            "give each service a login with the permissions that `headrace nats-permissions` prints"
+        )
         return warning(NATS, f"this login may publish on {live}, as only JetStream should", remedy)
     return ok(NATS, f"this login may not publish on {live}")
 
@@ -89,7 +91,7 @@ async def _differences(bus: Bus) -> list[Difference]:
 
 
 def check_stream(info: Json) -> Iterator[Diagnosis]:
-    """Yield what a stream's STREAM.INFO says about its fill and its replicas."""
+    """Check a stream's fill and its replicas in the answer of STREAM.INFO."""
     name, limit = info["config"]["name"], int(info["config"].get("max_bytes", -1))
     filled = int(info["state"]["bytes"]) / limit if limit > 0 else 0.0
     if filled >= _NEARLY_FULL:

@@ -51,7 +51,7 @@ def _settings() -> Any:  # noqa: ANN401  # task state's settings
 
 
 def check_info(info: dict[str, Any]) -> Iterator[Diagnosis]:
-    """Yield what the server's INFO, as redis-py returns it, says about its fitness."""
+    """Check the server's INFO, as redis-py returns it."""
     # Valkey reports the version of Redis that it is compatible with.
     version = str(info["redis_version"])
     if int(version.split(".", maxsplit=1)[0]) < _LEAST_VERSION:

@@ -215,7 +215,7 @@ def parse_object(body: bytes) -> Json:
 
 
 FORM = "application/x-www-form-urlencoded"
-"""Curl's default content type; routes that allow it read the body as JSON all the same."""
+"""Curl's default content type; routes that allow it read the body as JSON anyway."""
 
 
 def check_content_type(request: Request, *, form: bool = False) -> None:

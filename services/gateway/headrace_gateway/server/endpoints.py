@@ -134,7 +134,7 @@ class DirectRoutes:
             if "{" not in route.path.removeprefix(agents)
             for method in route.methods or ()
         }
-        """By method and path, in which ``{agent}`` stands for the agent."""
+        """By method and path, in which ``{agent}`` is the agent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

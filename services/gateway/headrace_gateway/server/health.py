@@ -44,5 +44,5 @@ class Health:
 
 
 async def healthy(request: Request) -> Response:  # noqa: ARG001 - a route
-    """Answer 200: the process is alive."""
+    """Answer 200: the process is running."""
     return json_response({"status": "ok"}, headers=NO_STORE)

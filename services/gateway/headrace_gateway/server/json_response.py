@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 JSON = "application/json"
 NO_STORE: Final = {"Cache-Control": "no-store"}
-"""Headers of an answer that nobody may keep."""
+"""Headers of a response that must not be cached."""
 
 
 def json_response(

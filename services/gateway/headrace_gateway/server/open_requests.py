@@ -112,7 +112,8 @@ class OpenRequest:
         From now on an abandoned request raises `unsettled`, because the message may be in a log.
 
         Raises:
-            GatewayRestarting: the request is already abandoned; its client knows that nothing is
+            GatewayRestarting: the request is already abandoned; its client was informed that
+            nothing is
                 stored.
         """
         if self.is_given_up:

@@ -83,7 +83,7 @@ class Origins:
         """Allow the origins in `settings` and the gateway's own pages."""
         self._origins = set(settings.cors_origins)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
-        # Behind a proxy that connects over loopback, only the operator knows the host names.
+        # Behind a proxy that connects over loopback, only the operator can list the host names.
         self._any_host = not (self._hosts or is_loopback(settings.http_host))
         if settings.public_url:
             public = urlsplit(settings.public_url)

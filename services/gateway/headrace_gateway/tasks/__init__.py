@@ -1,1 +1,1 @@
-"""What callers ask of tasks, whichever protocol they speak."""
+"""Commands on tasks, and reads, for all protocols."""

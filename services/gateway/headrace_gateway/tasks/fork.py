@@ -45,7 +45,7 @@ _ROUNDS = 50
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """What a caller wants to fork."""
+    """A caller's request to fork."""
 
     source: TaskKey
     generation: int | None

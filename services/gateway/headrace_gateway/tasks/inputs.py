@@ -172,10 +172,10 @@ class QueuedInputs:
     """Queues messages to tasks with an active run: through the holder, or by a direct append.
 
     Either way the message is in the log as *queued*, under its own name, so any reader of the log
-    can see whether it was accepted. A holder that dies with the message loses nothing: its append
-    and the gateway's compare-and-set cannot both succeed after the same last entry. A holder that
-    is alive finds the message in the log, continues after it, and does not queue the same name
-    again.
+    can see whether it was accepted. A holder that is killed with the message loses nothing: its
+    append and the gateway's compare-and-set cannot both succeed after the same last entry. A holder
+    that is running finds the message in the log, continues after it, and does not queue the same
+    name again.
     """
 
     def __init__(self, bus: Bus) -> None:

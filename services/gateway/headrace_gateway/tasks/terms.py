@@ -105,7 +105,7 @@ def check_parts(message: Json, card: AgentCard) -> None:
 def refused_part(found: Sequence[Json], card: AgentCard) -> tuple[int, str] | None:
     """Return the index and the media type of the first part that the agent does not accept.
 
-    The modes are those of the card and of all its skills, because a request does not say which
+    The modes are those of the card and of all its skills, because a request does not state which
     skill it is for. ``*/*`` accepts all types. ``image/*`` accepts all images, and so does
     ``image``, a form that example cards use. A card without modes accepts everything. Answers to
     the agent's own questions are always accepted: tool results, and data that names its interrupt.

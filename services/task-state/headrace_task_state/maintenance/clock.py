@@ -1,7 +1,7 @@
 """The current time by NATS' clock, which may differ from this machine's.
 
 Due times derive from times that NATS has stamped on messages. So they are compared with NATS' time,
-and a wrong local clock ends nothing early. A wrong clock is reported all the same: gateways and
+and a wrong local clock ends nothing early. A wrong clock is reported nevertheless: gateways and
 workers compute deadlines with their own.
 """
 

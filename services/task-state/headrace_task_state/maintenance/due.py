@@ -107,7 +107,7 @@ class DueTasks:
 async def repeat(look: Callable[[], Awaitable[object]], interval: float, what: str) -> None:
     """Make a pass with `look` every `interval` seconds; return when it raises LeaseLost.
 
-    While NATS or the store is unavailable, the log says that `what` is delayed.
+    While NATS or the store is unavailable, a warning is logged that `what` is delayed.
     """
     while True:
         await asyncio.sleep(interval)

@@ -2,8 +2,8 @@
 
 An ended task is deleted in two steps, both recorded in the log. First a tombstone replaces the log,
 and every replica's view drops the task when it applies the tombstone. Then what lies before the
-tombstone and elsewhere is purged. A replica that dies in between, or loses the store, finds the
-tombstone again.
+tombstone and elsewhere is purged. A replica that is killed in between, or loses the store, finds
+the tombstone again.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Metrics of Redis itself, as one replica sees it."""
+"""Metrics of Redis itself, as read by one replica."""
 
 import asyncio
 import logging

@@ -1,12 +1,12 @@
 """The sweep: publish the run of an input again that no worker has started, or reject the input.
 
-A gateway may die between an append and its run request. The queue refuses a copy of a run that
-still waits, and a copy of a run in flight does nothing: the log decides. After its start deadline
-an input's run is no longer requested: its task ends, even without any live worker.
+A gateway may be killed between an append and its run request. The queue refuses a copy of a run
+that still waits, and a copy of a run in flight does nothing: the log decides. After its start
+deadline an input's run is no longer requested: its task ends, even without any live worker.
 
 A run may also be lost while its task is running: the queue is purged, or restored without it, and
-then the worker dies. So the sweep contacts the holder of a silent task. If there is no holder, the
-run is published again: the queue refuses it unless it is gone.
+then the worker is killed. So the sweep contacts the holder of a silent task. If there is no holder,
+the run is published again: the queue refuses it unless it is gone.
 """
 
 import logging
@@ -54,7 +54,7 @@ class Sweep:
     ) -> None:
         """Find tasks through `writer`; reject inputs not started within `start_within` seconds.
 
-        `directory` knows which versions continue the tasks of others.
+        `directory` contains which versions continue the tasks of others.
         """
         self._directory = directory
         self._bus, self._timing = bus, timing

@@ -34,7 +34,7 @@ class MaintenanceTiming:
     sweep_interval: float = 1.0
     """Between checks for inputs that are due."""
     after_start: float = 5.0
-    """After the start of a delayed input, when its run is requested if nobody has."""
+    """After the start of a delayed input, when its run is requested if it has not been."""
     silence: float = 30.0
     """Without output, after which the holder of a running task is contacted."""
     max_request_interval: float = 60.0

@@ -1,12 +1,12 @@
 """Give the runs of a dead worker back to the queue, instead of waiting for their leases to expire.
 
 A killed process's connections close at once, and requests to it are answered *no responders*. So
-each worker is asked twice a second which runs it holds. If nobody responds several times in a row,
-or a worker that froze answers nothing for as long as a lease would last, its runs are released to
-the queue, which delivers them to another worker at once.
+each worker is asked twice a second which runs it holds. If there is no response several times in a
+row, or a worker that froze answers nothing for as long as a lease would last, its runs are released
+to the queue, which delivers them to another worker at once.
 
-This decides nothing: whoever gets such a run asks its holder, and leaves it alone if that is alive.
-A worker that is not asked, or has not answered yet, keeps its runs by their leases alone.
+This decides nothing: a worker that gets such a run contacts its holder, and leaves it if that
+answers. A worker that is not asked, or has not answered yet, keeps its runs by their leases alone.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from headrace_task_state.maintenance.timing import WatchTiming
 _log = logging.getLogger(__name__)
 
 _TRIES = 5
-"""Attempts to give a run back: while its queue elects a leader, nobody confirms it."""
+"""Attempts to give a run back: while its queue elects a leader, it is not confirmed."""
 
 
 class WorkerWatch:

@@ -102,7 +102,7 @@ type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
 
 
 def wanted_by_list(bus: Bus, place: Range) -> str:
-    """Return the subject that tells the range's follower that a list waits for the view."""
+    """Return the subject of messages that a list waits for the view of the range."""
     return bus.among_role(f"wanted.{place.name}")
 
 

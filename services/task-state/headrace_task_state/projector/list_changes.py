@@ -1,9 +1,9 @@
 """Publish what changes in lists, for gateways whose clients watch them.
 
 A task is published when its state changes, once per batch, and never because of its output. The
-messages of a range form a chain: each says where the previous one ended, so a reader notices a
-message that it missed and asks for the list again. One without tasks says that changes may be
-missing: a reader that has just begun knows no end to compare.
+messages of a range form a chain: each states where the previous one ended, so a reader detects a
+message that it missed and requests the list again. One without tasks means that changes may be
+missing: a reader that has just started has no end to compare.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class ListChangePublisher:
             _log.debug("changes in lists are not published: %s", trouble)
 
     def _repeat_end(self) -> None:
-        """Let readers know that the last messages may not have been sent."""
+        """Inform readers that the last messages may not have been sent."""
         self._repeating = asyncio.create_task(self._send(self._end, []), name="end of list changes")
 
     async def _listed(self, change: TaskChange | Departure) -> ListedTask | None:

@@ -78,7 +78,7 @@ class Frontier:
         return {place: state.last for place, state in zip(self._ranges, states, strict=True)}
 
     async def _press(self) -> None:
-        """Tell whoever applies the ranges not to wait for more output before the next write."""
+        """Make the replicas that apply the ranges write without waiting for more output."""
         for place in self._ranges:
             await self._bus.publish(wanted_by_list(self._bus, place), b"")
 

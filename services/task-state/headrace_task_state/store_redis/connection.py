@@ -42,7 +42,7 @@ class Server:
     """A client of one server, and how it finds the server's address."""
 
     def __init__(self, settings: RedisSettings) -> None:
-        """Prepare to connect as `settings` say, on first use."""
+        """Prepare to connect with `settings`, on first use."""
         options = _options(settings, settings.redis_url, settings.redis_login)
         if not settings.sentinel_urls:
             self._pools = [_Pool(**options)]
@@ -182,7 +182,7 @@ class Connection:
     """
 
     def __init__(self, settings: RedisSettings) -> None:
-        """Prepare to connect as `settings` say, on first use."""
+        """Prepare to connect with `settings`, on first use."""
         self._server = Server(settings)
         self._redis = self._server.client
         self.name = f"Redis at {settings.shown}"

@@ -124,7 +124,7 @@ class RedisLeases:
         self._ranges = {place.name: place for place in ranges}
 
     async def renew(self, held: Mapping[Range, Lease]) -> Census:
-        """Register this replica as alive, renew its leases, and return the current census."""
+        """Register this replica as running, renew its leases, and return the current census."""
         tokens = [word for place, lease in held.items() for word in (place.name, lease.token)]
         replicas, lost, free = await self._redis.run(
             "renew",
@@ -438,7 +438,7 @@ class Shapes:
         self._redis, self._keys, self._ranges = redis, keys, list(ranges)
 
     async def is_other_version_in_use(self) -> bool:
-        """Return whether replicas of another version are alive.
+        """Return whether replicas of another version are running.
 
         Raises:
             StateUnavailable: Redis does not answer.

@@ -35,9 +35,9 @@ class Failure:
     is_final: bool = False
     """Whether retrying is pointless."""
     is_passing: bool = False
-    """Whether nobody is there to take it, as while a stream elects its leader."""
+    """Whether there is no receiver for it, as while a stream elects its leader."""
     is_gone: bool = False
-    """Whether the receiver answered that it wants no more notifications."""
+    """Whether the receiver answered that it accepts no more notifications."""
     wait: float = 0.0
     """Minimum seconds that the receiver asked to wait."""
 

@@ -11,7 +11,7 @@ from headrace_task_state.webhooks.notice import Unsayable
 
 
 def in_old_form(event: Json) -> bytes:
-    """Return what a StreamResponse of 1.0 contains in 0.3's form: a Task with its ``kind``, say.
+    """Return what a StreamResponse of 1.0 contains in 0.3's form, such as a Task with its ``kind``.
 
     Raises:
         Unsayable: 0.3, or protobuf, can't represent it.

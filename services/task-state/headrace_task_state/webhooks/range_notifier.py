@@ -39,7 +39,8 @@ class RangeNotifier:
     """Knows which tasks of the range have webhooks, and notifies them.
 
     A task without webhooks costs a set lookup. For other tasks, a message is put into the work
-    queue before the range's position advances. So the change is delivered whatever process dies.
+    queue before the range's position advances. So the change is delivered even if any process is
+    killed.
     """
 
     def __init__(

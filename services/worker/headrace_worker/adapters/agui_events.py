@@ -64,7 +64,7 @@ class AguiEvents:
         """Ended reasoning. Its end is emitted with the next event, which may bring its encrypted
         value."""
         self._seals: dict[str, str] = {}
-        """Encrypted values that calls' providers want back, by call id."""
+        """Encrypted values that calls' providers require back, by call id."""
         self._is_over = False
         self._takes: dict[str, Callable[[Json], Awaitable[None]]] = {
             "TEXT_MESSAGE_START": self._text_started,

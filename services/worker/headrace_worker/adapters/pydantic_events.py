@@ -64,7 +64,7 @@ class ReplayedResponses(AbstractCapability[Any]):
     """The conversation, with the results of calls that an earlier attempt executed."""
 
     async def prepare_output_tools(self, ctx: Any, tool_defs: Any) -> Any:  # noqa: ANN401  # the library's
-        """Record which tools stand for structured answers."""
+        """Record which tools represent structured answers."""
         del ctx
         self.emitter.outputs |= {tool.name for tool in tool_defs}
         return tool_defs
@@ -168,7 +168,7 @@ class PydanticEvents:
         self._stored.set()
         self._agui = AguiEvents(ctx)
         self.outputs = set[str]()
-        """Names of the tools that stand for structured answers."""
+        """Names of the tools that represent structured answers."""
 
     def responded(self, response: ModelResponse) -> None:
         """Record a complete response; its last events may still arrive."""

@@ -71,7 +71,7 @@ type Target = Annotated[str, Field(pattern=_TARGET)]
 
 
 class Section(Described):
-    """A part of the file: what it does not know it refuses."""
+    """A part of the file; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -191,7 +191,7 @@ class ProviderSection(Section):
 
 
 class CommonAgentSection(Section):
-    """What any agent's section may say; see `headrace.sdk.agent`."""
+    """The fields of any agent's section; see `headrace.sdk.agent`."""
 
     name: str | None = None
     """Name shown to people. The id is the key of this section."""
@@ -231,7 +231,7 @@ class ModelAgent(CommonAgentSection):
     llm: str | None = None
     """Name of one of `llms`; instead of `model`. Default: the only one of `llms`, or the one
     called ``default``; without `llms`, the model that ``OPENAI_MODEL``, ``OPENAI_BASE_URL`` and
-    ``OPENAI_API_KEY`` say."""
+    ``OPENAI_API_KEY`` specify."""
     model: Model | None = None
     instruction: str = ""
     reasoning: Reasoning = Field(default_factory=Reasoning)

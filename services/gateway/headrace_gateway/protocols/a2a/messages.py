@@ -36,7 +36,7 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 class _Submission(NamedTuple):
-    """A message, with what its request says besides."""
+    """A message, with the other parameters of its request."""
 
     asked: SendMessageParams
     metadata: Json
@@ -178,8 +178,8 @@ _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
 async def send_message(services: Services, call: Call, params: object) -> Json:
     """Accept the message and return a SendMessageResponse: a Task, or a bare Message.
 
-    Unless the request says to return immediately, or its run begins later, wait until the task ends
-    or waits for its user.
+    Unless the request requires an immediate return, or its run begins later, wait until the task
+    ends or waits for its user.
 
     Raises:
         Malformed: the parameters do not fit the operation.

@@ -124,7 +124,7 @@ _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
 async def create_config(services: Services, call: Call, params: object) -> Json:
     """Store a webhook for the task and return its TaskPushNotificationConfig, including secrets.
 
-    The webhook receives the events from now on and, if the task rests, the event that says so.
+    The webhook receives the events from now on and, if the task rests, the event of that state.
 
     Raises:
         PushNotificationNotSupportedError: the agent sends no push notifications.

@@ -13,7 +13,7 @@ _FOREIGN = "1.0"
 
 @dataclass(frozen=True, slots=True)
 class AguiRun:
-    """One run as its AG-UI client knows it."""
+    """One run by its AG-UI ids."""
 
     thread: str
     id: str

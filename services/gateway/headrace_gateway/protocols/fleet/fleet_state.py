@@ -65,7 +65,7 @@ class FleetState:
         return await services.stream_limits.with_permit(caller, opening)
 
     async def _sample(self) -> None:
-        """Sample while somebody watches."""
+        """Sample while there are watchers."""
         while True:
             try:
                 self._changes.append(await self._services.fleet_sampler.sample())
@@ -82,7 +82,7 @@ class _FleetView:
         self._operates = operates
 
     def of(self, sample: Sample) -> Json:
-        """Return what the caller sees of `sample`."""
+        """Return the part of `sample` that the caller may see."""
         found: Json = {
             "at": timestamp(sample.at, "auto"),
             "agents": self._agents(sample),

@@ -1,4 +1,4 @@
-"""What requests say in their queries and headers."""
+"""Parameters in requests' queries and headers."""
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request

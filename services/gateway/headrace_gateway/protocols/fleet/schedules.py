@@ -71,7 +71,7 @@ class SchedulePages:
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
         pattern = owner_in(request) or ("*" if caller.is_operator else caller.owner)
         if not caller.is_operator and pattern != caller.owner:
-            # `next` would tell how many there are.
+            # `next` would reveal how many there are.
             return json_response({"schedules": [], "next": None}, headers=NO_STORE)
         reached = await self._reached(caller, pattern, after, limit + 1)
         shown, unreadable = list[Json](), list[Json]()
@@ -89,7 +89,7 @@ class SchedulePages:
         return json_response(content, headers=NO_STORE)
 
     async def _reached(self, caller: Caller, owner: str, after: int, most: int) -> Sequence[Listed]:
-        """Return the first schedules that the caller may know of; nothing tells of the others."""
+        """Return the first schedules that the caller may see; nothing reveals the others."""
         reached = list[Listed]()
         while len(reached) < most:
             found = await self._schedules.list(caller.tenant, owner, after, most)
@@ -220,7 +220,7 @@ class SchedulePages:
             return unreadable.key
 
     async def _delete(self, key: ScheduleKey) -> None:
-        # The letters first: without the schedule nobody could have them dropped.
+        # The letters first: without the schedule they could no longer be dropped.
         await drop_letters_of(self._services.bus, key.tenant, key.source)
         await self._schedules.delete(key)
 
@@ -259,7 +259,7 @@ class SchedulePages:
 
 
 def _reaches(caller: Caller, found: Listed, operation: str) -> bool:
-    """Return whether the caller may know of the schedule, for `operation`."""
+    """Return whether the caller may see the schedule, for `operation`."""
     operated = "ListTasks" if operation == "GetSchedule" else "CancelTask"
     # Which agent's one is that can't be read is not known.
     agent = ANY_AGENT if isinstance(found, ScheduleUnreadable) else found.schedule.agent

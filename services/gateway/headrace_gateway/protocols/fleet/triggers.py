@@ -138,7 +138,7 @@ class TriggerPages:
         return json_response({"deleted": trigger.name}, headers=NO_STORE)
 
     async def _delete(self, trigger: Trigger) -> None:
-        # The letters first: without the trigger nobody could have them dropped.
+        # The letters first: without the trigger they could no longer be dropped.
         await drop_letters_of(self._services.bus, trigger.tenant, trigger.source)
         await self._store.delete(trigger)
 

@@ -26,7 +26,7 @@ OPERATION = "ListTasks"
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """What one watcher may see, and wants to."""
+    """What one watcher requested and may see."""
 
     tenant: str
     agent: str

@@ -259,7 +259,7 @@ _TYPES = ("text", "image", "audio", "video")
 
 
 def _types(modes: list[str]) -> list[str]:
-    """Return the content types of media types; ``file`` stands for all unlisted ones."""
+    """Return the content types of media types; ``file`` includes all unlisted ones."""
     kinds = [mode.partition("/")[0] for mode in modes]
     if "*" in kinds:
         return [*_TYPES, "file"]

@@ -41,7 +41,7 @@ class PublicServices(grpc.GenericRpcHandler):
         return None
 
 
-def _limited(handler: Any) -> _Handler:  # noqa: ANN401 - a named tuple, which its type does not say
+def _limited(handler: Any) -> _Handler:  # noqa: ANN401 - a named tuple, which its type does not state
     """Return the handler with a limit on its requests."""
 
     def parsed(request: bytes) -> Any:  # noqa: ANN401 - a message, or `_TOO_LARGE`
