@@ -56,8 +56,6 @@ class EventTriggers:
         deliveries: Deliveries,
         recorder: FiringRecorder,
         depth: int,
-        *,
-        ack_wait: float = _ACK_WAIT,
     ) -> None:
         """Take events from `broker`, settle them with `deliveries` and report to `recorder`.
 
@@ -66,7 +64,7 @@ class EventTriggers:
         self._bus, self._broker, self._deliveries = bus, broker, deliveries
         self._recorder, self._depth = recorder, depth
         self._store = TriggerStore(bus)
-        self._consumers = EventConsumers(bus, self._store, ack_wait)
+        self._consumers = EventConsumers(bus, self._store, _ACK_WAIT)
         self._running: dict[str, tuple[Trigger, Any]] = {}
         """Triggers and their subscribers, by the trigger's identity."""
         self._changed = asyncio.Event()

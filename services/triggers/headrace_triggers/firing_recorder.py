@@ -19,9 +19,9 @@ _EVERY = 1.0
 class FiringRecorder:
     """The firings of one replica."""
 
-    def __init__(self, history: FiringHistory, every: float = _EVERY) -> None:
-        """Write to `history`, `every` so many seconds."""
-        self._history, self._every = history, every
+    def __init__(self, history: FiringHistory) -> None:
+        """Write to `history`."""
+        self._history = history
         self._noted = asyncio.Event()
         self._pending: dict[str, tuple[Trigger, deque[TriggerFiring]]] = {}
         """By the trigger's identity: many events a second cost one write."""
@@ -39,7 +39,7 @@ class FiringRecorder:
         """Write until cancelled."""
         while True:
             await self._noted.wait()
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(_EVERY)
             self._noted.clear()
             await self.write()
 

@@ -122,13 +122,13 @@ async def consumers(bus: Bus, stream: str, timeout: float = _TIMEOUT) -> list[Js
     return await _all(bus, f"CONSUMER.LIST.{stream}", timeout)
 
 
-async def consumer_names(bus: Bus, stream: str, timeout: float = _TIMEOUT) -> list[str]:
+async def consumer_names(bus: Bus, stream: str) -> list[str]:
     """Return the name of every consumer of a stream.
 
     Raises:
         BusUnavailable: JetStream does not answer.
     """
-    return await _all(bus, f"CONSUMER.NAMES.{stream}", timeout)
+    return await _all(bus, f"CONSUMER.NAMES.{stream}", _TIMEOUT)
 
 
 async def _all[Item](bus: Bus, operation: str, timeout: float) -> list[Item]:

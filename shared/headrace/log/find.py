@@ -6,34 +6,33 @@ from sys import maxsize
 
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.log.read import LogMessage, get_batch, last_stored, next_stored
+from headrace.log.read import LogMessage, copy_of_next, last_stored, next_stored
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown, UndecodableMessage
 from headrace.model.task import TaskKey, check_task_id
-from headrace.wait_for import ELECTION
 
 
-async def first_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entry | None:
+async def first_entry(bus: Bus, key: TaskKey) -> Entry | None:
     """Return the oldest entry that the log still has, from the leader. None: no entry.
 
     Raises:
-        BusUnavailable: No leader answered within `timeout` seconds.
+        BusUnavailable: No leader answered, as during an election that lasts too long.
     """
     sequence = 0
-    while (stored := await next_stored(bus, key, sequence, timeout)) is not None:
+    while (stored := await next_stored(bus, key, sequence)) is not None:
         if stored.entry is not None:
             return stored.entry
         sequence = stored.sequence
     return None
 
 
-async def last_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entry | None:
+async def last_entry(bus: Bus, key: TaskKey) -> Entry | None:
     """Return the log's last entry, from the leader. None: the log is empty or deleted.
 
     Raises:
-        BusUnavailable: No leader answered within `timeout` seconds.
+        BusUnavailable: No leader answered, as during an election that lasts too long.
     """
-    last = await last_stored(bus, key, timeout)
+    last = await last_stored(bus, key)
     if last is None or last.is_tombstone or last.entry is not None:
         return last.entry if last else None
     # Rare: the last message is not an entry. It does not link to earlier ones, so this is a binary
@@ -90,8 +89,8 @@ class _Search:
 
     async def _stored_after(self, sequence: int) -> LogMessage | None:
         if self._trusting:
-            if batch := await get_batch(self._bus, self._key, sequence + 1, size=1):
-                return batch[0]
+            if found := await copy_of_next(self._bus, self._key, sequence + 1):
+                return found
             # The replica is stale or frozen, which one search tolerates once, or no message exists
             # there, which only the leader has.
             self._trusting = False

@@ -364,18 +364,17 @@ async def _read_on[Read: HasSequence](
     return [stored for stored in batch if stored.sequence <= head]
 
 
-async def get_batch(
-    bus: Bus, key: TaskKey, start: int, *, size: int = BATCH, max_bytes: int = BATCH_BYTES
-) -> list[LogMessage]:
-    """Return up to `size` messages of the log from stream sequence `start`, from any replica.
+async def copy_of_next(bus: Bus, key: TaskKey, start: int) -> LogMessage | None:
+    """Return the first message of the log from stream sequence `start`, from any replica.
 
-    They have no gap. An empty list: this replica has no messages there, or did not answer.
+    None: this replica has no message there, or did not answer.
 
     Raises:
+        LogTooNew: It is an entry of a later version.
         BusUnavailable: The connection is down.
     """
-    batch = await _get_batch(bus, key, start, from_message, (size, max_bytes))
-    return [check_readable(key, stored) for stored in batch]
+    batch = await _get_batch(bus, key, start, from_message, (1, BATCH_BYTES))
+    return check_readable(key, batch[0]) if batch else None
 
 
 async def _get_batch[Read](

@@ -23,7 +23,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.model.errors import HeadraceError
 from headrace_gateway.server.endpoints import headers_of
-from headrace_gateway.server.json_response import json_response
 from headrace_gateway.settings import GatewaySettings
 
 LOOPBACK = "loopback"
@@ -43,11 +42,6 @@ class PageRefused(HeadraceError):
     code = "page_refused"
 
 
-def _forbidden(request: Request, refused: PageRefused) -> Response:  # noqa: ARG001 - one shape for all
-    error = {"code": 403, "status": "PERMISSION_DENIED", "message": str(refused)}
-    return json_response({"error": error}, 403)
-
-
 class OriginGuard:
     """Middleware that refuses requests of foreign pages and for unknown hosts."""
 
@@ -55,7 +49,7 @@ class OriginGuard:
         self,
         app: ASGIApp,
         settings: GatewaySettings,
-        forbidden: Callable[[Request, PageRefused], Response] = _forbidden,
+        forbidden: Callable[[Request, PageRefused], Response],
     ) -> None:
         """Guard `app`; `forbidden` answers a refused request."""
         self._app, self._origins, self._forbidden = app, Origins(settings), forbidden

@@ -21,11 +21,11 @@ LAST_EVENT_ID = "Last-Event-ID"
 class EventIds:
     """The ids of a stream's events."""
 
-    def __init__(self, last: str = "") -> None:
-        """Start after the event `last`; empty for no event."""
-        self.last = last
-        """Id of the last event that was emitted."""
-        self.came = last
+    def __init__(self) -> None:
+        """Start before the first event."""
+        self.last = ""
+        """Id of the last event that was emitted; empty: there is none."""
+        self.came = ""
         """Id of the last event that the client received."""
 
     def emitted(self) -> None:

@@ -36,9 +36,9 @@ _PLACED = 2
 class MemoryJetStream:
     """All streams of a server, and their consumers."""
 
-    def __init__(self, outlet: Outlet, longest_pause: float, now: Callable[[], datetime]) -> None:
-        """Send through `outlet`; for `longest_pause` see `MemoryConsumer`."""
-        self._outlet, self._longest_pause, self._now = outlet, longest_pause, now
+    def __init__(self, outlet: Outlet, now: Callable[[], datetime]) -> None:
+        """Send through `outlet`; messages are stored at `now()`."""
+        self._outlet, self._now = outlet, now
         self._streams: dict[str, MemoryStream] = {}
         self._consumers: dict[str, dict[str, MemoryConsumer]] = {}
         self._stream_requests: dict[str, Callable[[MemoryStream, Json], Json]] = {
@@ -136,9 +136,7 @@ class MemoryJetStream:
     def _create_consumer(self, stream: MemoryStream, name: str, query: Json) -> Json:
         consumers = self._consumers[stream.config["name"]]
         if name not in consumers:
-            consumers[name] = MemoryConsumer(
-                name, query["config"], stream, self._outlet, self._longest_pause
-            )
+            consumers[name] = MemoryConsumer(name, query["config"], stream, self._outlet)
         return consumers[name].info()
 
     def _list(self, stream: MemoryStream, query: Json) -> Json:

@@ -16,6 +16,8 @@ type Json = dict[str, Any]
 
 _SECOND = 1_000_000_000
 _NAK = b"-NAK"
+_LONGEST_PAUSE = 0.02
+"""Maximum seconds before a message is redelivered after a negative acknowledgement."""
 
 
 class Outlet(Protocol):
@@ -55,8 +57,6 @@ class MemoryConsumer:
     config: Json
     stream: MemoryStream
     outlet: Outlet
-    longest_pause: float
-    """Maximum seconds before a message is redelivered after a negative acknowledgement."""
     delivered: int = 0
     """Number of deliveries."""
     position: int = 0
@@ -123,7 +123,7 @@ class MemoryConsumer:
         elif answer.startswith(_NAK):
             asked = orjson.loads(answer.removeprefix(_NAK) or b"{}").get("delay", 0) / _SECOND
             now = self._next_round(known)
-            pause = min(asked, self.longest_pause)
+            pause = min(asked, _LONGEST_PAUSE)
             self.outlet.later(pause, lambda: self._lapse(sequence, now))
         elif answer in {ACK, TERM, b""}:
             del self._open[sequence]

@@ -82,21 +82,13 @@ class MemorySession:
 class MemoryServer:
     """A NATS server with JetStream, for the clients of one process."""
 
-    def __init__(
-        self, longest_pause: float = 0.02, now: Callable[[], datetime] = clock.now
-    ) -> None:
-        """Start without streams, on the running event loop.
-
-        Args:
-            longest_pause: Maximum seconds before a message is redelivered after a negative
-                acknowledgement.
-            now: Returns the time at which a message is stored.
-        """
+    def __init__(self, now: Callable[[], datetime] = clock.now) -> None:
+        """Start without streams, on the running event loop; messages are stored at `now()`."""
         self.lock = threading.RLock()
         self.hold_ack: HoldAck | None = None
         self._loop = asyncio.get_running_loop()
         self._sessions: list[MemorySession] = []
-        self._jetstream = MemoryJetStream(self, longest_pause, now)
+        self._jetstream = MemoryJetStream(self, now)
         self._is_closed = False
         self._count = 0
         self.commands = 0

@@ -7,6 +7,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from headrace_gateway.protocol_table import ERRORS
 from headrace_gateway.server.origin import OriginGuard, Origins, is_loopback
 from headrace_gateway.settings import GatewaySettings
 
@@ -33,7 +34,7 @@ async def answered(guard: OriginGuard, headers: dict[str, str]) -> list[str]:
 
 
 async def test_a_foreign_pages_websocket_is_closed_before_it_opens() -> None:
-    guard = OriginGuard(app, GatewaySettings())
+    guard = OriginGuard(app, GatewaySettings(), ERRORS.forbidden)
     foreign = {"host": "127.0.0.1:8080", "origin": "https://evil.example"}
     assert await answered(guard, foreign) == ["websocket.close"]
     own = {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"}
