@@ -23,7 +23,7 @@ _SPAN = f"{_UNIT}/test_reasoning.py::test_a_block_of_thinking_is_a_span_with_one
 _CALL = f"{_TOOLS}::test_a_call_ends_with_its_arguments_and_its_result_comes_later"
 _BESIDE = f"{_INPUT}::test_what_else_the_client_sent_is_kept_beside_it"
 _ROLES = f"{_INPUT}::test_all_seven_roles_are_taken"
-_CHUNKED = "told as start, content and end; encoded"
+_CHUNKED = "rendered as start, content and end; encoded"
 
 
 class Item(NamedTuple):
@@ -184,7 +184,7 @@ ITEMS: dict[str, list[Item]] = {
         _is(
             "protocolVersion",
             f"{_LIFECYCLE}::test_a_run_starts_with_the_clients_ids_and_the_protocols_version",
-            remark="told and read",
+            remark="written and read",
         ),
     ],
     "Message roles and structures": [
@@ -233,7 +233,7 @@ ITEMS: dict[str, list[Item]] = {
             "e2e/test_agui_demo_agents.py::test_every_transport_tells_the_same",
         ),
         _says(
-            "text and arguments are told as they come",
+            "text and arguments are streamed",
             "e2e/test_agui_client.py::test_chunks_arrive_as_they_are_made",
             f"{_TOOLS}::test_arguments_stream_until_the_block_ends",
         ),
@@ -322,7 +322,7 @@ ITEMS: dict[str, list[Item]] = {
             "e2e/test_agui_demo_agents.py::test_every_transport_tells_the_same",
         ),
         _says(
-            "drawn logs: the official client holds what the fold says; resuming after any frame "
+            "drawn logs: the official client holds the fold's state; resuming after any frame "
             "equals the uncut stream",
             f"{_WIRE}/test_official_client.py::test_it_holds_what_the_fold_says_and_complains_of_nothing",
             f"{_ANY}::test_resuming_after_any_frame_equals_the_uncut_stream",
@@ -350,7 +350,7 @@ _PARTS = (
 )
 _METADATA = "`metadata` of messages (a field of 1.0)"
 _OWN = "what the protocol has no event for is CUSTOM, named `headrace.…`"
-_AS_THEY_COME = "text and arguments are told as they come"
+_AS_THEY_COME = "text and arguments are streamed"
 
 ANALYSIS: dict[str, tuple[str, ...]] = {
     "1.1 Missing Event Types": _EVENT_TABLES,

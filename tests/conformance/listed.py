@@ -34,7 +34,7 @@ LISTED: Reasons = {
 """Reasons by item: the test's class, if it has one, and name."""
 
 _NO_SUCH_CALL = "The item hands a whole request over as the method's name, which is no string."
-_NO_CARD_CALL = "The item asks for the card by JSON-RPC, under a name that is no method of 0.3."
+_NO_CARD_CALL = "The item requests the card by JSON-RPC, under a name that is not a method of 0.3."
 _ADDRESS = "gRPC's own address form is host:port; a URL there is refused by gRPC's clients."
 _BLOCKING = (
     "Sending blocks until the task rests unless told otherwise, as the SDK's server for 0.3 does."
@@ -42,7 +42,7 @@ _BLOCKING = (
 _NO_KIND = "The item's part has no kind and a text: read as a text, as the SDK's models read it."
 _KIT_CLIENT = f"The kit's gRPC client finds no server: it takes the address for a URL. {_ADDRESS}"
 _DEFAULT = (
-    "The item asks for the configuration with the id `default`, having made one without an id."
+    "The item requests the configuration with the id `default`, after creating one without an id."
 )
 _DECLARED = "The item expects that deleting an unknown configuration fails; deleting is idempotent."
 

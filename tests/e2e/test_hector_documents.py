@@ -93,7 +93,7 @@ def page() -> str:
     head = (
         "# Hector's documents, line by line\n\n"
         "Written by `tests/e2e/test_hector_documents.py`, which takes the code from the documents\n"
-        "and runs it as it stands, but for addresses, agents, ids and messages.\n"
+        "and runs it unchanged, except for addresses, agents, ids and messages.\n"
         "\nEach block of YAML loads as it stands, and keys without effect are warned of:\n"
         "`test_every_block_of_hectors_documents_loads_as_it_stands`\n"
         "in `tests/unit/worker/config/test_hector_files.py`.\n"
