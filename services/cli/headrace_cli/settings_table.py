@@ -11,8 +11,11 @@ from headrace.secret_settings import variable
 from headrace.settings import BusSettings
 from headrace_cli.printer import Printer, with_json
 
+ALL = "every service"
+"""In place of a service: its settings are those of each."""
+
 _CLASSES = {
-    "every service": "headrace.settings:BusSettings",
+    ALL: "headrace.settings:BusSettings",
     "gateway": "headrace_gateway.settings:GatewaySettings",
     "worker": "headrace_worker.settings:WorkerSettings",
     "task-state": "headrace_task_state.settings:TaskStateSettings",

@@ -1,6 +1,7 @@
 """``headrace tasks``: list, export, delete and fail tasks."""
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import click
@@ -211,7 +212,11 @@ class _TaskSearch:
         return found
 
     async def of_every_agent(self) -> "list[ClientTask]":
-        """Return the tasks of all agents; one that refuses is reported, and left out."""
+        """Return the tasks of all agents; one that refuses is reported, and left out.
+
+        Raises:
+            RequestRefused: Lists are unavailable, which is waited for once and not for each agent.
+        """
         from headrace.client import RequestRefused  # noqa: PLC0415 - an extra
 
         found: list[ClientTask] = []
@@ -219,5 +224,7 @@ class _TaskSearch:
             try:
                 found += await self.of(agent.name)
             except RequestRefused as refused:  # It may require more than this command sends.
+                if refused.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise
                 click.echo(one_line(f"{agent.name}: {refused}"), err=True)
         return found

@@ -78,6 +78,33 @@ async def test_a_fleet_without_services_has_streams_and_nothing_that_answers(
     assert seen["agents"] == seen["dead letters"] == ["warning"]
 
 
+async def test_streams_that_differ_hide_nothing_of_the_services(
+    own_names: BusSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = Bus(own_names)
+    await bus.connect("test")
+    await bus.close()
+    monkeypatch.setenv("HEADRACE_REPLICAS", "3")
+    code, seen = await asyncio.to_thread(doctor)
+    assert (code, set(seen["streams"])) == (1, {"problem"})
+    assert (seen["task state"], seen["agents"]) == (["problem"], ["warning"])
+
+
+async def test_an_invalid_setting_of_one_service_hides_nothing_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADRACE_HTTP_PORT", "many")
+    code, seen = await asyncio.to_thread(doctor)
+    assert (code, seen["settings"]) == (1, ["problem"])
+    assert set(seen["streams"]) == {"problem"}
+    assert (seen["NATS"][0], seen["Redis"][0]) == ("ok", "ok")
+    monkeypatch.setenv("HEADRACE_REPLICAS", "many")
+    shown = (await asyncio.to_thread(CliRunner().invoke, main, ["doctor"])).stdout
+    assert "(correct it: no service starts)" in shown
+    assert "(correct it: headrace gateway does not start)" in shown
+    assert "NATS:" not in shown
+
+
 def test_servers_that_are_away_are_named_with_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     nats, redis = ports.pick(), ports.pick()
     monkeypatch.setenv("HEADRACE_NATS_URL", f"nats://127.0.0.1:{nats}")

@@ -186,6 +186,16 @@ def test_an_agent_that_refuses_does_not_hide_the_tasks_of_the_others() -> None:
     assert (alone.exit_code, alone.stderr) == (1, "Error: who are you?\n")
 
 
+def test_lists_that_are_unavailable_are_waited_for_once() -> None:
+    away = ScriptedResponse(503, {"error": {"message": "task state does not respond"}})
+    paths = [f"/v1/agents/{agent}/tasks?pageSize=20" for agent in ("echo", "counter")]
+    with answering(**{"/v1/agents": AGENTS}, **dict.fromkeys(paths, away)) as gateway:
+        answer = headrace(gateway, "tasks")
+    assert (answer.exit_code, answer.stdout) == (1, "")
+    assert answer.stderr == "Error: task state does not respond\n"
+    assert len({question.path for question in gateway.asked} & set(paths)) == 1
+
+
 def test_a_task_is_named_whatever_stands_in_its_name() -> None:
     script = {"/v1/agents/echo/tasks/a%2F%3Fb:cancel": ScriptedResponse(body=task("CANCELED"))}
     with answering(**script) as gateway:

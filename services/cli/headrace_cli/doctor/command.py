@@ -10,14 +10,16 @@ import click
 
 from headrace.jetstream.connection import Bus
 from headrace.secret_settings import SecretUnreadable
+from headrace.settings import BusSettings
 from headrace_cli.doctor.diagnosis import Diagnosis, Level, problem
 from headrace_cli.doctor.fleet import check_fleet
-from headrace_cli.doctor.nats import NATS, STREAMS, check_nats
+from headrace_cli.doctor.nats import NATS, check_nats, has_all_streams
 from headrace_cli.doctor.redis import REDIS, check_redis
-from headrace_cli.doctor.settings import check_settings
+from headrace_cli.doctor.settings import are_valid, check_settings
 from headrace_cli.failures import CommandFailed
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
+from headrace_cli.settings_table import settings_classes
 
 _COLORS: dict[Level, str] = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -31,8 +33,11 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
     Changes nothing. Exit code 0: no problem; 1: at least one.
     """
     found = list(check_settings(os.environ))
-    if all(finding.level != "problem" for finding in found):
-        found += [*_on_nats(nats_url), *_in_redis()]
+    # The invalid ones may be those of other services.
+    if are_valid(BusSettings):
+        found += _on_nats(nats_url)
+    if are_valid(settings_classes()["task-state"]):
+        found += _in_redis()
     for finding in found:
         label = click.style(f"{finding.level:<8}", fg=_COLORS[finding.level])
         printer.record(asdict(finding), _text(finding), label=label)
@@ -43,7 +48,7 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
 def _on_nats(nats_url: str | None) -> list[Diagnosis]:
     async def look(bus: Bus) -> list[Diagnosis]:
         found = await _all(check_nats(bus))
-        if all(one.level != "problem" or one.subject != STREAMS for one in found):
+        if await has_all_streams(bus):
             found += await _all(check_fleet(bus))
         return found
 

@@ -1,7 +1,7 @@
 """Checks of NATS: whether it answers, its streams and its clock."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime
 
 import orjson
@@ -44,7 +44,7 @@ async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
         yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)
     if not found:
         yield ok(STREAMS, "they match the settings")
-    missing = {one.stream for one in found if one.effect is Effect.CREATE}
+    missing = _missing(found)
     for declared in declarations(bus.settings):
         if (name := declared.name or "") not in missing:
             for finding in check_stream(await stream_info(bus, name)):
@@ -54,6 +54,19 @@ async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
         before = time.time()
         there = datetime.fromisoformat((await stream_info(bus, events))["ts"]).timestamp()
         yield check_clock(NATS, before, there, time.time())
+
+
+async def has_all_streams(bus: Bus) -> bool:
+    """Return whether no stream and no bucket is missing.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    return not _missing(await until_answered(bus, lambda: _differences(bus)))
+
+
+def _missing(found: Iterable[Difference]) -> set[str]:
+    return {one.stream for one in found if one.effect is Effect.CREATE}
 
 
 async def _rights(bus: Bus) -> Json | None:

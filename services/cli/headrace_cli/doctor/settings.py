@@ -6,8 +6,9 @@ from pydantic import ValidationError
 
 from headrace.secret_settings import setting_errors
 from headrace.setting_names import ineffective_settings
+from headrace.settings import BusSettings
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
-from headrace_cli.settings_table import settings_classes
+from headrace_cli.settings_table import ALL, settings_classes
 
 SUBJECT = "settings"
 
@@ -15,14 +16,26 @@ SUBJECT = "settings"
 def check_settings(variables: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Yield what is wrong with the settings of all services in this environment."""
     wrong = [
-        problem(SUBJECT, error, f"correct it: the {service} does not start")
-        for service, error in _invalid()
+        problem(SUBJECT, error, f"correct it: {_effect(service)}") for service, error in _invalid()
     ]
     yield from wrong
     for one in ineffective_settings(variables):
         yield warning(SUBJECT, f"{one.name} {one.problem}", one.remedy)
     if not wrong:
         yield ok(SUBJECT, "every service accepts them")
+
+
+def _effect(service: str) -> str:
+    return "no service starts" if service == ALL else f"headrace {service} does not start"
+
+
+def are_valid(settings_class: type[BusSettings]) -> bool:
+    """Return whether the settings of this class are valid in this environment."""
+    try:
+        settings_class()
+    except ValidationError:
+        return False
+    return True
 
 
 def _invalid() -> Iterator[tuple[str, str]]:
