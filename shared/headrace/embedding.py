@@ -1,4 +1,4 @@
-"""The gateway inside an application of the user's: `asgi`.
+"""The gateway as a part of another application: `asgi`.
 
 The only module of the library that imports a service. It imports it in the call, so that agents,
 clients and services that import `headrace` load no HTTP.

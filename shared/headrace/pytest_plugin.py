@@ -1,6 +1,6 @@
 """pytest's plugin: the fixture ``fleet``, a `headrace.testing.TestFleet` of the test's agents.
 
-It stands outside of `headrace.testing` because pytest imports it in every run of every project.
+It is outside of `headrace.testing` because pytest imports it in every run of every project.
 """
 
 import sys

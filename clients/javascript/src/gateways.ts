@@ -1,6 +1,6 @@
 import { ConnectionLost, RequestRefused } from "./errors.js";
 
-/** How often a lost connection is tried again. The pauses double, and are random by half. */
+/** How often a lost connection is retried. The pauses double, and half of each is random. */
 export interface RetryPolicy {
   /** Failures in a row after which the client gives up. Default: 12, after 30 s. */
   attempts?: number;

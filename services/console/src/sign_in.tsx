@@ -41,7 +41,7 @@ export function SignIn() {
       <dialog ref={dialog} onClose={close} aria-labelledby="sign-in">
         <form onSubmit={submit}>
           <h2 id="sign-in">Sign in</h2>
-          {isRefused && <p class="error">The gateway asks for a token that it knows.</p>}
+          {isRefused && <p class="error">The gateway requires a valid token.</p>}
           <label>
             Token
             <input name="token" type="password" autocomplete="off" required />

@@ -1,8 +1,8 @@
 """Changes that any number of clients watch, beside the feeds of tasks.
 
 The newest changes are kept, as many as a bound allows. A watcher that has fallen further behind
-learns that it missed some; nothing else is kept for it. What produces the changes runs only while
-there are watchers.
+is informed that it missed some; nothing else is kept for it. Changes are produced only while there
+are watchers.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The client: what a program asks of agents behind Headrace's gateways."""
+"""The client: requests to agents behind Headrace's gateways."""
 
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -48,10 +48,10 @@ class Client:
             answer = await client.send("shop", "nails")
 
     Requests are repeated, and streams resumed, when a connection breaks: at another gateway if
-    there are several. Messages have an Idempotency-Key, so that none is taken twice.
+    there are several. Messages have an Idempotency-Key, so that none is accepted twice.
 
     Every method raises `RequestRefused` if a gateway refuses the request, `ConnectionLost` if no
-    gateway answers, and ValueError for a token or a message that no request can have. An agent's
+    gateway answers, and ValueError for a token or a message that can't be sent. An agent's
     name may be None for the default agent.
     """
 
@@ -103,7 +103,7 @@ class Client:
         idempotency_key: str | None = None,
         wait: bool = True,
     ) -> ClientTask:
-        """Send a message and return its task when the run has ended, or the agent asks its user.
+        """Send a message and return its task when the run has ended or requires input.
 
         Args:
             agent: The agent's name.
@@ -114,8 +114,8 @@ class Client:
             answers: Answers to the agent's interrupts, by id: text or any JSON; None cancels.
             start_at: The time at which the run begins, with an offset from UTC: the task is
                 returned at once. None, or in the past: now.
-            idempotency_key: What the same message sent again has in common: it begins nothing
-                again, whichever client sends it. None: a new one.
+            idempotency_key: Identifies the message: sent again with the same key, by any client, it
+                begins nothing. None: a new key.
             wait: Whether to wait for the run. False: the task is returned once it is accepted.
         """
         key = idempotency_key or str(uuid.uuid4())
@@ -139,7 +139,7 @@ class Client:
     ) -> TaskStream:
         """Return the events that a message causes; the arguments are those of `send`.
 
-        The message is sent when the first event is asked for.
+        The message is sent when the first event is requested.
         """
         key = idempotency_key or str(uuid.uuid4())
         outgoing = OutgoingMessage(agent, message, task, context, files, answers, start_at, key)
@@ -192,7 +192,7 @@ class Client:
     ) -> ListStream:
         """Return the changes in a list of tasks, without end; the filters are those of `tasks`.
 
-        It begins with an event that has `must_list`: ask for the list then. Another one follows
+        It begins with an event that has `must_list`: request the list then. Another one follows
         whenever changes may be missing.
         """
         query = {"contextId": context} if context else {}
@@ -223,7 +223,7 @@ class Client:
             agent: The agent's name.
             task: The task whose past the new one has. It stays as it is.
             generation: The last event of the past. None: the task's current one.
-            message: What to go on with, as for `send`. None: as the task did.
+            message: The next message, as for `send`. None: it continues as the task did.
             files: Files to attach to the message.
             answers: Answers to the agent's interrupts, as for `send`.
         """
@@ -236,7 +236,7 @@ class Client:
         return self._result(agent, await self._gateways.json(request))
 
     async def delete(self, agent: str | None, task: str) -> None:
-        """Erase a task for good; one that has not ended is canceled first."""
+        """Erase a task permanently; one that has not ended is canceled first."""
         await self._gateways.json(Request("DELETE", task_path(agent, task)))
 
     async def agents(self) -> list[AgentInfo]:
@@ -253,18 +253,19 @@ class Client:
         ]
 
     async def fleet(self) -> Json:
-        """Return the fleet as it is (docs/fleet-api.md); others than operators see its agents."""
+        """Return the current fleet (docs/fleet-api.md); for non-operators, its agents."""
         found: Json = await self._gateways.json(Request("GET", "/v1/fleet"))
         return found
 
     async def drain(self, worker: str, agent: str | None = None) -> Json:
-        """Ask a worker to start no more runs, and to end after its active ones; for operators.
+        """Make a worker start no more runs and exit after its active ones; for operators.
 
-        Return its ``worker``, one ``agent`` of its and the number of active ``runs``. Asked again
-        with that `agent`, it returns how many are left.
+        Return its ``worker``, one ``agent`` of its and the number of active ``runs``. Call it again
+        with that `agent` to get how many are left.
 
         Raises:
-            RequestRefused: no such worker is there any more; the reason is ``worker_unknown``.
+            RequestRefused: the worker does not exist or has stopped; the reason is
+            ``worker_unknown``.
         """
         query = {} if agent is None else {"agent": agent}
         path = f"/v1/workers/{quote(worker, safe='')}:drain"
@@ -308,7 +309,7 @@ class Client:
         return found
 
     async def agent_of(self, task: str) -> str:
-        """Return the name of the agent that has a task; asks for it at one agent after the other.
+        """Return the name of the agent that has a task, by one request to each agent.
 
         Raises:
             RequestRefused: no agent has it.
@@ -339,7 +340,7 @@ class Client:
         forwarded_props: Any = None,  # noqa: ANN401  # any JSON
         answers: Mapping[str, Any] | None = None,
     ) -> RunStream:
-        """Return the events of an AG-UI run; it starts when the first event is asked for.
+        """Return the events of an AG-UI run; it starts when the first event is requested.
 
         Args:
             agent: The agent's name.

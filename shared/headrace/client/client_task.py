@@ -1,4 +1,4 @@
-"""A task as a caller gets it: what the agent said, its files, and a way to reply."""
+"""A task as a caller gets it: the agent's output, its files, and a method to reply."""
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from headrace.model.user_message import MessageContent
 
 
 class Sender(Protocol):
-    """What a reply needs of the client."""
+    """The methods of a client that a reply uses."""
 
     async def send(  # noqa: D102 - as `Client.send`
         self,
@@ -29,7 +29,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class ClientTask(TaskReport):
-    """A task when its run ended, when the agent asked its user, or as it is now."""
+    """A task when its run had ended or required input, or as it is now."""
 
     agent: str | None
     """The agent's name; None: the default agent."""
@@ -62,7 +62,8 @@ class ClientTask(TaskReport):
     async def files(self) -> list[ResultFile]:
         """Return the files in the results; large ones are downloaded from the gateway.
 
-        A file at an address elsewhere has no content, because the client asks only its gateways.
+        A file at an address elsewhere has no content, because the client sends requests only to its
+        gateways.
 
         Raises:
             RequestRefused, ConnectionLost: a download failed.

@@ -1,4 +1,4 @@
-"""Errors of the client: what a gateway refused, and connections that did not come back."""
+"""Errors of the client: refused requests and lost connections."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Unreachable(Exception):
 
 
 class TimedOut(Unreachable):
-    """The gateway was silent for too long."""
+    """The gateway sent no data for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ErrorResponse:
     """The error's name, such as ``TASK_NOT_FOUND``; over AG-UI its code, such as ``run_unknown``.
     ``docs/errors.md`` lists both."""
     field: str = ""
-    """The first invalid field, such as ``message.parts``; empty: no field is to blame."""
+    """The first invalid field, such as ``message.parts``; empty: no field is invalid."""
     metadata: Json = dataclasses.field(default_factory=dict)
     """More about the error, such as the ``task`` that it concerns."""
     retry_after: float | None = None
@@ -74,7 +74,7 @@ def read_error(status: int, phrase: str, body: bytes, retry_after: str = "") -> 
     Args:
         status: HTTP status.
         phrase: The status' name.
-        body: The body, as A2A or AG-UI write it, or a proxy's.
+        body: The body: A2A's or AG-UI's, or a proxy's.
         retry_after: The header ``Retry-After``.
     """
     seconds = float(retry_after) if retry_after.isdecimal() else None

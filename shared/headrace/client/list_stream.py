@@ -15,14 +15,14 @@ _EVENTS = {"Accept": "text/event-stream"}
 
 @dataclass(frozen=True, slots=True)
 class ListEvent:
-    """A change in a list of tasks, or the need to ask for the list."""
+    """A change in a list of tasks, or the need to request the list."""
 
     json: Json
     """The change as the gateway sent it; empty if `must_list`."""
 
     @property
     def must_list(self) -> bool:
-        """Whether the list must be asked for: the stream begins here, or changes may be missing."""
+        """Whether the list must be requested: the stream begins here, or changes may be missing."""
         return not self.json
 
     @property

@@ -9,7 +9,7 @@ from headrace.client.errors import ConnectionLost, RequestRefused, Unreachable
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a lost connection is tried again. The pauses double, and are random by half."""
+    """How often a lost connection is retried. The pauses double, and half of each is random."""
 
     attempts: int = 12
     """Failures in a row after which the client gives up; with the default pauses after 30 s."""
@@ -19,7 +19,7 @@ class RetryPolicy:
     """Seconds."""
 
     def pause(self, failures: int) -> float:
-        """Return the seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after that number of failures in a row."""
         longest = min(self.first_pause * 2.0 ** (failures - 1), self.longest_pause)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads clients, guards nothing
 
@@ -28,7 +28,7 @@ class Retries:
     """Counts the failures of one operation."""
 
     def __init__(self, policy: RetryPolicy, gateways: int) -> None:
-        """Start without failures; there are so many `gateways` to try."""
+        """Start without failures, with that number of `gateways`."""
         self._policy, self._gateways = policy, gateways
         self._failures = 0
         self._was_connected = False
@@ -43,7 +43,7 @@ class Retries:
         Raises:
             ConnectionLost: there were too many failures in a row, or no gateway can be reached at
                 the very start, where a URL may be wrong.
-            RequestRefused: as `ConnectionLost`, and the gateway said why.
+            RequestRefused: as `ConnectionLost`, and the gateway stated the reason.
         """
         self._failures += 1
         self._was_connected = self._was_connected or trouble.was_connected

@@ -45,14 +45,14 @@ class ClientSchedules(ClientDeclarations):
             name: The schedule's name.
             agent: The agent that gets the message.
             message: The message of each task: text, or A2A Parts with text or data.
-            at: The time to fire at, once: with an offset from UTC.
+            at: The time of the only firing, with an offset from UTC.
             every: The time between two firings, such as ``90s`` or ``1h30m``; at least ``1s``.
             cron: A cron expression of five fields, or of six with seconds first.
             time_zone: IANA name of cron's time zone. None: UTC.
-            overlap: What happens if the task before has not ended. None: ``skip``.
+            overlap: What happens if the previous task has not ended. None: ``skip``.
             max_queued: Maximum number of firings that wait, with ``queue``. None: 10.
             jitter: Maximum of a random delay of each firing, in seconds.
-            end_at: The time from which it fires no more.
+            end_at: The time from which on it does not fire.
             max_firings: Number of tasks after which it ends.
             context: The conversation of the tasks. None: each has its own.
             priority: The priority of the tasks. None: the caller's.

@@ -115,7 +115,7 @@ async def _compare_event_streams(js: JetStreamContext, settings: BusSettings, do
 def _mirrors(settings: BusSettings, domain: str) -> Iterator[api.StreamConfig]:
     """Yield the mirrors of all streams but the queues.
 
-    Removals from the origin are not mirrored. Of a queue it would keep what is done, and
+    Removals from the origin are not mirrored. A mirror of a queue would keep what is done, and
     task state fills the queues again from the logs. An erased log stays with its tombstone behind
     it, which must not expire here: task state finds it when it builds its view, and erases again.
     """

@@ -329,7 +329,7 @@ def agent(  # noqa: PLR0913  # what a card says
         start_within: Seconds within which a worker must start the task after its message was sent.
             Otherwise the task is REJECTED.
         clean_up: Called with each started task of the agent that ended while no attempt was
-            running: canceled while it waited for its user, canceled while its worker was dead, or
+            running: canceled while it waited for its user, canceled after its worker was killed, or
             failed after the last attempt. A call may take 10 s. A failed call is repeated for about
             90 s.
 

@@ -265,12 +265,12 @@ class RunContext:
         await self._sleep(clock.now() + timedelta(seconds=max(seconds, 0.0)))
 
     async def sleep_until(self, when: datetime) -> None:
-        """Sleep until `when`, at most 365 days from now, without a place on a worker.
+        """Sleep until `when`, at most 365 days from now, without occupying a worker.
 
         The attempt ends here, and at that time another one begins, on any worker: it calls the
         agent again, with its `checkpoint_data`. A sleep that is over then returns at once, also if
-        workers were killed meanwhile; sleeps are identified by their order. What the agent does
-        besides is stopped as well. The last seconds of a sleep are spent on the worker.
+        workers were killed meanwhile; sleeps are identified by their order. Concurrent
+        work of the agent is stopped as well. The last seconds of a sleep are spent on the worker.
 
         Raises:
             ValueError: The time has no time zone, or is too far ahead.
@@ -440,8 +440,8 @@ class RunContext:
 
         If another attempt of this run delegates the same again, or uses the same `key`, it gets the
         same child task instead of starting a second one. The order of calls does not matter. While
-        this agent waits, other runs can use its place on the worker. If this call is cancelled, the
-        child task is canceled.
+        this agent waits, other runs can use its permit on the worker. If this call is cancelled,
+        the child task is canceled.
 
         Args:
             agent: Name of the other agent, or its `Agent`.

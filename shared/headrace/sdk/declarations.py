@@ -43,21 +43,21 @@ def on(  # noqa: PLR0913  # the fields of a trigger
 ) -> Callable[[Agent], Agent]:
     """Declare a trigger of the agent below: events on `subject` begin its tasks.
 
-    Nothing begins until the trigger is made: by ``headrace triggers apply MODULE:ATTR``, or by
+    Nothing begins until the trigger is stored: by ``headrace triggers apply MODULE:ATTR``, or by
     ``headrace dev`` when it starts.
 
     Args:
         subject: NATS subject of the events; ``*`` and ``>`` may follow its first token.
         name: Name of the trigger. None: the agent's.
         stream: The JetStream stream that stores the events. None: they come over core NATS.
-        filter: What must hold for an event, by path: a value, a list of values, or a dict with
+        filter: Conditions on an event, by path: a value, a list of values, or a dict with
             ``min``, ``max`` and ``exists``.
         text: Template of the message's text, with paths in braces.
         data: Members of the message's data part, each with its path.
         context: Template of the context id. None: each task has its own.
         priority: Priority of the tasks. None: ``normal``.
-        limit: Most events in progress at a time. None: 64.
-        answers: What is published of the tasks: a dict with ``subject``, ``stream`` and so on.
+        limit: Maximum number of events in progress at a time. None: 64.
+        answers: What to publish of the tasks: a dict with ``subject``, ``stream`` and so on.
         paused: Whether events wait in their stream.
 
     Raises:
@@ -105,18 +105,18 @@ def schedule(  # noqa: PLR0913  # the fields of a schedule
     Args:
         message: The message of each task: text, or A2A Parts with text or data.
         name: Name of the schedule. None: the agent's.
-        at: The time to fire at, once: with an offset from UTC.
+        at: The time of the only firing, with an offset from UTC.
         every: The time between two firings, such as ``90s`` or ``1h30m``; at least ``1s``.
         cron: A cron expression of five fields, or of six with seconds first.
         time_zone: IANA name of cron's time zone. None: UTC.
-        overlap: What happens if the task before has not ended. None: ``skip``.
+        overlap: What happens if the previous task has not ended. None: ``skip``.
         max_queued: Maximum number of firings that wait, with ``queue``. None: 10.
         jitter: Maximum of a random delay of each firing, in seconds.
-        end_at: The time from which it fires no more.
+        end_at: The time from which on it does not fire.
         max_firings: Number of tasks after which it ends.
         context: The conversation of the tasks. None: each has its own.
-        priority: The priority of the tasks. None: that of the owner.
-        answers: What is published of the tasks: a dict with ``subject``, ``stream`` and so on.
+        priority: The priority of the tasks. None: that of the caller who stores it.
+        answers: What to publish of the tasks: a dict with ``subject``, ``stream`` and so on.
 
     Raises:
         Misdeclared: A value is invalid, the agent has another schedule of the name, or what is

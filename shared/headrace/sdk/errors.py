@@ -36,9 +36,9 @@ class Overtaken(HeadraceError):
 
 
 class Misused(HeadraceError):
-    """An agent did what can't be done in a worker. The message is for its author.
+    """An agent used a function that can't be used in a worker.
 
-    It contains nothing that the agent was given.
+    The message is for the agent's author. It contains none of the agent's input.
     """
 
     code = "misused"

@@ -155,7 +155,7 @@ class TestFleet:
     ) -> AsyncIterator[TaskEvent]:
         """Send a message to an agent and yield its task's events step by step.
 
-        The run pauses after each log message until the test asks for the next event, so a test can
+        The run pauses after each log message until the test requests the next event, so a test can
         act between two messages.
 
         Raises:
@@ -168,8 +168,8 @@ class TestFleet:
     async def replay(self, case: Case) -> ReplayReport:
         """Send a recorded case's inputs to its agent, and compare the output with the recorded one.
 
-        The next input is sent when the run has ended or asks its user, or, if it was recorded while
-        the agent worked, after as many steps as then. The difference is logged, too.
+        The next input is sent when the run has ended or requires input, or, if it was recorded
+        while the agent worked, after as many steps as then. The difference is logged, too.
 
         Raises:
             AgentUnknown, TimeoutError: as `send`.
@@ -185,7 +185,7 @@ class TestFleet:
         Outside of this call, time passes by itself.
 
         Not affected are clocks that an agent reads itself (``time``, ``datetime``), ``time.sleep``,
-        and servers that an agent talks to.
+        and servers that an agent calls.
 
         Raises:
             ValueError: `seconds` is negative or not finite.

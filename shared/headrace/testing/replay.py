@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class Starter(Protocol):
-    """What a replay needs of the fleet."""
+    """The methods of a fleet that a replay uses."""
 
     async def start(  # noqa: D102 - as `TestFleet.start`
         self, agent: str, message: MessageContent, *, stepped: bool = False

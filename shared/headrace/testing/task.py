@@ -22,7 +22,7 @@ from headrace.testing.gateway import GatewayTasks
 
 @dataclass(frozen=True, slots=True)
 class FleetParts:
-    """What a task needs from its fleet."""
+    """The parts of a fleet that a task uses."""
 
     gateway: GatewayTasks
     files: FileStore
@@ -109,7 +109,7 @@ class FleetTask:
         return await self._report()
 
     async def events(self, after: int = 0) -> AsyncIterator[TaskEvent]:
-        """Yield the events after generation `after` until the run ends or asks its user.
+        """Yield the events after generation `after` until the run ends or requires input.
 
         Raises:
             TimeoutError: no event came within the fleet's `timeout`.

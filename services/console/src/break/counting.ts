@@ -10,7 +10,7 @@ export interface Breakage {
   at: Date;
   /** The longest pause between two events since then, in milliseconds. */
   gap: number;
-  /** Who goes on; empty until it is known. */
+  /** Continued by; empty until it is known. */
   outcome: string;
 }
 

@@ -62,7 +62,7 @@ export function Composer({ isRunning, onSend }: Writing) {
           name="message"
           rows={2}
           aria-label="Message"
-          placeholder={isRunning ? "Write to the agent at work" : "Write a message"}
+          placeholder={isRunning ? "Write to the running agent" : "Write a message"}
           onKeyDown={onKeyDown}
           onPaste={(event) => add(event.clipboardData?.files)}
         />

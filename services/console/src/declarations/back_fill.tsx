@@ -5,7 +5,7 @@ import { AskedAction, type Named } from "./pages";
 const BACK_FILL: readonly Field[] = [
   { name: "from", label: "From", kind: "time", isRequired: true, hint: "In your time zone" },
   { name: "to", label: "To", kind: "time", isRequired: true, hint: "At the latest now; in your time zone" },
-  { name: "overlap", label: "While the task before has not ended", kind: "choice", options: ["skip", "queue", "replace"], hint: "queue by default" },
+  { name: "overlap", label: "While the previous task has not ended", kind: "choice", options: ["skip", "queue", "replace"], hint: "queue by default" },
 ];
 
 /** The form that has a schedule fire for times that are over. */

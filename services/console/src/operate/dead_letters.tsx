@@ -64,7 +64,7 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
               <th scope="col">
                 <input
                   type="checkbox"
-                  aria-label="Choose all of this page"
+                  aria-label="Select all on this page"
                   checked={ids.length === letters.length}
                   onChange={({ currentTarget }) => choose(letters.map((one) => one["id"]), currentTarget.checked)}
                 />
@@ -123,8 +123,8 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
         >
           <p>
             {action.name === "retry"
-              ? "What was given up is tried again: a run as a new task of the same client. The letters are deleted."
-              : "The letters are deleted, and nothing is tried again."}
+              ? "The failed work is retried: a run as a new task of the same client. The dead letters are deleted."
+              : "The dead letters are deleted without a retry."}
           </p>
         </Confirm>
       )}

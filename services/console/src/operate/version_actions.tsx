@@ -47,7 +47,7 @@ export function VersionActions({ agent, version, all, onDone }: Acted) {
       )}
       {asks === "rollback" && (
         <Confirm title={`Take new tasks of ${agent} away from ${name}?`} action="Roll back" onConfirm={rollBack} onClose={close}>
-          <p>This concerns all tenants. The version before gets them.</p>
+          <p>This concerns all tenants. The previous version gets them.</p>
           <label class="check">
             <input name="move" type="checkbox" /> It also continues the tasks that {name} has begun
           </label>

@@ -14,7 +14,7 @@ export function Workers({ workers }: { workers: Json[] }) {
   };
   return (
     <>
-      <Table title="Workers" heads={["Worker", "Action", "Agents"]} empty="No worker takes runs.">
+      <Table title="Workers" heads={["Worker", "Action", "Agents"]} empty="No worker is running.">
         {workers.map((worker) => (
           <tr key={worker["id"]}>
             <th scope="row" class="mono">{worker["id"]}</th>
@@ -30,7 +30,7 @@ export function Workers({ workers }: { workers: Json[] }) {
       <p class="hint drained" role="status">{outcome}</p>
       {asked && (
         <Confirm title={`Drain ${asked}?`} action="Drain" onConfirm={drain} onClose={() => setAsked("")}>
-          <p>It starts no more runs. Its process ends once its active runs have ended; others take the runs that wait.</p>
+          <p>It starts no more runs and exits after its active ones. Waiting runs go to other workers.</p>
         </Confirm>
       )}
     </>

@@ -60,7 +60,7 @@ export function BreakPage() {
           "events repeated": tally.repeated,
         }}
       />
-      <Table title="What happened" heads={["Time", "What", "Longest pause", "Who goes on"]} empty="Nothing yet.">
+      <Table title="What happened" heads={["Time", "What", "Longest pause", "Continued by"]} empty="Nothing yet.">
         {counting.breakages.map((one) => (
           <tr key={`${one.at.getTime()} ${one.what}`}>
             <td>{one.at.toLocaleTimeString()}</td>

@@ -66,7 +66,7 @@ function Card({ value, url }: { value: Json; url: string }) {
   return (
     <section class="part" aria-label="Card">
       <h2>Card</h2>
-      {!problems.some(({ isError }) => isError) && <p class="hint">The card has all that A2A 1.0 asks for.</p>}
+      {!problems.some(({ isError }) => isError) && <p class="hint">The card has all fields that A2A 1.0 requires.</p>}
       <ul class="problems">
         {problems.map(({ where, what, isError }) => (
           <li key={where + what}>

@@ -26,14 +26,14 @@ const TRIGGER: Kind = {
   fields: FIELDS,
   actions: [
     { name: "pause", verb: "Pause", says: "Events wait in their stream until it is resumed.", isOffered: ({ stream, paused }) => stream && !paused },
-    { name: "resume", verb: "Resume", says: "Each event that waits begins its task.", isOffered: ({ paused }) => paused },
+    { name: "resume", verb: "Resume", says: "Each waiting event begins its task.", isOffered: ({ paused }) => paused },
   ],
-  afterDeletion: "Tasks that it has begun go on; events that wait begin none.",
+  afterDeletion: "Tasks that it began continue; waiting events begin none.",
   figuresOf: (one) => ({
     state: <DeclaredState state={stateOf(one)} />,
     subject: one["subject"],
     "events waiting": one["waiting"] ?? "–",
-    "takes events since": new Date(one["since"]).toLocaleString(),
+    "receives events since": new Date(one["since"]).toLocaleString(),
   }),
   keptOf: ({ paused }) => ({ paused }),
 };

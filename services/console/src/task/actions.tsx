@@ -39,7 +39,7 @@ export function TaskActions({ agent, task, state }: Acted) {
       )}
       {asks === "fail" && (
         <Confirm title="Fail this task?" action="Fail task" onConfirm={fail} onClose={() => setAsks("")}>
-          <p>It ends at once, whatever its worker does. Cancel it first: that lets the agent clean up.</p>
+          <p>It ends at once, without its worker. Cancel it first, so that the agent can clean up.</p>
           <label>
             Reason, which clients see
             <input name="reason" maxLength={1000} placeholder="optional" autocomplete="off" />

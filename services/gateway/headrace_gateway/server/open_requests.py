@@ -113,8 +113,7 @@ class OpenRequest:
 
         Raises:
             GatewayRestarting: the request is already abandoned; its client was informed that
-            nothing is
-                stored.
+                nothing is stored.
         """
         if self.is_given_up:
             raise _restarting()
