@@ -22,23 +22,17 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING, TaskKey
-from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
+from headrace.sdk.errors import Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.authorship import Authorship
-from headrace_worker.pending_message import PendingMessage, Receipt
+from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt
 from headrace_worker.queued_message import QueuedMessage
 
 _log = logging.getLogger(__name__)
 
-BATCH = 512
-"""Maximum events in one message: readers process a message as a whole."""
-
 _TIMEOUT = 20.0
 
 _PAUSE = 0.5
-
-_GENERATION_ROOM = 21
-"""Bytes of a line in addition to its draft: a generation and the line's end."""
 
 PRESSING = 8
 """Pending events that don't wait for a tick: the agent is faster than ticks are."""
@@ -83,24 +77,17 @@ class Appender:
         """
         self._writer, self.authorship, self._lost = writer, authorship, lost
         self._overtaken, self._ticks = overtaken, ticks
-        self._max_events, self._max_bytes, self._pause = max_events, max_bytes, pause
-        self._capacity = writer.capacity
-        self._batches: list[PendingMessage] = []
-        self._last = PendingMessage()
+        self._pause = pause
+        self._pending = PendingMessages(writer.capacity, max_events, max_bytes)
         self._in_flight: PendingMessage | None = None
-        self._events = self._bytes = 0
         self.offered = writer.generation
         """Generation of the last event accepted, unless messages are queued before it."""
         self._awake = self._closed = self._is_muted = self._is_to_look = False
         self._waits = False
         """Whether pending events wait for a tick."""
-        self._is_pressing = False
-        """Whether pending events must not wait for a tick."""
         self._loss: Exception | None = None
         self._sender: asyncio.Future[Any] | None = None
         """Done when the append in flight is over, or another one follows it."""
-        self._room: asyncio.Event | None = None
-        """Set when there may be room; None until the agent waits for it."""
         self._loop = asyncio.get_running_loop()
         self.began = self.last_append = self._loop.time()
         """When it began, and when the last append ended; loop time in seconds."""
@@ -131,7 +118,7 @@ class Appender:
         """
         self._accept(draft)
         self._press()
-        return self._has_room
+        return self._pending.has_room
 
     def offer_text(self, draft: Draft) -> bool:
         """Accept an event as `offer` does; it may wait for the worker's next tick.
@@ -140,10 +127,11 @@ class Appender:
             MalformedOutput, RunOver: as for `offer`.
         """
         self._accept(draft)
-        is_pressing = self._events >= PRESSING or not self._has_room
+        pending = self._pending
+        is_pressing = pending.events >= PRESSING or not pending.has_room
         if is_pressing or not (self._awake or self._wait_for_tick()):
             self._press()
-        return self._has_room
+        return pending.has_room
 
     def post(
         self,
@@ -160,14 +148,10 @@ class Appender:
         Raises:
             MalformedOutput, RunOver: as for `offer`.
         """
-        self.check(draft)
+        self._pending.check(draft)
         self.offer(draft)
         receipt = receipt or Receipt()
-        receipt.index = len(self._last.drafts) - 1
-        self._last.receipts.append(receipt)
-        if checkpoint is not None or state != WORKING:
-            self._last.checkpoint, self._last.state = checkpoint, state
-            self._break()
+        self._pending.attach(receipt, checkpoint, state)
         return receipt
 
     async def deliver(
@@ -187,18 +171,12 @@ class Appender:
         Raises:
             MalformedOutput: the event is too large.
         """
-        if (size := draft.size + 1) > self._capacity:
-            raise MalformedOutput(
-                f"an event of {size} bytes exceeds the limit of {self._capacity}; "
-                "yield large content as a File"
-            )
+        self._pending.check(draft)
 
     async def room(self) -> None:
         """Wait until the log has caught up with the agent."""
-        while not self._closed and not self._has_room:
-            self._room = self._room or asyncio.Event()
-            self._room.clear()
-            await self._room.wait()
+        while not self._closed and not self._pending.has_room:
+            await self._pending.changed()
 
     async def close(
         self, last: Sequence[Draft], state: str, *, gives_way: Callable[[], bool] = lambda: False
@@ -211,17 +189,19 @@ class Appender:
             MalformedOutput: one of `last` does not fit into a message; none of them was appended.
         """
         for draft in last:
-            self._put(draft)
+            self._pending.put(draft)
+            self.offered += 1
         self._closed = True
         await self._until_sent()
         if self._loss is not None:
             raise self._loss
         try:
-            while self._events:
-                batch = self._take()
-                await self._append(batch, batch.state if self._events else state, gives_way)
+            while self._pending.events:
+                message = self._pending.take()
+                is_last = not self._pending.events
+                await self._append(message, state if is_last else message.state, gives_way)
         except GivesWay:
-            self._forget_last(len(last))
+            self.offered -= self._pending.drop_last(len(last))
             raise
 
     async def go_on(self, following: Callable[[], Draft]) -> int:
@@ -265,31 +245,15 @@ class Appender:
         while self._sender is not None:
             await asyncio.wait([self._sender])
 
-    @property
-    def _has_room(self) -> bool:
-        return self._events < self._max_events and self._bytes < self._max_bytes
-
     def _accept(self, draft: Draft) -> None:
         if self._closed:
             raise RunOver("the run is over")
-        self._put(draft)
-
-    def _put(self, draft: Draft) -> None:
-        batch = self._last
-        size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM
-        if batch.size + size > self._capacity or len(batch.drafts) == BATCH:
-            self.check(draft)
-            self._break()
-            batch = self._last
-        batch.drafts.append(draft)
-        batch.size += size
-        self._events += 1
+        self._pending.put(draft)
         self.offered += 1
-        self._bytes += size
 
     def _press(self) -> None:
         """Send in the loop's next turn, or after the append in flight."""
-        self._is_pressing = True
+        self._pending.is_pressing = True
         if self._waits or not self._awake:
             self._awake, self._waits = True, False
             self._loop.call_soon(self._send_soon)
@@ -303,65 +267,21 @@ class Appender:
 
     def _on_tick(self) -> None:
         if self._waits:
-            self._waits, self._is_pressing = False, True
+            self._waits, self._pending.is_pressing = False, True
             self._send_soon()
-
-    def _break(self) -> None:
-        """Start a new message with the next event."""
-        self._batches.append(self._last)
-        self._last = PendingMessage()
-
-    def _take(self) -> PendingMessage:
-        """Return the events of the next message."""
-        if self._batches:
-            batch = self._batches.pop(0)
-        else:
-            batch, self._last = self._last, PendingMessage()
-            self._is_pressing = False
-        self._events -= len(batch.drafts)
-        self._bytes -= batch.size
-        if self._room is not None:
-            self._room.set()
-        return batch
-
-    def _put_back(self, batch: PendingMessage) -> None:
-        self._batches.insert(0, batch)
-        self._events += len(batch.drafts)
-        self._bytes += batch.size
-
-    def _forget_last(self, count: int) -> None:
-        """Drop the last `count` pending events, or all if fewer are left."""
-        for batch in [self._last, *reversed(self._batches)]:
-            while count and batch.drafts:
-                self._uncount(batch, batch.drafts.pop())
-                count -= 1
-
-    def _uncount(self, batch: PendingMessage, draft: Draft) -> None:
-        size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM
-        batch.size -= size
-        self.offered -= 1
-        if batch is not self._in_flight:
-            self._events -= 1
-            self._bytes -= size
 
     def _shut(self) -> None:
         self._closed = True
-        for batch in (*self._batches, self._last):
-            batch.lost()
-        self._batches.clear()
-        self._last = PendingMessage()
-        self._events = self._bytes = 0
-        if self._room is not None:
-            self._room.set()
+        self._pending.lose()
 
     def _is_due(self) -> bool:
         """Return whether there is something to do that does not wait for a tick."""
-        if self._closed or not (self._events or self._is_to_look):
+        if self._closed or not (self._pending.events or self._is_to_look):
             return False
-        return self._is_pressing or self._is_to_look or not self._wait_for_tick()
+        return self._pending.is_pressing or self._is_to_look or not self._wait_for_tick()
 
     def _send_soon(self) -> None:
-        if self._closed or not (self._events or self._is_to_look):
+        if self._closed or not (self._pending.events or self._is_to_look):
             self._awake = False
         elif self._is_to_look:
             self._start_sender()
@@ -370,62 +290,62 @@ class Appender:
 
     def _send_next(self) -> None:
         """Send the next message. `_on_answer` ends its append, so that text needs no task."""
-        batch = self._take()
+        message = self._pending.take()
         try:
-            sent = self._writer.send(batch.drafts, self._stamp(batch.state, batch.checkpoint))
+            sent = self._writer.send(message.drafts, self._stamp(message.state, message.checkpoint))
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
-            batch.lost()
+            message.lost()
             self._give_up(loss)
             return
-        self._in_flight, self._sender = batch, sent.answer
-        sent.answer.add_done_callback(partial(self._on_answer, batch, sent))
+        self._in_flight, self._sender = message, sent.answer
+        sent.answer.add_done_callback(partial(self._on_answer, message, sent))
 
     def _on_answer(
-        self, batch: PendingMessage, sent: AppendRequest, answer: asyncio.Future[Any]
+        self, message: PendingMessage, sent: AppendRequest, answer: asyncio.Future[Any]
     ) -> None:
         self._in_flight = self._sender = None
         if answer.cancelled():
-            self._drop_sent(batch, sent)
+            self._drop_sent(message, sent)
             return
         try:
             if self._writer.acked(sent) is not None:
                 self._note_append()
-                batch.stored(sent.stamp.generation)
+                message.stored(sent.stamp.generation)
                 if self._is_due():
                     self._send_soon()
                 else:
                     self._awake = self._waits
             elif self._is_muted:
-                self._drop_sent(batch, sent)
+                self._drop_sent(message, sent)
             else:
-                self._start_sender(batch, sent)
+                self._start_sender(message, sent)
         except Exception as loss:  # noqa: BLE001  # as above; and a callback's error ends nothing
-            batch.lost()
+            message.lost()
             self._give_up(loss)
 
-    def _drop_sent(self, batch: PendingMessage, sent: AppendRequest) -> None:
+    def _drop_sent(self, message: PendingMessage, sent: AppendRequest) -> None:
         self._writer.give_up(sent)
-        batch.lost()
+        message.lost()
         self._awake = self._waits
 
     def _start_sender(
-        self, batch: PendingMessage | None = None, sent: AppendRequest | None = None
+        self, message: PendingMessage | None = None, sent: AppendRequest | None = None
     ) -> None:
-        """Do in a task what may take several requests, first end the append of `batch`."""
+        """Do in a task what may take several requests, first end the append of `message`."""
         # Eager start: waiting for the next loop iteration would delay the first token.
-        sender = asyncio.Task(self._send(batch, sent), loop=self._loop, eager_start=True)
+        sender = asyncio.Task(self._send(message, sent), loop=self._loop, eager_start=True)
         self._sender = None if sender.done() else sender
 
-    async def _send(self, batch: PendingMessage | None, sent: AppendRequest | None) -> None:
+    async def _send(self, message: PendingMessage | None, sent: AppendRequest | None) -> None:
         try:
-            if batch is not None:
-                await self._append(batch, batch.state, sent=sent)
+            if message is not None:
+                await self._append(message, message.state, sent=sent)
             while self._is_due():
                 if self._is_to_look:
                     await self._catch_up()
-                if self._events and not self._closed:
-                    batch = self._take()
-                    await self._append(batch, batch.state)
+                if self._pending.events and not self._closed:
+                    message = self._pending.take()
+                    await self._append(message, message.state)
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             self._give_up(loss)
         finally:
@@ -441,7 +361,7 @@ class Appender:
 
     async def _append(
         self,
-        batch: PendingMessage,
+        message: PendingMessage,
         state: str,
         gives_way: Callable[[], bool] = lambda: False,
         sent: AppendRequest | None = None,
@@ -450,24 +370,24 @@ class Appender:
 
         `sent` is set if they have been sent already, and the answer is no clean ack.
         """
-        self._in_flight = batch
+        self._in_flight = message
         try:
-            first = await self._store(partial(self._made, batch, state, gives_way), sent)
+            first = await self._store(partial(self._made, message, state, gives_way), sent)
         except GivesWay:
-            self._put_back(batch)
+            self._pending.put_back(message)
             raise
         except BaseException:
-            batch.lost()
+            message.lost()
             raise
         else:
-            batch.stored(first)
+            message.stored(first)
         finally:
             self._in_flight = None
 
-    def _made(self, batch: PendingMessage, state: str, gives_way: Callable[[], bool]) -> Made:
+    def _made(self, message: PendingMessage, state: str, gives_way: Callable[[], bool]) -> Made:
         if gives_way():
             raise GivesWay
-        return batch.drafts, self._stamp(state, batch.checkpoint)
+        return message.drafts, self._stamp(state, message.checkpoint)
 
     def _stamp(self, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
         return self.authorship.stamp(self._writer.generation + 1, state, checkpoint)
@@ -540,8 +460,8 @@ class Appender:
         """
         refused: list[QueuedMessage] = []
         flying = () if self._in_flight is None else (self._in_flight,)
-        for batch in (*flying, *self._batches, self._last):
-            for receipt in [each for each in batch.receipts if each.queued is not None]:
+        for message in (*flying, *self._pending):
+            for receipt in [each for each in message.receipts if each.queued is not None]:
                 if (there := named.get(receipt.queued.name)) is not None:
                     receipt.settle(there)
                 elif receipt.is_conditional:
@@ -549,5 +469,8 @@ class Appender:
                     refused.append(receipt.queued)
                 else:
                     continue
-                self._uncount(batch, batch.drop(receipt))
+                size = message.drop(receipt)
+                self.offered -= 1
+                if message is not self._in_flight:
+                    self._pending.uncount(size)
         return refused

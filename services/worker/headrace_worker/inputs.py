@@ -20,7 +20,7 @@ from headrace.sdk.agent import FollowUps
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace_worker.appender import Appender
-from headrace_worker.pending_message import Receipt
+from headrace_worker.pending_messages import Receipt
 from headrace_worker.queued_message import QueuedMessage
 
 

@@ -13,8 +13,9 @@ from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
 from headrace_worker.append_ticks import AppendTicks, Start
-from headrace_worker.appender import BATCH, PRESSING, Appender
+from headrace_worker.appender import PRESSING, Appender
 from headrace_worker.authorship import Authorship
+from headrace_worker.pending_messages import BATCH
 from tests.support.fake_log_writer import FakeLogWriter
 
 

@@ -23,7 +23,7 @@ from headrace_worker.delegation.child import Child, Events
 from headrace_worker.delegation.child_events import KnownChildren
 from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.pending_message import Receipt
+from headrace_worker.pending_messages import Receipt
 
 _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
 """Message fields that do not distinguish questions."""

@@ -1,0 +1,259 @@
+"""Messages that are not stored yet, and receipts for their events."""
+
+import asyncio
+from collections.abc import Iterator
+
+from headrace.model.events import Draft
+from headrace.model.task import WORKING
+from headrace.sdk.errors import MalformedOutput, RunOver
+from headrace_worker.queued_message import QueuedMessage
+
+BATCH = 512
+"""Maximum events in one message: readers process a message as a whole."""
+
+_GENERATION_ROOM = 21
+"""Bytes of a line in addition to its draft: a generation and the line's end."""
+
+
+class Receipt:
+    """The outcome of one event's append."""
+
+    __slots__ = ("_failure", "_waiting", "generation", "index", "is_conditional", "queued")
+
+    def __init__(
+        self, queued: QueuedMessage | None = None, *, is_conditional: bool = False
+    ) -> None:
+        """Create the receipt of an event that is not stored yet.
+
+        Args:
+            queued: The message that the event queues.
+            is_conditional: Whether the append fails if another event comes before this one.
+        """
+        self.queued, self.is_conditional = queued, is_conditional
+        self.index = 0
+        """Index of the event in its message."""
+        self.generation = 0
+        """0 until the event is stored."""
+        self._failure: Exception | None = None
+        self._waiting: list[asyncio.Future[int]] = []
+
+    async def stored(self) -> int:
+        """Wait until the event is stored and return its generation.
+
+        Raises:
+            RunOver: the event will not be stored, or its fate is unknown.
+            Overtaken: another message came first.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if not self.generation:
+            waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+        return self.generation
+
+    def settle(self, generation: int) -> None:
+        """Record that the event is stored as `generation`."""
+        self.generation = generation
+        if self.queued is not None:
+            self.queued.generation = generation
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(generation)
+
+    def fail(self, failure: Exception) -> None:
+        """Record why the event is not stored."""
+        self._failure = failure
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_exception(failure)
+                each.exception()  # Retrieved, or asyncio would warn about it.
+
+
+class PendingMessage:
+    """A message that is being assembled."""
+
+    __slots__ = ("checkpoint", "drafts", "receipts", "size", "state")
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.drafts: list[Draft] = []
+        self.receipts: list[Receipt] = []
+        """Receipts of the events that have one."""
+        self.size = 0
+        self.state = WORKING
+        """The task's state after the message, unless it is the run's last."""
+        self.checkpoint: str | None = None
+        """Checkpoint stored with the events: JSON for the agent's next attempt."""
+
+    def stored(self, first: int) -> None:
+        """Record that the events are stored, from generation `first` on."""
+        for receipt in self.receipts:
+            receipt.settle(first + receipt.index)
+
+    def lost(self) -> None:
+        """Record that the events are not stored, or not for certain."""
+        for receipt in self.receipts:
+            receipt.fail(RunOver("the run is over"))
+
+    def drop(self, receipt: Receipt) -> int:
+        """Remove the event of `receipt` and return its size."""
+        self.receipts.remove(receipt)
+        for other in self.receipts:
+            other.index -= other.index > receipt.index
+        return self._shrink(self.drafts.pop(receipt.index))
+
+    def drop_last(self) -> int:
+        """Remove the last event and return its size."""
+        return self._shrink(self.drafts.pop())
+
+    def _shrink(self, draft: Draft) -> int:
+        size = size_of(draft)
+        self.size -= size
+        return size
+
+
+def size_of(draft: Draft) -> int:
+    """Return the bytes of the event's line, at most."""
+    return len(draft.head) + len(draft.tail) + _GENERATION_ROOM
+
+
+class PendingMessages:
+    """The messages that are being assembled, in order, with the number and size of their events."""
+
+    __slots__ = (
+        "_bytes",
+        "_capacity",
+        "_full",
+        "_last",
+        "_max_bytes",
+        "_max_events",
+        "_room",
+        "events",
+        "is_pressing",
+    )
+
+    def __init__(self, capacity: int, max_events: int, max_bytes: int) -> None:
+        """Start empty.
+
+        Args:
+            capacity: Maximum bytes of a message.
+            max_events: Events from which there is no room.
+            max_bytes: Bytes from which there is no room.
+        """
+        self._capacity, self._max_events, self._max_bytes = capacity, max_events, max_bytes
+        self._full: list[PendingMessage] = []
+        """Messages that get no more events."""
+        self._last = PendingMessage()
+        self.events = self._bytes = 0
+        self.is_pressing = False
+        """Whether they must not wait for a tick."""
+        self._room: asyncio.Event | None = None
+        """Set when there may be room; None until somebody waits for it."""
+
+    def __iter__(self) -> Iterator[PendingMessage]:
+        """Yield the messages, the oldest first."""
+        yield from self._full
+        yield self._last
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the agent need not wait."""
+        return self.events < self._max_events and self._bytes < self._max_bytes
+
+    async def changed(self) -> None:
+        """Wait until messages are taken or lost."""
+        self._room = self._room or asyncio.Event()
+        self._room.clear()
+        await self._room.wait()
+
+    def check(self, draft: Draft) -> None:
+        """Check that an event fits into a message.
+
+        Raises:
+            MalformedOutput: the event is too large.
+        """
+        if (size := draft.size + 1) > self._capacity:
+            raise MalformedOutput(
+                f"an event of {size} bytes exceeds the limit of {self._capacity}; "
+                "yield large content as a File"
+            )
+
+    def put(self, draft: Draft) -> None:
+        """Add an event to the last message, or to a new one if it does not fit.
+
+        Raises:
+            MalformedOutput: as for `check`.
+        """
+        message = self._last
+        size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM  # `size_of` in the hot path
+        if message.size + size > self._capacity or len(message.drafts) == BATCH:
+            self.check(draft)
+            self._end_message()
+            message = self._last
+        message.drafts.append(draft)
+        message.size += size
+        self.events += 1
+        self._bytes += size
+
+    def attach(self, receipt: Receipt, checkpoint: str | None, state: str) -> None:
+        """Attach what belongs to the last event.
+
+        A `checkpoint`, or a `state` other than WORKING, makes the event the last of its message.
+        """
+        message = self._last
+        receipt.index = len(message.drafts) - 1
+        message.receipts.append(receipt)
+        if checkpoint is not None or state != WORKING:
+            message.checkpoint, message.state = checkpoint, state
+            self._end_message()
+
+    def take(self) -> PendingMessage:
+        """Remove the oldest message and return it."""
+        if self._full:
+            message = self._full.pop(0)
+        else:
+            message, self._last = self._last, PendingMessage()
+            self.is_pressing = False
+        self.events -= len(message.drafts)
+        self._bytes -= message.size
+        if self._room is not None:
+            self._room.set()
+        return message
+
+    def put_back(self, message: PendingMessage) -> None:
+        """Undo `take`."""
+        self._full.insert(0, message)
+        self.events += len(message.drafts)
+        self._bytes += message.size
+
+    def uncount(self, size: int) -> None:
+        """Record that an event of `size` bytes has been dropped from its message."""
+        self.events -= 1
+        self._bytes -= size
+
+    def drop_last(self, count: int) -> int:
+        """Drop the last `count` events, or all if there are fewer; return how many."""
+        dropped = 0
+        for message in (self._last, *reversed(self._full)):
+            while dropped < count and message.drafts:
+                self.uncount(message.drop_last())
+                dropped += 1
+        return dropped
+
+    def lose(self) -> None:
+        """Drop all events: they are not stored."""
+        for message in self:
+            message.lost()
+        self._full.clear()
+        self._last = PendingMessage()
+        self.events = self._bytes = 0
+        if self._room is not None:
+            self._room.set()
+
+    def _end_message(self) -> None:
+        """Start a new message with the next event."""
+        self._full.append(self._last)
+        self._last = PendingMessage()
