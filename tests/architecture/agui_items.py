@@ -312,7 +312,7 @@ ITEMS: dict[str, list[Item]] = {
             "the official client",
             f"{_WIRE}/test_sent_again.py::test_what_is_sent_again_is_told_from_its_beginning_and_works_once",
             f"{_WIRE}/test_sent_again.py::test_over_other_transports_it_is_the_same_run",
-            "e2e/test_agui_sent_again.py::test_a_gateway_killed_amid_a_run_leaves_it_to_whoever_sends_it_again",
+            "e2e/test_agui_sent_again.py::test_a_run_whose_gateway_was_killed_is_joined_by_a_repeated_request",
         ),
     ],
     "Conformance": [

@@ -88,7 +88,7 @@ SHOWN: dict[str, dict[str, tuple[str, str]]] = {
             r"create_task_push_notification_config",
         ),
         "extended card": (
-            "test_an_extended_card_that_nobody_could_be_given_is_told_as_such",
+            "test_an_extended_card_that_no_caller_can_get_is_reported",
             r"client\.get_extended_agent_card\(",
         ),
         "errors": ("test_errors_are_the_sdks_own", r"pytest\.raises\(TaskNotFoundError\)"),

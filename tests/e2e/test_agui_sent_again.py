@@ -16,7 +16,7 @@ AGENT = "/v1/agents/counter"
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.01, 0.1])
-async def test_a_gateway_killed_amid_a_run_leaves_it_to_whoever_sends_it_again(
+async def test_a_run_whose_gateway_was_killed_is_joined_by_a_repeated_request(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path, pause: float
 ) -> None:
     sent = tmp_path / "sent"

@@ -154,7 +154,7 @@ async def test_an_agent_reads_its_own_conversations_files_only(
 
 
 @pytest.mark.usefixtures("extra_workers")
-async def test_nobody_reads_a_file_by_another_task_agent_or_name(
+async def test_no_file_is_readable_by_another_task_agent_or_name(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
     gateway = fleet.gateways[0]

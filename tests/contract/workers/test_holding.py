@@ -67,7 +67,7 @@ async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
     assert await eventually(task.is_off_the_queue)
 
 
-async def test_a_frozen_worker_comes_back_fenced_and_mute(
+async def test_a_thawed_worker_is_fenced_and_appends_nothing(
     submitter: TaskSubmitter, spawn: Spawn, language: str, other: str
 ) -> None:
     task = await submitter.start("repeater", message=script(*DAWDLING))

@@ -90,7 +90,7 @@ async def test_no_stream_hangs_on_a_last_event_that_a_new_leader_did_not_send(
 
 
 @pytest.mark.parametrize("killed", [True, False])
-async def test_whoever_changes_tasks_during_an_election_waits_it_out(
+async def test_changes_of_tasks_wait_for_the_end_of_an_election(
     clustered: ClusteredStack, *, killed: bool
 ) -> None:
     """Each request is sent once, as a client that does not try again."""
@@ -128,7 +128,7 @@ async def test_whoever_changes_tasks_during_an_election_waits_it_out(
     await asyncio.to_thread(clustered.cluster.heal)
 
 
-async def test_whoever_asks_while_buckets_and_queues_have_no_leader_waits_it_out(
+async def test_requests_wait_while_buckets_and_queues_have_no_leader(
     clustered: ClusteredStack,
 ) -> None:
     """Every stream but the log loses its leader; each request is sent once."""

@@ -82,7 +82,7 @@ async def fast(gateway: OwnGateway, client: Client) -> float:
     return time.monotonic() - begun
 
 
-async def test_a_slow_client_gets_everything_and_slows_nobody(
+async def test_a_slow_client_gets_everything_and_slows_no_other_client(
     fleet: Fleet, gateway: OwnGateway
 ) -> None:
     client = await counted(gateway)

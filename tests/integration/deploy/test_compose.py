@@ -87,7 +87,7 @@ def test_one_image_runs_all_services(services: dict[str, ComposeService]) -> Non
     assert 'ENTRYPOINT ["headrace"]' in DOCKERFILE
 
 
-def test_the_image_installs_by_hash_and_runs_as_nobody_special() -> None:
+def test_the_image_installs_by_hash_and_runs_without_privileges() -> None:
     assert "--require-hashes --requirement requirements.txt" in DOCKERFILE
     assert re.search(r"^USER (?!0\b|root)\S+$", DOCKERFILE, re.MULTILINE)
 
@@ -282,7 +282,7 @@ def test_the_shipped_accounts_are_those_of_the_code() -> None:
     assert shipped == made, "run: headrace nats-permissions > deploy/nats-accounts.conf"
 
 
-def test_the_shipped_nats_lets_nobody_in_without_a_password(deployment: Deployment) -> None:
+def test_the_shipped_nats_accepts_no_login_without_a_password(deployment: Deployment) -> None:
     with socket.create_connection(("127.0.0.1", deployment.nats.port), timeout=30) as connection:
         connection.recv(4096)
         connection.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
@@ -302,7 +302,7 @@ def test_passwords_are_made_once(tmp_path: Path, services: dict[str, ComposeServ
     assert len(set(made.values())) == len(made)
 
 
-def test_the_shipped_valkey_lets_nobody_in_without_a_password(deployment: Deployment) -> None:
+def test_the_shipped_valkey_accepts_no_login_without_a_password(deployment: Deployment) -> None:
     with socket.create_connection(("127.0.0.1", deployment.valkey.port), timeout=30) as connection:
         connection.sendall(b"PING\r\n")
         assert connection.recv(4096).startswith(b"-NOAUTH")
@@ -319,7 +319,7 @@ def test_no_secret_is_on_a_command_line(deployment: Deployment) -> None:
         assert [secret for secret in secrets if secret in log] == [], server.name
 
 
-async def test_nobody_calls_without_the_token(deployment: Deployment) -> None:
+async def test_no_call_is_accepted_without_the_token(deployment: Deployment) -> None:
     async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as stranger:
         sent = await stranger.post(
             f"{deployment.gateway_urls[0]}/v1/agents/echo/message:send", json={}
@@ -347,7 +347,7 @@ def test_images_may_be_named_by_digest() -> None:
     assert len(re.findall(r"^FROM \$\{PYTHON_IMAGE\}", DOCKERFILE, re.MULTILINE)) == 2
 
 
-async def test_nobody_has_tried_what_it_may_not(
+async def test_no_service_has_tried_what_it_may_not(
     deployment: Deployment, http: httpx.AsyncClient
 ) -> None:
     sent = await PlainAgent(http, deployment.gateway_urls[0], "echo").send("hello")

@@ -175,7 +175,7 @@ def test_each_has_longer_to_end_in_than_it_takes(
 
 
 @every_set
-def test_nobody_is_root_and_disruptions_take_one_pod_at_a_time(name: str) -> None:
+def test_no_container_is_root_and_disruptions_take_one_pod_at_a_time(name: str) -> None:
     pods = {
         component: one["spec"]["template"]
         for kind in ("Deployment", "StatefulSet")

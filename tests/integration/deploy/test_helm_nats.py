@@ -74,7 +74,9 @@ async def test_a_gateway_and_a_worker_work_together_with_their_own_users(single:
 
 
 @pytest.mark.parametrize("login", [{}, {"user": "gateway", "pass": "wrong"}, {"user": "gateway"}])
-def test_nobody_gets_in_without_a_users_password(single: ChartNode, login: dict[str, str]) -> None:
+def test_no_login_succeeds_without_a_users_password(
+    single: ChartNode, login: dict[str, str]
+) -> None:
     with socket.create_connection(("127.0.0.1", single.port), timeout=30) as connection:
         connection.recv(4096)
         stated = json.dumps({"verbose": False, **login})

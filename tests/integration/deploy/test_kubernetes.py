@@ -168,7 +168,7 @@ def test_each_has_longer_to_end_in_than_it_takes(monkeypatch: pytest.MonkeyPatch
 
 
 @every_role
-def test_nobody_is_root_or_writes_to_the_image(role: str) -> None:
+def test_no_container_is_root_or_writes_to_the_image(role: str) -> None:
     user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "deploy/Dockerfile").read_text(), re.MULTILINE)
     assert user is not None
     context = pod(role)["spec"]["securityContext"]

@@ -325,7 +325,7 @@ async def test_a_gateway_that_stops_tells_its_streams_to_reconnect(
     assert client.body.endswith(b": restarting\nretry: 500\n\n")
 
 
-async def test_whoever_opens_a_feed_and_leaves_takes_nothing_from_those_who_wait_for_it(
+async def test_a_reader_that_leaves_while_a_feed_opens_does_not_affect_others(
     bus: Bus, feeds: Feeds
 ) -> None:
     log = Log(bus)

@@ -176,7 +176,7 @@ async def test_an_extended_card_without_content_or_declaration_is_refused(
     assert refusal.reason == "UNSUPPORTED_OPERATION"
 
 
-async def test_where_nobody_can_be_known_no_extended_card_is_configured(talk: Talk) -> None:
+async def test_no_extended_card_is_configured_without_credentials(talk: Talk) -> None:
     refusal = await talk.to("ask").refused("GetExtendedAgentCard", {})
     assert refusal.reason == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
 

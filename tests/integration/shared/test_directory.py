@@ -87,7 +87,7 @@ async def test_the_first_route_is_stored_and_a_new_version_changes_nothing(own: 
     assert list(last.versions("echo").values()) == cards
 
 
-async def test_an_agent_that_nobody_serves_is_known_for_a_time_and_then_forgotten(
+async def test_an_agent_without_workers_stays_registered_for_a_time(
     own: Bus, directory: Directory
 ) -> None:
     announcer = Announcer(own, "worker-1", LASTING)

@@ -295,7 +295,7 @@ async def test_who_has_lost_the_lease_writes_nothing(stored_range: StoredRange) 
     assert await zombie.progress() == stored_range.progress
 
 
-async def test_a_lapsed_lease_that_nobody_took_does_not_write_either(
+async def test_an_expired_lease_does_not_write_even_if_it_is_free(
     stored_range: StoredRange,
 ) -> None:
     log = some_log()
@@ -640,7 +640,7 @@ async def counted(stored_range: StoredRange, *days: str) -> list[tuple[str, ...]
 ONCE = ("cost=250000", "input=110", "ms=4000", "output=22", "runs=1", "tokens=132")
 
 
-async def test_usage_of_all_attempts_is_counted_once_whoever_applies_it(
+async def test_usage_of_all_attempts_is_counted_once_by_any_replica(
     stored_range: StoredRange,
 ) -> None:
     log = using_log()
@@ -677,7 +677,7 @@ async def test_usage_stays_when_the_task_is_erased_even_in_the_same_batch(
     assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
 
 
-async def test_a_run_that_nobody_began_is_not_counted(stored_range: StoredRange) -> None:
+async def test_a_run_that_was_not_started_is_not_counted(stored_range: StoredRange) -> None:
     log = UsingLog(new_key())
     log.submit("hello")
     log.end(REJECTED)

@@ -185,7 +185,7 @@ async def test_a_task_that_waits_for_credentials_is_canceled(
     assert (await task.last()).stamp.writer.startswith("worker-")
 
 
-async def test_a_task_of_a_stopped_worker_is_canceled_over_its_head(
+async def test_a_task_of_a_stopped_worker_is_canceled_without_it(
     submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     worker = await asyncio.to_thread(spawn, REPEATERS)

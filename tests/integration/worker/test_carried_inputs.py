@@ -50,7 +50,7 @@ async def test_a_carried_input_is_worked_on_without_reading_the_log(
     assert [entry.stamp.attempt for entry in entries] == [0, 1, 1]
 
 
-async def test_a_run_that_was_delivered_before_is_not_believed(
+async def test_a_run_that_was_delivered_before_is_not_trusted(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     task = await submitter.start("echo", "stored", publish=False)

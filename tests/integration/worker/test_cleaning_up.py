@@ -179,7 +179,7 @@ async def test_an_agent_at_work_ends_it_itself(submitter: TaskSubmitter, working
     assert [ended.key for ended in tidy.told] == [later.key]
 
 
-async def test_nobody_is_told_of_a_task_that_nobody_has_begun(
+async def test_no_clean_up_is_requested_for_a_task_that_was_not_started(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy()

@@ -348,7 +348,7 @@ async def test_what_is_no_entry_of_a_log_can_only_be_dropped(
     assert await letters(submitter) == []
 
 
-async def test_nothing_is_dropped_unless_somebody_says_yes(
+async def test_nothing_is_dropped_without_confirmation(
     submitter: TaskSubmitter, terminal: Terminal
 ) -> None:
     for number in range(7):

@@ -75,7 +75,7 @@ async def test_generations_count_every_event_from_one(
     ]
 
 
-async def test_working_says_attempt_and_worker_before_the_agent_speaks(
+async def test_working_states_attempt_and_worker_before_the_agent_emits(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(echo) as worker:

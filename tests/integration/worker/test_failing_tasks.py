@@ -30,7 +30,7 @@ async def ends(task: Task) -> list[str]:
     return [state for state in states if state in TERMINAL]
 
 
-async def test_a_task_that_nobody_takes_up_is_failed_with_the_reason_given_and_waits_no_more(
+async def test_an_unstarted_task_is_failed_with_the_given_reason_and_no_longer_waits(
     submitter: TaskSubmitter, terminal: Terminal
 ) -> None:
     await ensure_queue(submitter.bus, RunQueue("nobodys"))

@@ -290,7 +290,7 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
     assert said == ["go", "a", "b"]
 
 
-async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_waiting(
+async def test_an_unstarted_task_queues_messages_and_still_counts_as_waiting(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     await ensure_queue(submitter.bus, RunQueue("repeater"))
@@ -427,7 +427,7 @@ async def test_an_answer_outlives_the_worker_that_asked(
     assert [entry.stamp.attempt for entry in entries][-1] == 2
 
 
-async def test_nobody_waits_for_credentials_for_ever(
+async def test_no_task_waits_for_credentials_without_limit(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

@@ -143,7 +143,7 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
         assert (await task.last()).stamp.writer == "gateway-test"
 
 
-async def test_a_message_that_is_no_entry_fences_nobody(
+async def test_a_message_that_is_not_an_entry_fences_no_writer(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     go_on = asyncio.Event()

@@ -209,7 +209,7 @@ async def test_a_short_sleep_stays_on_the_worker(
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "31536001"])
-async def test_a_time_that_nobody_sleeps_is_refused(
+async def test_an_impossible_duration_of_sleep_is_refused(
     submitter: TaskSubmitter, working: Working, seconds: str
 ) -> None:
     async with working(dormouse):

@@ -174,7 +174,7 @@ async def test_a_message_to_a_running_task_is_taken_only_at_the_generation_that_
         assert inputs(await whole(task, 2)) == ["one", "two"]
 
 
-async def test_a_condition_holds_over_the_head_of_a_holder_that_does_not_answer(
+async def test_a_condition_is_checked_even_if_the_holder_does_not_answer(
     submitter: TaskSubmitter, gateways: Gateways
 ) -> None:
     task = await submitter.start("nobody", "one", publish=False)

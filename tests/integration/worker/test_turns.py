@@ -115,7 +115,7 @@ async def test_a_queue_whose_hint_was_lost_is_found_all_the_same(
         await task.ended()
 
 
-async def test_a_queue_that_nobody_uses_is_let_go_and_made_again_when_it_is_used(
+async def test_an_unused_queue_is_deleted_and_created_again_when_it_is_used(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     timing = Timing(queue_interval=0.1)

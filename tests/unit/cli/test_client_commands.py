@@ -346,7 +346,7 @@ def test_hints_leave_out_the_url_that_this_shell_has_anyway(
 
 
 @pytest.mark.parametrize("command", [["agents"], ["send", "hi"]])
-def test_nobody_at_the_url_is_one_line_with_what_to_do(command: list[str]) -> None:
+def test_no_gateway_at_the_url_is_one_line_with_the_remedy(command: list[str]) -> None:
     with answering() as gateway:
         pass
     answer = headrace(gateway, *command)
@@ -405,7 +405,7 @@ def test_the_tail_of_an_ended_task_is_its_answer() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["GARBAGE", "log1:0", "log1:", "log1:x", "7"])
-def test_a_tail_after_what_is_no_cursor_names_the_rule_and_asks_nobody(cursor: str) -> None:
+def test_a_tail_after_an_invalid_cursor_names_the_rule_without_a_request(cursor: str) -> None:
     with answering() as gateway:
         answer = headrace(gateway, "tail", "--agent", "echo", "--after", cursor, "t1")
     assert answer.exit_code == 2

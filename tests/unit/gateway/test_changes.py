@@ -58,7 +58,7 @@ async def test_a_change_wakes_those_who_wait() -> None:
     assert await reader.read_now() == [Batch([1], missed=False, end=1)]
 
 
-async def test_changes_are_produced_only_while_somebody_watches() -> None:
+async def test_changes_are_produced_only_while_there_are_watchers() -> None:
     states = list[str]()
 
     async def produce() -> None:

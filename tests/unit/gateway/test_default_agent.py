@@ -36,7 +36,7 @@ def test_an_only_agent_answers_at_the_root_unless_another_is_named(
     assert default_among(agents, default_agent="chosen") == "chosen"
 
 
-def test_where_nobody_answers_the_client_is_told_what_to_do() -> None:
+def test_without_an_answer_the_client_gets_the_remedy() -> None:
     hint = str(AgentUnknown.called("assistant", at_root=True))
     assert "HEADRACE_DEFAULT_AGENT" in hint
     assert "/v1/agents" in hint

@@ -8,7 +8,7 @@ def test_a_key_counts_while_its_sequence_moves() -> None:
     assert [renewals.fresh({"a": 10 + n}, 3.0 * n, 13.0) for n in range(20)] == [{"a"}] * 20
 
 
-def test_a_key_that_nobody_renews_counts_no_more_though_it_stays() -> None:
+def test_a_key_that_is_not_renewed_no_longer_counts_though_it_remains() -> None:
     renewals = Renewals()
     kept = [renewals.fresh({"a": 10, "b": 20 + n}, 3.0 * n, 13.0) for n in range(6)]
     assert kept == [{"a", "b"}] * 5 + [{"b"}]

@@ -210,7 +210,7 @@ async def test_nothing_is_taken_after_the_end() -> None:
         appender.offer(event("more"))
 
 
-async def test_who_is_fenced_hears_of_it_once_and_appends_nothing_more() -> None:
+async def test_a_fenced_writer_is_informed_once_and_appends_nothing_more() -> None:
     writer, lost = FakeWriter(), list[Exception]()
     appender = make(writer, lost)
     writer.failures = [Fenced("another was first")]
@@ -247,7 +247,7 @@ async def test_output_is_kept_while_nats_is_away() -> None:
     assert lost == []
 
 
-async def test_the_mute_append_nothing_of_what_is_pending() -> None:
+async def test_muted_appenders_append_nothing_that_is_pending() -> None:
     writer = FakeWriter()
     appender = make(writer)
     await in_flight(writer, appender, event(2))
@@ -336,7 +336,7 @@ async def test_any_other_event_is_appended_at_once_after_the_text_before_it() ->
     assert writer.sizes == [2]
 
 
-async def test_an_event_that_somebody_waits_for_does_not_wait_for_the_tick() -> None:
+async def test_an_awaited_event_does_not_wait_for_the_tick() -> None:
     writer, ticks = FakeWriter(), FakeTicks()
     appender = make(writer, ticks=ticks)
     appender.offer_text(event(1))
@@ -409,7 +409,7 @@ async def test_another_event_of_the_time_of_an_append_follows_it_at_once() -> No
     assert writer.sizes == [1, 2]
 
 
-async def test_the_mute_append_nothing_at_the_tick() -> None:
+async def test_muted_appenders_append_nothing_at_the_tick() -> None:
     writer, ticks = FakeWriter(), FakeTicks()
     appender = make(writer, ticks=ticks)
     appender.offer_text(event(1))

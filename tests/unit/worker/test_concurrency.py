@@ -63,7 +63,7 @@ async def test_all_who_wait_get_equally_many_turns() -> None:
     }
 
 
-async def test_turns_come_by_weight_and_nobody_gets_none() -> None:
+async def test_turns_come_by_weight_and_every_queue_gets_some() -> None:
     assert await served(ConcurrencyLimit(0), {"high": 9, "normal": 3, "low": 1}, 130) == {
         "high": 90,
         "normal": 30,
@@ -87,7 +87,7 @@ async def test_who_comes_late_gets_its_share_and_no_more() -> None:
     assert 4 <= late["late"] <= 6
 
 
-async def test_a_place_is_scarce_if_somebody_else_would_have_to_wait_for_it() -> None:
+async def test_a_permit_is_scarce_if_another_run_would_have_to_wait_for_it() -> None:
     slots = ConcurrencyLimit(2)
     slots.users = 2
     assert [slots.scarce for _ in range(2) if slots.acquire_free(1)] == [False, True]
@@ -95,7 +95,7 @@ async def test_a_place_is_scarce_if_somebody_else_would_have_to_wait_for_it() ->
     assert not slots.scarce
 
 
-async def test_nobody_overtakes_those_who_wait() -> None:
+async def test_no_run_overtakes_those_that_wait() -> None:
     slots = ConcurrencyLimit(0)
     waiting = asyncio.create_task(slots.take())
     await asyncio.sleep(0)

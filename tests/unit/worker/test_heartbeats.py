@@ -177,7 +177,7 @@ async def test_a_hold_that_could_not_be_renewed_is_renewed_again(clock: Clock) -
     assert wire.published == ["ack", "ack"]
 
 
-async def test_a_run_that_a_watcher_knows_has_a_long_lease_until_nobody_watches(
+async def test_a_watched_run_has_a_long_lease_until_there_is_no_watcher(
     clock: Clock,
 ) -> None:
     wire, timing = Wire(), Timing()

@@ -10,7 +10,7 @@ from tests.support.delete_stream import delete_stream
 from tests.support.servers import NatsProcess
 
 
-async def test_agents_stay_known_and_nobody_counts_as_serving_them(
+async def test_agents_stay_registered_without_counting_as_served(
     nats_server: NatsProcess,
 ) -> None:
     name = f"forget-{uuid.uuid4().hex[:8]}"

@@ -75,7 +75,7 @@ def asking(agent: str = "assistant", how: str = "send", **headers: str) -> tuple
 
 
 @pytest.mark.parametrize("half", ["P", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: loc"])
-async def test_half_a_head_is_not_waited_for_for_ever(wire: Wire, half: str) -> None:
+async def test_an_incomplete_head_is_not_awaited_without_limit(wire: Wire, half: str) -> None:
     wire.send(half)
     assert await wire.refusal() == (408, "the request was not received within the time limit")
 

@@ -120,7 +120,7 @@ async def guarded(
 
 
 @pytest.mark.parametrize("binding", [Rest, Rpc])
-async def test_somebody_else_s_task_is_not_found_before_and_after(
+async def test_another_owners_task_is_not_found_before_and_after(
     guarded: str, binding: type[Talk], bus: Bus
 ) -> None:
     def client(token: str) -> httpx.AsyncClient:

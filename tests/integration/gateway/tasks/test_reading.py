@@ -47,9 +47,7 @@ async def test_cancelling_is_confirmed_in_the_log(talk: Talk, fleet: ScriptedFle
     assert fleet.runs[0].key.task == task
 
 
-async def test_a_task_that_nobody_holds_is_canceled_all_the_same(
-    talk: Talk, fleet: ScriptedFleet
-) -> None:
+async def test_a_task_without_a_holder_is_canceled(talk: Talk, fleet: ScriptedFleet) -> None:
     params = message() | {"configuration": {"returnImmediately": True}}
     agent = talk.to("patient")
     task = (await agent.call("SendMessage", params))["task"]["id"]

@@ -105,7 +105,9 @@ async def test_what_a_dead_gateway_settled_is_no_task_where_no_log_has_it(
     await eventually(partial(there.denies, here.key), "nobody settles it any more")
 
 
-async def test_nobody_knows_for_a_moment_after_nats_was_away(gateways: list[Gateway]) -> None:
+async def test_the_answer_is_unknown_for_a_moment_after_an_outage_of_nats(
+    gateways: list[Gateway],
+) -> None:
     """The gateway that settles it may not be connected again yet."""
     here, there = gateways
     there.bus.back_since = asyncio.get_running_loop().time()

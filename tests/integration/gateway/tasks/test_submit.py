@@ -80,7 +80,7 @@ async def test_a_stream_is_the_log_from_the_task_to_its_end(talk: Talk) -> None:
     assert [cursor.partition(":")[2] for cursor, _ in frames] == ["1", "2", "3", "4"]
 
 
-async def test_over_http_a_stream_is_one_of_events_that_nobody_keeps(json_talk: Talk) -> None:
+async def test_a_stream_over_http_is_of_events_that_must_not_be_cached(json_talk: Talk) -> None:
     async with json_talk.stream("SendStreamingMessage", message("hello")) as stream:
         assert stream.response.headers["content-type"].startswith("text/event-stream")
         assert stream.response.headers["cache-control"] == "no-store"

@@ -125,7 +125,7 @@ async def obeys(outage: Outage, client: Sends, text: str, first: Outcome) -> Non
         await eventually(is_over, f"{text} is over")
 
 
-async def test_whoever_obeys_every_answer_gets_the_work_done_once_though_nats_freezes(
+async def test_a_client_that_follows_every_answer_has_its_work_done_once_though_nats_freezes(
     outage: Outage,
 ) -> None:
     outage.server.freeze()
@@ -147,7 +147,7 @@ async def test_whoever_obeys_every_answer_gets_the_work_done_once_though_nats_fr
     )
 
 
-async def test_whoever_obeys_every_answer_gets_the_work_done_once_though_nats_is_killed(
+async def test_a_client_that_follows_every_answer_has_its_work_done_once_though_nats_is_killed(
     outage: Outage,
 ) -> None:
     names = [f"{client}-{wave}" for client in CLIENTS for wave in range(3)]

@@ -103,7 +103,7 @@ async def test_requests_while_the_server_is_away_fail_and_then_go_on(
     assert messages(caplog) == ["connection to NATS lost; reconnecting"]
 
 
-async def test_nobody_there_is_told_at_once(bus: Bus) -> None:
+async def test_a_missing_holder_is_reported_at_once(bus: Bus) -> None:
     with pytest.raises(BusUnavailable, match="no responders"):
         await asyncio.wait_for(bus.request("nobody.here", b"", 3600.0), 60)
 

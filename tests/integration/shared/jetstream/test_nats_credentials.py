@@ -153,7 +153,7 @@ async def test_a_token_and_tls_from_the_first_byte(tmp_path: Path) -> None:
             assert await works(bus)
 
 
-async def test_nobody_sends_credentials_in_the_clear_who_was_told_an_authority(
+async def test_credentials_are_never_sent_in_the_clear_with_a_certificate_authority(
     cluster: SecuredCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {"nats_user": "the fleet", "nats_password": PASSWORD, "startup_timeout": 3.0}

@@ -201,7 +201,7 @@ async def test_many_logs_are_followed_over_a_reconnect(
         await rule.stop()
 
 
-async def test_a_follower_that_stopped_hears_nothing_more(
+async def test_a_stopped_follower_receives_nothing_more(
     bus: Bus, rule: TailRule, log: TaskLog
 ) -> None:
     async with following(bus, rule, log.key) as reading:

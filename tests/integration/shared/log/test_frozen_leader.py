@@ -58,7 +58,7 @@ async def test_a_leader_that_froze_and_thawed_leaves_no_hole_and_no_duplicate(
     await rule.stop()
 
 
-async def test_whoever_deletes_a_task_waits_out_a_queue_that_has_no_leader(
+async def test_a_deletion_waits_while_a_queue_has_no_leader(
     connect: Connect, topology: Topology, bus: Bus
 ) -> None:
     """Its canceled run may stand in the queue a little longer: that is no reason to refuse."""

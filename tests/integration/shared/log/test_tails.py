@@ -69,7 +69,7 @@ async def test_logs_of_several_streams_are_asked_for_at_each(connect: Connect) -
     assert await confirmed_tails(bus, tails) == tails
 
 
-async def test_an_answer_that_lost_a_part_on_its_way_is_not_believed(
+async def test_an_answer_with_a_lost_part_is_rejected(
     connect: Connect, topology: Topology, bus: Bus
 ) -> None:
     tails = await some_logs(bus, 20)

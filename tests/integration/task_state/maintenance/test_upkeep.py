@@ -85,7 +85,7 @@ async def until_runs(fleet: TaskStates, number: int) -> list[tuple[str, RunReque
     return await runs(fleet)
 
 
-async def test_an_input_that_nobody_takes_up_is_asked_for_again(hasty: TaskStates) -> None:
+async def test_the_run_of_an_unstarted_input_is_requested_again(hasty: TaskStates) -> None:
     log = submitted()
     await hasty.start()
     await hasty.start()
@@ -349,7 +349,7 @@ async def test_a_message_to_a_delayed_task_does_not_begin_it(hasty: TaskStates) 
     assert await requested() == [due.key]
 
 
-async def test_what_nobody_begins_in_the_fleet_s_time_is_rejected(
+async def test_what_is_not_started_within_the_fleets_time_is_rejected(
     nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
     async with open_task_states(

@@ -184,7 +184,7 @@ async def test_a_worker_that_comes_back_keeps_its_runs(fleet: Fleet) -> None:
         assert set((await fleet.attempts(tasks)).values()) == {1}
 
 
-async def test_leases_are_short_again_when_nobody_watches(fleet: Fleet) -> None:
+async def test_leases_are_short_again_without_a_watcher(fleet: Fleet) -> None:
     async with fleet.worker() as worker:
         async with watching(fleet.settings, FAST):
             await fleet.begun(3)

@@ -267,7 +267,7 @@ async def test_a_stream_that_was_lost_takes_its_tasks_with_it(own: Own) -> None:
     assert left == []
 
 
-async def test_a_consumer_that_somebody_deletes_is_replaced(fleet: TaskStates) -> None:
+async def test_a_deleted_consumer_is_replaced(fleet: TaskStates) -> None:
     await fleet.start()
     await fleet.followed()
     stream = fleet.bus.streams.events(0)

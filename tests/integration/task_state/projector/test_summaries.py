@@ -155,7 +155,7 @@ async def rebuilt(fleet: TaskStates, logs: list[LegalLog]) -> None:
     await fleet.followed()
 
 
-async def test_an_end_over_the_holders_head_says_whose_task_it_is(fleet: TaskStates) -> None:
+async def test_an_end_without_the_holder_names_the_owner_of_the_task(fleet: TaskStates) -> None:
     canceled = ended()
     canceled.messages.pop()
     await fleet.store(canceled)
@@ -270,7 +270,7 @@ async def test_a_task_goes_on_before_it_is_complete(fleet: TaskStates, gate: asy
     assert (await fleet.get(waiting.key)).task == folded(waiting)
 
 
-async def test_messages_that_nobody_can_read_are_owed_a_letter_after_a_loss(
+async def test_unreadable_messages_get_their_dead_letters_after_a_loss(
     fleet: TaskStates, gate: asyncio.Event
 ) -> None:
     early, late = ended(), ended()

@@ -47,7 +47,7 @@ async def hold_up(fleet: TaskStates) -> None:
     await fleet.redis.ask(["SET", fleet.keys.lease(FIRST), "a frozen replica"])
 
 
-async def test_a_get_is_not_stale_while_nobody_applies_the_log(fleet: TaskStates) -> None:
+async def test_a_get_is_not_stale_while_no_replica_applies_the_log(fleet: TaskStates) -> None:
     log = begun()
     replica = await fleet.start()
     await fleet.store(log)
@@ -211,7 +211,7 @@ async def test_many_questions_at_once_are_all_answered(fleet: TaskStates) -> Non
     assert listed == [{log.key.task: folded(log)}] * 50
 
 
-async def test_somebody_elses_task_looks_like_none(fleet: TaskStates) -> None:
+async def test_another_owners_task_looks_like_a_missing_one(fleet: TaskStates) -> None:
     theirs, mine = ended(owner="other"), ended()
     await fleet.start()
     for log in (theirs, mine):
@@ -473,7 +473,7 @@ async def test_without_streams_reads_are_unavailable_and_recover(fleet: TaskStat
     await eventually(listed, "the task is listed")
 
 
-async def test_ready_says_whether_somebody_follows(fleet: TaskStates) -> None:
+async def test_ready_states_whether_a_replica_follows(fleet: TaskStates) -> None:
     async def following() -> bool:
         subject = fleet.bus.subjects.state("ready")
         answer = orjson.loads((await fleet.bus.request(subject, b"{}", 30)).data)

@@ -48,7 +48,7 @@ async def test_every_question_is_answered_while_one_of_two_replicas_is_frozen(
     assert {one.sequence for one in found} == {found[0].sequence}
 
 
-async def test_nobody_listening_is_known_at_once(fleet: TaskStates) -> None:
+async def test_a_subject_without_subscribers_is_known_at_once(fleet: TaskStates) -> None:
     with pytest.raises(StateUnavailable):
         await fleet.list_now()
 

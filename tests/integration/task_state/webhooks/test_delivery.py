@@ -252,7 +252,9 @@ async def test_a_dead_receiver_is_told_in_order_once_it_lives(
         assert generations == sorted(set(generations))
 
 
-async def test_a_slow_receiver_holds_up_nobody_else(fleet: TaskStates, receiver: Receiver) -> None:
+async def test_a_slow_receiver_delays_no_other_receiver(
+    fleet: TaskStates, receiver: Receiver
+) -> None:
     receiver.plan["/slow"] = [STALL]
     await fleet.start()
     slow, quick = [Hooked(fleet) for _ in range(40)], [Hooked(fleet) for _ in range(20)]
@@ -266,7 +268,7 @@ async def test_a_slow_receiver_holds_up_nobody_else(fleet: TaskStates, receiver:
     assert {(await one.progress()).generation for one in slow} == {0}
 
 
-async def test_one_owners_hanging_webhooks_hold_up_nobody_whatever_hosts_they_name(
+async def test_one_owners_hanging_webhooks_delay_no_other_owner_on_any_hosts(
     open_fleet: Opening, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.plan["/slow"] = [STALL]

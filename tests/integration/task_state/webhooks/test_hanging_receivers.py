@@ -71,7 +71,7 @@ def is_told(receiver: Receiver, path: str) -> bool:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-async def test_hundreds_of_hanging_webhooks_delay_nobody_and_cost_little(
+async def test_hundreds_of_hanging_webhooks_delay_no_other_and_cost_little(
     open_fleet: Opening, receiver: Receiver, tmp_path: Path
 ) -> None:
     defaults = {

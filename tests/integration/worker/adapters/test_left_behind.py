@@ -45,7 +45,7 @@ class Asking(AgentExecutor):
         return bool(self.canceled)
 
 
-async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_input(
+async def test_an_executor_is_informed_of_the_cancel_of_a_task_that_waits_for_input(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = Asking("input")
@@ -61,7 +61,7 @@ async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_input(
     assert not context.call_context.user.is_authenticated
 
 
-async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_credentials(
+async def test_an_executor_is_informed_of_the_cancel_of_a_task_that_waits_for_credentials(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = Asking("auth")
@@ -76,7 +76,7 @@ async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_credenti
 
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("asks", ["ask", "auth"])
-async def test_an_outside_agent_hears_of_the_cancel_of_a_task_that_waits(
+async def test_an_outside_agent_is_informed_of_the_cancel_of_a_task_that_waits(
     submitter: TaskSubmitter, working: Working, binding: str, asks: str
 ) -> None:
     executor = ScriptedExecutor()
@@ -117,7 +117,7 @@ async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
         await eventually(lambda: _was_canceled(executor, 1))
 
 
-async def test_an_outside_agent_that_was_out_of_reach_hears_of_it_later(
+async def test_an_unreachable_outside_agent_is_informed_later(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()

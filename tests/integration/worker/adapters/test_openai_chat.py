@@ -301,7 +301,7 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
     ]
 
 
-async def test_a_call_that_nobody_answered_is_told_so_to_the_model(
+async def test_an_unanswered_call_is_reported_to_the_model(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(call(0, id="c1", name="paint", said="{}"), finish="tool_calls")

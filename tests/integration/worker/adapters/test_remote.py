@@ -167,7 +167,7 @@ async def test_credentials_it_asks_for_come_from_our_user(
     assert (state(done), answer(done)) == ("COMPLETED", "Reply: token 7")
 
 
-async def test_credentials_that_nobody_brings_end_both_tasks(
+async def test_credentials_that_are_not_provided_end_both_tasks(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()

@@ -183,7 +183,7 @@ async def test_a_child_that_fails_is_an_error_that_names_it(
     assert "secret" not in said
 
 
-async def test_an_error_that_nobody_catches_fails_the_parent_and_says_whose_it_is(
+async def test_an_uncaught_error_of_a_child_fails_the_parent_and_names_the_child(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
@@ -203,9 +203,7 @@ async def test_an_error_that_nobody_catches_fails_the_parent_and_says_whose_it_i
     assert failure in status["message"]["parts"][0]["text"]
 
 
-async def test_an_agent_that_nobody_knows_is_refused(
-    submitter: TaskSubmitter, working: Working
-) -> None:
+async def test_an_unknown_agent_is_refused(submitter: TaskSubmitter, working: Working) -> None:
     @agent()
     async def lost(ctx: RunContext) -> None:
         for name in ("nobody", "not a name"):
@@ -239,7 +237,7 @@ async def test_a_child_ends_by_its_deadline(submitter: TaskSubmitter, working: W
     assert await state_of(submitter, key) == FAILED
 
 
-async def test_a_child_that_nobody_serves_is_canceled_after_its_deadline(
+async def test_a_child_without_a_worker_is_canceled_after_its_deadline(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

@@ -191,7 +191,7 @@ async def test_who_tries_again_asks_anew_only_who_failed(
     assert runs == ["good", "bad", "bad"]
 
 
-async def test_a_child_whose_parent_ends_over_its_workers_head_is_canceled(
+async def test_a_child_is_canceled_if_its_parent_is_ended_without_its_worker(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(endless):

@@ -58,7 +58,7 @@ def test_no_color_is_respected(terminal: tuple[int, int], monkeypatch: pytest.Mo
     assert "\x1b" not in shown(writing, reading, ("a", "x"))
 
 
-def test_a_pipe_that_nobody_reads_holds_nobody_up_and_what_is_left_out_is_counted() -> None:
+def test_an_unread_pipe_blocks_no_process_and_skipped_lines_are_counted() -> None:
     reading, writing = os.pipe()
     console = Console(writing)
     for _ in range(20_000):

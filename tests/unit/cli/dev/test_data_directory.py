@@ -62,7 +62,7 @@ def test_a_temporary_folder_is_of_this_user_only_and_gone_afterwards(
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
 
 
-def test_nobody_can_take_a_temporary_folders_name_first(tmp_path: Path, elsewhere: Path) -> None:
+def test_a_temporary_folders_name_can_not_be_taken_first(tmp_path: Path, elsewhere: Path) -> None:
     with data_directory.temporary_folder(tmp_path) as first:
         pass
     first.mkdir()

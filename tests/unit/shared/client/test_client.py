@@ -158,7 +158,7 @@ async def test_a_gateway_that_stays_away_is_given_up_and_says_why() -> None:
     assert len(gateway.asked) == AT_ONCE.attempts
 
 
-async def test_nobody_at_any_url_is_said_at_once() -> None:
+async def test_no_gateway_at_any_url_is_reported_at_once() -> None:
     with answering() as here, answering() as there:
         pass
     async with Client(here.url, there.url) as client:

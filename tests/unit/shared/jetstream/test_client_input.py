@@ -252,7 +252,7 @@ async def test_a_transport_that_uvloop_has_closed_is_a_lost_connection(
     monkeypatch.undo()
 
 
-async def test_a_server_hears_of_the_end_of_a_subscription_however_much_waits_to_be_written(
+async def test_a_server_is_informed_of_the_end_of_a_subscription_despite_a_full_write_buffer(
     client: NatsClient, scripted: ScriptedServer
 ) -> None:
     listening = await client.listen("a", lambda _: None)

@@ -49,7 +49,7 @@ def bus_that_says(*answers: dict[str, Any]) -> FakeBus:
         [NOTHING, info(0.2, 0.3), NO_LEADER, NOTHING, *TWICE],
     ],
 )
-async def test_what_a_leader_says_that_leads_is_believed(answers: list[dict[str, Any]]) -> None:
+async def test_the_answer_of_a_current_leader_counts(answers: list[dict[str, Any]]) -> None:
     bus = bus_that_says(*answers)
     assert await last_stored(bus, KEY) is None
     assert len(bus.asked) == len(answers)
@@ -75,7 +75,7 @@ async def test_what_a_former_leader_has_not_heard_of_is_found(
     assert len(bus.asked) == len(answers)
 
 
-async def test_while_nobody_leads_it_is_not_said_to_be_empty() -> None:
+async def test_a_stream_without_a_leader_is_not_reported_empty() -> None:
     answers = [NOTHING, info(6, 6)]
     bus = FakeBus(lambda *_: answers[len(bus.asked) % 2 - 1])
     with pytest.raises(BusUnavailable, match="has no contact with most replicas"):

@@ -52,6 +52,6 @@ async def test_a_log_that_ends_before_is_lost(answers: list[dict[str, Any]]) -> 
         await check_reaches(bus_that_says(*answers), KEY, 10)
 
 
-async def test_without_a_leader_nobody_knows() -> None:
+async def test_the_answer_is_unknown_without_a_leader() -> None:
     with pytest.raises(BusUnavailable):
         await check_reaches(FakeBus(), KEY, 10, timeout=0.0)

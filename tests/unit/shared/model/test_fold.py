@@ -218,7 +218,7 @@ def test_a_log_without_its_beginning_is_a_task_with_what_is_left() -> None:
     assert "history" not in task
 
 
-def test_a_log_begun_again_forgets_the_one_before() -> None:
+def test_a_log_that_began_again_drops_the_previous_one() -> None:
     log = begun()
     log.append([log.chunk("a", "old")])
     fold = folded(log)

@@ -20,7 +20,7 @@ def context() -> RunContext:
         (datetime.max.replace(tzinfo=timezone(timedelta(hours=-23))), "365 days"),
     ],
 )
-async def test_a_time_that_nobody_can_sleep_until_is_refused(when: datetime, rule: str) -> None:
+async def test_an_impossible_time_to_sleep_until_is_refused(when: datetime, rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         await context().sleep_until(when)
 

@@ -257,7 +257,7 @@ def test_random_bytes_never_break_a_batch() -> None:
         Batches(SUBJECTS, 5, 30).build([*intact[:-1], broken], Progress())
 
 
-def test_an_event_that_nobody_foresaw_is_a_letter_and_the_rest_goes_on(
+def test_an_unexpected_event_becomes_a_dead_letter_and_others_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bad, good = begun(), begun()

@@ -150,7 +150,7 @@ async def test_a_heartbeat_shows_that_the_last_message_went_missing(bus: FakeSer
         await consumer.take(600, 10**6)
 
 
-async def test_what_a_heartbeat_says_is_believed_when_the_next_one_confirms_it(
+async def test_the_content_of_a_heartbeat_counts_when_the_next_one_confirms_it(
     bus: FakeServer,
 ) -> None:
     consumer = await opened(bus)

@@ -60,7 +60,7 @@ def test_an_answer_that_was_only_late_can_be_asked_for_again(
 
 
 @pytest.mark.parametrize("error", [KeyError("secret"), LogLost("secret")])
-def test_what_nobody_foresaw_is_logged_and_not_shown(
+def test_an_unexpected_error_is_logged_and_not_shown(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -95,7 +95,7 @@ async def test_pieces_are_not_kept_for_ever() -> None:
 
 
 @pytest.mark.parametrize("subject", ["state.more.me.token.1", "state.more.me.token.x", "a.b"])
-def test_a_piece_that_nobody_keeps_is_empty(subject: str) -> None:
+def test_a_piece_that_is_not_kept_is_empty(subject: str) -> None:
     assert AnswerPieces("state.more.me", 10).fetch(subject) == (b"", {})
 
 

@@ -64,7 +64,7 @@ def grocer(*, finishes: bool = True, saver: "InMemorySaver | None" = None) -> Ag
     return langgraph_agent(compiled, name="grocer", memory="context")
 
 
-async def test_a_model_hears_the_past_of_the_fork_and_nothing_after_it() -> None:
+async def test_a_model_gets_the_past_of_the_fork_and_nothing_after_it() -> None:
     async with TestFleet([listener()]) as fleet:
         first = (await fleet.send("listener", "one")).handle
         fork = await first.fork(None, "two")

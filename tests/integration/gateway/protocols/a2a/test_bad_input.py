@@ -232,7 +232,9 @@ async def test_another_agents_task_is_unknown(talk: Talk) -> None:
     assert refusal.reason == "TASK_NOT_FOUND"
 
 
-async def test_somebody_elses_task_looks_like_none(talk: Talk, fleet: ScriptedFleet) -> None:
+async def test_another_owners_task_looks_like_a_missing_one(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
     theirs = (await fleet.foreign_task("assistant", "secret-context")).task
     for operation in ("GetTask", "CancelTask", "SubscribeToTask"):
         theirs_refused = await talk.refused(operation, {"id": theirs})
@@ -244,7 +246,7 @@ async def test_somebody_elses_task_looks_like_none(talk: Talk, fleet: ScriptedFl
     assert theirs not in str(await talk.call("ListTasks", {}))
 
 
-async def test_somebody_elses_context_id_is_taken_as_a_new_one_is(
+async def test_another_owners_context_id_is_treated_as_a_new_one(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     theirs = await fleet.foreign_task("assistant", "secret-context")

@@ -206,7 +206,7 @@ def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("credentials") / "credentials.toml", ANN, EVE)
 
 
-async def test_somebody_elses_task_can_not_be_forked(
+async def test_another_owners_task_can_not_be_forked(
     settings: GatewaySettings, one_fleet: ScriptedFleet, credentials: Path
 ) -> None:
     assert one_fleet.working

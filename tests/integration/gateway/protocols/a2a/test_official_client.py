@@ -142,7 +142,7 @@ async def test_notifications_are_asked_for_and_called_off(
     assert not left.configs
 
 
-async def test_an_extended_card_that_nobody_could_be_given_is_told_as_such(
+async def test_an_extended_card_that_no_caller_can_get_is_reported(
     gateway: str, binding: TransportProtocol
 ) -> None:
     async with connected(f"{gateway}/v1/agents/ask", binding) as client:

@@ -171,7 +171,7 @@ async def test_what_can_not_be_called_is_refused_and_the_field_named(
     assert not (await listed(talk, task)).get("configs", [])
 
 
-async def test_a_task_that_is_not_there_and_one_of_somebody_else_look_the_same(
+async def test_a_missing_task_and_one_of_another_owner_look_the_same(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     foreign = await fleet.foreign_task("assistant", "context")

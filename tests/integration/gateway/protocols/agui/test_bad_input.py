@@ -133,7 +133,7 @@ async def test_media_that_the_agent_does_not_take_is_refused(http: httpx.AsyncCl
     assert taken[-1].json["type"] == "RUN_FINISHED"
 
 
-async def test_somebody_elses_thread_id_is_a_thread_of_ones_own(
+async def test_another_owners_thread_id_names_a_thread_of_ones_own(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     thread = str(uuid4())

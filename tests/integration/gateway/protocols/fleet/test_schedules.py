@@ -214,7 +214,7 @@ async def test_answers_go_to_subjects_of_the_owners_tenant(
 
 
 @pytest.mark.usefixtures("fleet")
-async def test_nobody_sees_another_owners_schedule_but_operators(
+async def test_only_operators_see_another_owners_schedule(
     open_role_gateway: OpenRoleGateway,
 ) -> None:
     other = Person(ANN.tenant, "other")

@@ -199,7 +199,7 @@ async def test_each_declared_scheme_passes_where_it_is_accepted_and_nowhere_else
     assert asked == {"none": 6, "keys": 8, "optional": 8, "tokens": 4}[kind]
 
 
-async def test_whoever_satisfies_a_scheme_gets_the_extended_card_and_the_tasks_files(
+async def test_callers_that_satisfy_a_scheme_get_the_extended_card_and_the_tasks_files(
     settings: GatewaySettings, bus: Bus, fleet: ScriptedFleet, tmp_path: Path
 ) -> None:
     assert fleet.working

@@ -130,7 +130,7 @@ def test_what_may_pass_is_told_as_unavailable_or_as_too_much(kind: type[Headrace
     assert problem.http_status in {429, 503}
 
 
-def test_what_nobody_foresaw_is_told_without_its_text() -> None:
+def test_an_unexpected_error_is_reported_without_its_text() -> None:
     problem = problem_of(ZeroDivisionError("a secret"))
     assert (problem.http_status, problem.rpc_code) == (500, -32603)
     assert "secret" not in problem.message

@@ -205,7 +205,7 @@ def test_arguments_that_stream_are_one_whole_call_wherever_a_client_comes_in(sho
     assert result[0]["data"]["data"]["content"] == "found"
 
 
-def test_a_result_completes_a_call_whose_end_nobody_marked() -> None:
+def test_a_result_completes_a_call_without_an_end() -> None:
     *_, both = streamed(STREAMED[0], said(parts.tool_arguments_part("1}", "c1")), STREAMED[3])
     assert [next(iter(one["data"]["data"])) for one in both] == ["id", "tool_call_id"]
 

@@ -324,7 +324,7 @@ async def test_a_gateway_that_stops_says_so_and_names_the_tasks_that_were_waited
     assert error["data"][0]["metadata"]["taskId"] in {run.key.task for run in fleet.runs}
 
 
-async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
+async def test_only_the_client_that_reads_nothing_is_disconnected(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     limits = {"max_streams": 4, "stall_timeout": 3.0}
