@@ -117,6 +117,9 @@ INTERNALS: dict[type, dict[str, str]] = {
     },
     HttpServer: {
         "capture_signals": "self",
+        "main_loop": "self",
+        "on_tick": "self, counter",
+        "should_exit": ATTRIBUTE,
     },
 }
 """What each class overrides or uses of its base, and the parameters of the base's methods."""

@@ -76,7 +76,7 @@ async def serving(
             await services.streams.stop()
         finally:
             # Requests in progress end first, then the services that they use.
-            server.should_exit = True
+            server.stop()
             giving_up = asyncio.get_running_loop().call_later(ANSWERS, requests.give_up)
             await asyncio.gather(answering, rpcs.stop())
             giving_up.cancel()

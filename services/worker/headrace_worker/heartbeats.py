@@ -6,8 +6,9 @@ still does.
 
 The worker's loop only adds and removes holds. A run that is held only briefly is never processed
 here, so a short run costs nothing. A long run costs its heartbeats: each tick processes the holds
-that are due, not all of them. A worker that has held nothing for a second is looked after once a
-second only; its next hold ends that.
+that are due, not all of them. If no hold has come, ended or needed a short lease for a second,
+there are one or two ticks a second, in which many long leases are renewed together; the next such
+hold ends that.
 
 Task state asks each worker twice a second which runs it holds, and gives those of a dead worker
 back to the queue. Such runs have longer leases, and so fewer heartbeats. Once nobody has asked for
@@ -48,7 +49,11 @@ BLOCKED = 2.0
 _TICK = 0.05
 
 _IDLE = 1.0
-"""Seconds without holds after which ticks end, and seconds between two looks from then on."""
+"""Seconds without anything that is urgent after which ticks end, and seconds between two looks from
+then on."""
+
+_EXTENDED = 0.5
+"""The same while there are holds with long leases."""
 
 _FLUSH = 1
 
@@ -135,9 +140,7 @@ class WorkerLeases:
         """Add a hold on the run whose acknowledgement subject is `reply`."""
         hold = Hold(reply)
         self._taken.append(hold)
-        if self._is_idle:
-            self._is_idle = False
-            self._heartbeat_thread.call_soon(self._held.set)
+        self._end_idleness()
         return hold
 
     def release(self, hold: Hold) -> None:
@@ -145,6 +148,12 @@ class WorkerLeases:
         hold.is_released = True
         hold.answers = None  # The thread may keep the hold until its heartbeat would be due.
         self._released.append(hold)
+        self._end_idleness()
+
+    def _end_idleness(self) -> None:
+        if self._is_idle:
+            self._is_idle = False
+            self._heartbeat_thread.call_soon(self._held.set)
 
     async def let_go(self, hold: Hold) -> None:
         """Release the hold and wait until the thread has stopped answering for it."""
@@ -168,19 +177,19 @@ class WorkerLeases:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Wait for the next tick, or for a hold if there has been none for `_IDLE` seconds."""
+        """Wait for the next tick, or for a hold if none has been urgent for `_IDLE` seconds."""
         now = time.monotonic()
-        if self._taken or self._beating or self._extended or self._claiming or self._released:
+        if self._taken or self._beating or self._claiming or self._released:
             self._held_at = now
         if now - self._held_at < _IDLE:
             await asyncio.sleep(self._tick)
             return
         self._held.clear()
         self._is_idle = True
-        # `take` adds a hold before it reads the flag, so one of the threads notices the other.
-        if not self._taken:
+        # A hold is added before the flag is read, so one of the threads notices the other.
+        if not self._taken and not self._released:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._held.wait(), _IDLE)
+                await asyncio.wait_for(self._held.wait(), _EXTENDED if self._extended else _IDLE)
         self._is_idle = False
 
     async def _look_after(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import batched, groupby
@@ -38,6 +38,16 @@ used."""
 _MULTI_MAX = 512
 
 
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """Last sequences of logs of one stream."""
+
+    last: dict[TaskKey, int]
+    """0: the log is empty."""
+    up_to: int
+    """Sequence of the stream up to which they are known; 0: unknown."""
+
+
 async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
     """Return each log's last sequence. 0: the log is empty.
 
@@ -46,17 +56,30 @@ async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int
     """
     found: dict[TaskKey, int] = {}
     by_stream = sorted(keys, key=lambda key: stream_of_shard(key.shard))
-    for stream, group in groupby(by_stream, key=lambda key: stream_of_shard(key.shard)):
-        for some in batched(group, _MULTI_MAX):
-            found |= await _of_stream(bus, bus.streams.events(stream), some)
+    for _, group in groupby(by_stream, key=lambda key: stream_of_shard(key.shard)):
+        found |= (await tails_of(bus, list(group))).last
     return found
 
 
-async def _of_stream(bus: Bus, stream: str, keys: tuple[TaskKey, ...]) -> dict[TaskKey, int]:
-    if len(keys) > FEW and (found := await _multi_last(bus, stream, keys)) is not None:
+async def tails_of(bus: Bus, keys: Sequence[TaskKey], since: int = 0) -> Tails:
+    """Return the last sequences of logs of one stream.
+
+    Logs that have not grown since sequence `since` of the stream may be left out.
+
+    Raises:
+        BusUnavailable: The leader does not answer.
+    """
+    stream = bus.streams.events(stream_of_shard(keys[0].shard))
+    found = [await _of_some(bus, stream, some, since) for some in batched(keys, _MULTI_MAX)]
+    last = {key: sequence for each in found for key, sequence in each.last.items()}
+    return Tails(last, min(each.up_to for each in found))
+
+
+async def _of_some(bus: Bus, stream: str, keys: tuple[TaskKey, ...], since: int) -> Tails:
+    if len(keys) > FEW and (found := await _multi_last(bus, stream, keys, since)) is not None:
         return found
     sequences = await asyncio.gather(*(_one(bus, key) for key in keys))
-    return dict(zip(keys, sequences, strict=True))
+    return Tails(dict(zip(keys, sequences, strict=True)), 0)
 
 
 async def _one(bus: Bus, key: TaskKey) -> int:
@@ -66,16 +89,20 @@ async def _one(bus: Bus, key: TaskKey) -> int:
 
 
 async def _multi_last(
-    bus: Bus, stream: str, keys: tuple[TaskKey, ...]
-) -> dict[TaskKey, int] | None:
+    bus: Bus, stream: str, keys: tuple[TaskKey, ...], since: int = 0
+) -> Tails | None:
     """Query one replica for all logs. None: its answer is partial or behind the leader."""
     head = (await stream_state(bus, stream)).last
+    if head < since:  # The stream was restored from before.
+        since = 0
     subjects = {bus.subjects.event(key): key for key in keys}
-    answer = await direct_get(bus, stream, {"multi_last": list(subjects)}, _subject_and_sequence)
+    query = {"multi_last": list(subjects)} | ({"seq": since + 1} if since else {})
+    answer = await direct_get(bus, stream, query, _subject_and_sequence)
     if not answer.complete or answer.pending or answer.up_to < head:
         return None
-    found = dict(answer.messages)
-    return {key: found.get(subject, 0) for subject, key in subjects.items()}
+    found = {} if since else dict.fromkeys(keys, 0)
+    found |= {subjects[subject]: sequence for subject, sequence in answer.messages}
+    return Tails(found, head)
 
 
 def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
@@ -99,6 +126,8 @@ class TailTiming:
     """For which a check waits for others, so that they share a query."""
     retry: float = 0.5
     """Before a check that failed is repeated."""
+    whole: float = 60.0
+    """After which a check asks for the tail even if nothing was appended: the log may be gone."""
 
 
 class TailFollower(Protocol):
@@ -124,6 +153,10 @@ class _Plan:
     """The only valid ticket in the queue. Earlier ones are void."""
     urgent: bool = True
     """Whether it is checked even if a message arrived recently."""
+    known: int = 0
+    """Sequence of the stream up to which the log's tail is known; 0: it is not."""
+    whole: float = 0.0
+    """When its tail was last asked for, in loop time (seconds)."""
 
 
 class TailRule:
@@ -183,7 +216,8 @@ class TailRule:
                 self._check_now(follower)
 
     def _check_now(self, follower: TailFollower) -> None:
-        self._watched[follower].silence = self._timing.silence
+        plan = self._watched[follower]
+        plan.silence, plan.whole = self._timing.silence, 0.0
         self._schedule(follower, self._loop.time(), urgent=True)
 
     def _schedule(self, follower: TailFollower, at: float, *, urgent: bool) -> None:
@@ -200,7 +234,7 @@ class TailRule:
             due = sorted(self._take_due(), key=_stream)
             for _, group in groupby(due, _stream):
                 # One check per stream, so that a stream without a leader does not delay the others.
-                self._start_check(list(group))
+                self._start_checks(list(group))
 
     async def _sleep(self) -> None:
         self._wake.clear()
@@ -246,40 +280,52 @@ class TailRule:
         at = min(self._silent_until(follower, plan), now + self._timing.silence)
         self._schedule(follower, at, urgent=False)
 
-    def _start_check(self, due: list[TailFollower]) -> None:
-        check = asyncio.create_task(self._check(due))
+    def _start_checks(self, due: list[TailFollower]) -> None:
+        """Ask for what has changed since the tails were known; for all of the others' tails."""
+        since = self._loop.time() - self._timing.whole
+        plans = {follower: plan for follower in due if (plan := self._watched.get(follower))}
+        known = {follower: plan for follower, plan in plans.items() if plan.whole > since}
+        if known:
+            self._start_check(list(known), min(plan.known for plan in known.values()))
+        if unknown := [follower for follower in plans if follower not in known]:
+            self._start_check(unknown, 0)
+
+    def _start_check(self, due: list[TailFollower], since: int) -> None:
+        check = asyncio.create_task(self._check(due, since))
         self._checks.add(check)
         check.add_done_callback(self._checks.discard)
 
-    async def _check(self, due: list[TailFollower]) -> None:
-        tickets = {follower: self._watched[follower].ticket for follower in self._watched_of(due)}
-        tails: dict[TaskKey, int] = {}
+    async def _check(self, due: list[TailFollower], since: int) -> None:
+        tickets = {each: self._watched[each].ticket for each in due if each in self._watched}
+        found: Tails | None = None
         try:
-            tails = await last_sequences(self._bus, {follower.key for follower in tickets})
+            keys = {follower.key for follower in tickets}
+            found = await tails_of(self._bus, list(keys), since) if keys else None
         except BusUnavailable as trouble:
             _log.debug("check of log tails: %s", trouble)
         finally:
             for follower, ticket in tickets.items():
-                self._checked(follower, ticket, tails.get(follower.key))
+                self._checked(follower, ticket, found)
 
-    def _watched_of(self, followers: list[TailFollower]) -> list[TailFollower]:
-        return [follower for follower in followers if follower in self._watched]
-
-    def _checked(self, follower: TailFollower, ticket: int, tail: int | None) -> None:
+    def _checked(self, follower: TailFollower, ticket: int, found: Tails | None) -> None:
         plan = self._watched.get(follower)
         if plan is None:
             return
         now = self._loop.time()
-        if tail is not None:
+        if found is not None:
             plan.checked = now
         # If another check was scheduled meanwhile, it stays: this answer may be older than its
         # reason.
         if plan.ticket == ticket:
-            if tail is None:
+            if found is None:
                 self._schedule(follower, now + self._timing.retry, urgent=True)
             else:
                 self._look_again(follower, plan, now)
-        if tail is not None:
+        if found is None:
+            return
+        plan.known = found.up_to
+        if (tail := found.last.get(follower.key)) is not None:
+            plan.whole = now if found.up_to else 0.0
             follower.tail_is(tail)
 
 

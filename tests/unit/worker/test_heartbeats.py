@@ -247,6 +247,28 @@ async def test_a_worker_without_holds_has_no_ticks(clock: Clock) -> None:
     assert idle < 5
 
 
+async def test_holds_with_long_leases_need_no_ticks_until_one_of_them_ends(clock: Clock) -> None:
+    wire = Wire()
+    async with _kept(wire) as leases:
+        hold = leases.take("ack")
+        hold.answers = _answers("control")
+        clock.now += 0.1
+        await _turns(50, until=lambda: wire.listening)
+        leases._listed.answer(leases._listed.answer(0, clock.now).number, clock.now)
+        clock.now += HEARTBEAT
+        await _turns(50, until=lambda: leases._extended)
+        leases._listed.answer(leases._listed.answer(0, clock.now).number, clock.now)
+        await _turns(50)
+        ticking = leases.looks
+        clock.now += 1.5
+        await _turns(50)
+        idle = leases.looks - ticking
+        leases.release(hold)
+        await _turns(50, until=lambda: not wire.listening)
+    assert idle < 5
+    assert wire.listening == []
+
+
 async def test_a_hold_of_an_idle_worker_has_its_heartbeat_and_answers_at_once(
     clock: Clock,
 ) -> None:

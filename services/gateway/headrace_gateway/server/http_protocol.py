@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any, cast
 
@@ -516,6 +516,18 @@ class HttpServer(uvicorn.Server):
         )
         config.timing = timing
         super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Have `serve` end: accept no more connections, and wait for the requests in progress."""
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Update the Date header once a second. Uvicorn looks ten times a second for its end."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 1)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

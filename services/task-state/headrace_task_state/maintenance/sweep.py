@@ -102,7 +102,7 @@ class Sweep:
             return round((last_output + self._timing.silence) * 1000)
         if await ask_holder(self._bus, key, _WHO, _HOLDER) is None:
             await self._publish(key, task, task.get("priority", NORMAL))
-        pause = min(max(silence, self._timing.silence), self._timing.max_request_interval)
+        pause = min(silence, self._timing.max_silence)
         return round((now + pause) * 1000)
 
     async def _ask_again(self, key: TaskKey, task: Fields, last: Entry) -> int:

@@ -37,6 +37,8 @@ class MaintenanceTiming:
     """After the start of a delayed input, when its run is requested if it has not been."""
     silence: float = 30.0
     """Without output, after which the holder of a running task is contacted."""
+    max_silence: float = 300.0
+    """Maximum between two contacts; the interval doubles each time."""
     max_request_interval: float = 60.0
     """Maximum between two requests for one input; the interval doubles each time."""
     orphan_interval: float = 1.0

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.log import tail_rule
-from headrace.log.tail_rule import FEW, last_sequences
+from headrace.log.tail_rule import FEW, last_sequences, tails_of
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.integration.shared.conftest import Connect
@@ -40,7 +40,7 @@ async def test_one_question_for_many_logs_is_answered_like_many_questions(
         # A copy that is behind the leader, or slow, is not.
         with suppress(BusUnavailable):
             answer = await tail_rule._multi_last(bus, bus.streams.events(0), tuple(tails))
-            found.extend([] if answer is None else [answer])
+            found.extend([] if answer is None else [answer.last])
         return bool(found)
 
     await eventually(is_believed, "a copy that has caught up answers")
@@ -48,6 +48,29 @@ async def test_one_question_for_many_logs_is_answered_like_many_questions(
     assert await confirmed_tails(bus, tails) == tails
     monkeypatch.setattr(tail_rule, "FEW", 1000)
     assert await confirmed_tails(bus, tails) == tails
+
+
+async def test_only_logs_that_have_grown_are_in_the_answer_if_others_are_known(bus: Bus) -> None:
+    logs = [TaskLog(bus) for _ in range(2 * FEW)]
+    await asyncio.gather(*(log.begin() for log in logs))
+    keys = [log.key for log in logs]
+
+    async def known() -> int:
+        return (await tails_of(bus, keys)).up_to
+
+    await eventually(known, "a copy that has caught up answers")
+    since = await known()
+    await logs[3].grow(2)
+
+    async def has_grown() -> bool:
+        return bool((await tails_of(bus, keys, since)).last)
+
+    await eventually(has_grown, "a copy has it")
+    found = await tails_of(bus, keys, since)
+    whole = await tails_of(bus, keys, since + 1_000_000)
+    assert found.last[logs[3].key] == logs[3].writer.sequence
+    assert len(found.last) == 1 or found.up_to == 0
+    assert set(whole.last) == set(keys), "of a stream that has less than is known of it"
 
 
 async def test_more_logs_than_one_question_takes_are_asked_for_in_several(

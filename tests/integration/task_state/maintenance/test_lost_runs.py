@@ -44,7 +44,9 @@ async def test_tasks_at_work_end_though_their_runs_were_purged_and_their_worker_
     valkey: ValkeyProcess,
     tmp_path: Path,
 ) -> None:
-    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.5, max_request_interval=1.0)
+    timing = MaintenanceTiming(
+        sweep_interval=0.1, silence=0.5, max_request_interval=1.0, max_silence=1.0
+    )
     opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.3)
     with ExitStack() as stack:
         async with opened as fleet:
@@ -89,7 +91,9 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.2, max_request_interval=0.2)
+    timing = MaintenanceTiming(
+        sweep_interval=0.1, silence=0.2, max_request_interval=0.2, max_silence=0.2
+    )
     opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.1)
     async with opened as fleet:
         submitter = TaskSubmitter(fleet.bus)
@@ -117,7 +121,9 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
 async def test_a_run_that_sleeps_is_asked_for_only_if_its_sleep_is_over(
     nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
-    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.2, max_request_interval=0.2)
+    timing = MaintenanceTiming(
+        sweep_interval=0.1, silence=0.2, max_request_interval=0.2, max_silence=0.2
+    )
     opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.1)
     async with opened as fleet:
         await fleet.start()

@@ -51,7 +51,9 @@ class Backups:
 @pytest.fixture
 async def fleet(nats_alone: NatsProcess, valkey: ValkeyProcess) -> AsyncIterator[TaskStates]:
     """A fleet whose task state looks at what is silent soon."""
-    timing = MaintenanceTiming(sweep_interval=0.1, silence=0.5, max_request_interval=1.0)
+    timing = MaintenanceTiming(
+        sweep_interval=0.1, silence=0.5, max_request_interval=1.0, max_silence=1.0
+    )
     opened = open_task_states(nats_alone.url, valkey.url, timing, sweep_after=0.3)
     async with opened as fleet:
         yield fleet

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from headrace.log import tail_rule
-from headrace.log.tail_rule import TailRule, TailTiming
+from headrace.log.tail_rule import TailRule, Tails, TailTiming
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.support.fake_bus import FakeBus
@@ -46,9 +46,14 @@ class Leader:
         self.answers = asyncio.Event()
         self.answers.set()
         self.tail = 7
+        self.up_to = 0
+        """What the answers know of the stream."""
+        self.since: list[int] = []
+        """What the questions named as known."""
 
-    async def last_sequences(self, _: FakeBus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
+    async def tails_of(self, _: FakeBus, keys: Iterable[TaskKey], since: int = 0) -> Tails:
         asked = set(keys)
+        self.since.append(since)
         self.questions.append(asked)
         self.times.append(asyncio.get_running_loop().time())
         self.asked.set()
@@ -56,13 +61,14 @@ class Leader:
         await self.answers.wait()
         if any(key.shard in self.away for key in asked):
             raise BusUnavailable("no leader")
-        return dict.fromkeys(asked, tail)
+        unchanged = since and since >= tail
+        return Tails({} if unchanged else dict.fromkeys(asked, tail), self.up_to)
 
 
 @pytest.fixture
 def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
     leader = Leader()
-    monkeypatch.setattr(tail_rule, "last_sequences", leader.last_sequences)
+    monkeypatch.setattr(tail_rule, "tails_of", leader.tails_of)
     return leader
 
 
@@ -203,6 +209,36 @@ async def test_logs_that_are_forgotten_in_the_middle_of_a_check_are_told_nothing
     await logs[0].until_told(2)
     assert [log.told for log in logs[1:]] == [[], []]
     assert len(leader.questions[0]) == 3
+
+
+async def test_a_log_that_has_not_grown_is_asked_about_from_what_is_known_on(
+    bus: FakeBus, rule: TailRule, leader: Leader
+) -> None:
+    log = Log()
+    leader.up_to = 7
+    rule.watch(log, first=0)
+    await log.until_told(1)
+    while len(leader.since) < 3:
+        leader.asked.clear()
+        await asyncio.wait_for(leader.asked.wait(), 60)
+    assert leader.since[:3] == [0, 7, 7]
+    assert log.told == [7]
+    leader.tail = 8
+    await log.until_told(2)
+    assert log.told == [7, 8]
+    before = len(leader.since)
+    bus._notify()  # After a disturbance, the log itself may be gone.
+    await log.until_told(3)
+    assert leader.since[before] == 0
+
+
+@pytest.mark.parametrize("timing", [TailTiming(UNIT, 2 * UNIT, batch=0.001, retry=UNIT, whole=0)])
+async def test_a_log_that_has_not_grown_may_be_gone(rule: TailRule, leader: Leader) -> None:
+    log = Log()
+    leader.up_to = 7
+    rule.watch(log, first=0)
+    await log.until_told(3)
+    assert set(leader.since) == {0}
 
 
 async def test_a_stopped_rule_checks_nothing_and_listens_no_more(
