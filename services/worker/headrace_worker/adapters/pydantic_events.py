@@ -19,10 +19,11 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_messages import (
     FORMAT,
     Past,
+    instructions_of,
+    span_messages_of,
     verbatim_of,
     verbatim_of_result,
 )
-from headrace_worker.adapters.pydantic_spans import instructions_in, messages_in
 from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.memory import keep_response, keep_result
 from headrace_worker.spans import ModelSpans
@@ -85,8 +86,8 @@ class ReplayedResponses(AbstractCapability[Any]):
             call,
             model.model_name,
             model.system,
-            make_messages=lambda: messages_in(asked),
-            instructions=instructions_in(asked),
+            make_messages=lambda: span_messages_of(asked),
+            instructions=instructions_of(asked),
         )
         try:
             response: ModelResponse = await handler(request_context)
@@ -96,7 +97,10 @@ class ReplayedResponses(AbstractCapability[Any]):
         used = response.usage
         tokens = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         calls.end(
-            call, response.model_name or "", tokens, make_messages=lambda: messages_in([response])
+            call,
+            response.model_name or "",
+            tokens,
+            make_messages=lambda: span_messages_of([response]),
         )
         return response
 

@@ -1,4 +1,4 @@
-"""Conversion of a conversation into pydantic-ai's messages."""
+"""Conversion of a conversation into pydantic-ai's messages, and of these into those of spans."""
 
 from base64 import b64decode
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ with needs("pydantic-ai"):
         UserPromptPart,
         VideoUrl,
     )
+    from pydantic_ai.models.instrumented import InstrumentationSettings as Instrumentation
 
 FORMAT = "pydantic-ai"
 """Format of what is kept verbatim: a ModelResponse as JSON, or a ModelRequest with a tool's
@@ -199,3 +200,34 @@ def _piece(part: Json) -> UserContent:
         content: UserContent = linked(part["url"], media_type=media)
         return content
     return part["text"] if "text" in part else orjson.dumps(part.get("data")).decode()
+
+
+_RENAMED = {"result": "response"}
+_KINDS = {"thinking": "reasoning"}
+"""Names of the library's that the conventions have changed since."""
+
+
+def span_messages_of(messages: Sequence[ModelMessage]) -> list[Json]:
+    """Return messages as spans hold them. Files keep their kind and lose their content."""
+    instrumentation = Instrumentation(include_binary_content=False)
+    shown: Any = instrumentation.messages_to_otel_messages(list(messages))
+    return [_shown_message(message) for message in shown]
+
+
+def instructions_of(messages: Sequence[ModelMessage]) -> str:
+    """Return the instructions that are sent beside the messages."""
+    last = messages[-1] if messages else None
+    return (last.instructions or "") if isinstance(last, ModelRequest) else ""
+
+
+def _shown_message(message: Json) -> Json:
+    parts = [_shown_part(part) for part in message["parts"]]
+    kinds = {part["type"] for part in parts}
+    named: Json = {"role": "tool"} if kinds == {"tool_call_response"} else {}
+    end: Json = {"finish_reason": "stop"} if message["role"] == "assistant" else {}
+    return {**end, **message, **named, "parts": parts}
+
+
+def _shown_part(part: Json) -> Json:
+    renamed = {_RENAMED.get(name, name): value for name, value in part.items()}
+    return {**renamed, "type": _KINDS.get(part["type"], part["type"])}
