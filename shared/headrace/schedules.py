@@ -52,7 +52,7 @@ class ScheduleUnknown(HeadraceError):
 
 
 class ScheduleOver(HeadraceError):
-    """The schedule has ended and can't be paused or resumed; store it again to start it anew."""
+    """The schedule has ended and can't be paused or resumed; store it again to restart it."""
 
     code = "schedule_over"
 
@@ -188,7 +188,7 @@ class Schedules:
     async def end(self, key: ScheduleKey, schedule: Schedule, why: str) -> None:
         """Keep the schedule, which has fired with the definition `schedule`, as ended.
 
-        One that was defined anew meanwhile stays as it is.
+        One that was defined again meanwhile stays as it is.
         """
         for _ in range(_ATTEMPTS):
             found = await self.get(key)
@@ -220,7 +220,7 @@ class Schedules:
     async def back_fill(
         self, key: ScheduleKey, start: datetime, end: datetime, overlap: Overlap
     ) -> int:
-        """Fire the schedule for each of its times from `start` to `end`, but for its own end.
+        """Fire the schedule for each of its times from `start` to `end`, regardless of its own end.
 
         Return their number. Times at which it has fired by the clock as it is defined now, or for
         which it was back-filled before, begin no second task.

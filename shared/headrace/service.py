@@ -61,8 +61,8 @@ class PreparedService:
     ``OTEL_SERVICE_NAME`` states another."""
     serving: Serve
     on_exit: Callable[[BaseException], None] | None = None
-    """Takes the SystemExit or KeyboardInterrupt that one of its tasks raised: the service goes on.
-    None: the process ends with it."""
+    """Takes the SystemExit or KeyboardInterrupt that one of its tasks raised: the service
+    continues. None: the process ends with it."""
 
 
 def run(

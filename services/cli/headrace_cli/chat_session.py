@@ -64,7 +64,7 @@ class ChatSession:
 
         Raises:
             RequestFailed: the gateway refused, or did not answer.
-            KeyboardInterrupt: Ctrl-C; the task goes on.
+            KeyboardInterrupt: Ctrl-C; the task continues.
         """
         answers = self._answers(text)
         if self._interrupts:

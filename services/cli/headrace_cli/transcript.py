@@ -109,7 +109,7 @@ class Transcript:
         self.remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._say_parts(status.get("message", {}).get("parts", []))
-        # The stream of AUTH_REQUIRED goes on, so there is no prompt for an answer.
+        # The stream of AUTH_REQUIRED continues, so there is no prompt for an answer.
         if state == AUTH_REQUIRED or (state == INPUT_REQUIRED and self.hints):
             self.show_how_to_answer(task_of(event))
 

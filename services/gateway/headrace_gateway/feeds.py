@@ -220,7 +220,7 @@ class FeedReader:
     async def wait(self, serve: Serve | None = None) -> None:
         """Return at the feed's next change, or after `wake` is called.
 
-        A change for which `serve` returns True is done with, and the wait goes on.
+        A change for which `serve` returns True is done, and the wait continues.
         """
         self._wakened = asyncio.get_running_loop().create_future()
         self._serve = serve

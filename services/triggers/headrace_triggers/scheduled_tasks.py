@@ -238,7 +238,7 @@ class ScheduledTasks:
         return True
 
     async def _is_beginning(self, tick: Tick) -> bool:
-        """Return whether its task is to begin whatever became of the schedule since."""
+        """Return whether its task is to begin, even if the schedule has changed since."""
         known = (await self._schedules.firings(tick.key)).find(tick.name)
         return known is not None and known.outcome == "beginning"
 

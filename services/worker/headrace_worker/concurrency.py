@@ -183,7 +183,7 @@ class Permit:
         return self._waits > 0 or self._is_vacated
 
     def vacate(self) -> None:
-        """Release the permit for good."""
+        """Release the permit permanently."""
         self._is_vacated = True
         if self._is_held:
             self._is_held = False

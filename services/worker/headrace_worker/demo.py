@@ -12,7 +12,7 @@ MAX_DELAY = 60_000
 """Milliseconds."""
 
 _KILLED = 1000
-"""Attempts of an agent that people kill to see it go on."""
+"""Attempts of an agent that people kill to see that it continues."""
 
 _PAUSE = 0.02
 """Seconds between the assistant's words, about the pace of a model."""
@@ -73,7 +73,7 @@ async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
 async def counter(ctx: RunContext) -> AsyncIterator[Emission]:
     """Stream `1 `, `2 `, … `N `, `delay_ms` milliseconds apart.
 
-    With `checkpoint_every`, an attempt after the first goes on after the last checkpoint.
+    With `checkpoint_every`, an attempt after the first continues after the last checkpoint.
     """
     order = _read_order(ctx.prompt)
     if order is None:

@@ -1,8 +1,8 @@
 """Sleeps of an agent: recorded in the log, and spent without a permit, a hold or a process.
 
 A sleep is recorded before its attempt ends, under an id that is the same in each attempt. The run
-request stays in the queue, which delivers it again at the time. So whatever dies meanwhile, the
-next attempt finds in the log which sleeps there were and when they end.
+request stays in the queue, which delivers it again at the time. So if any process is killed
+meanwhile, the next attempt finds in the log which sleeps there were and when they end.
 """
 
 import asyncio

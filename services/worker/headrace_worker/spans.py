@@ -176,7 +176,7 @@ def _note_messages(span: Span, attribute: str, make_messages: MakeMessages) -> N
     try:
         if messages := list(make_messages()):
             span.set_attribute(attribute, messages_json(messages))
-    except Exception:  # noqa: BLE001 - the messages are a library's; the run goes on without them
+    except Exception:  # noqa: BLE001 - the messages are a library's; the run continues without them
         _log.warning("could not record %s of a model call", attribute, exc_info=True)
 
 

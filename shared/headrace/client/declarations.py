@@ -56,7 +56,7 @@ class ClientDeclarations:
         return await self._ask("POST", name, ":resume", owner=owner)
 
     async def delete(self, name: str, owner: str | None = None) -> None:
-        """Delete a declaration; tasks that it has begun go on."""
+        """Delete a declaration; tasks that it began continue."""
         await self._ask("DELETE", name, owner=owner)
 
     async def _ask(

@@ -54,7 +54,7 @@ class RunStream(ResumableStream[RunEvent]):
         self._ends = False
         """Whether the last event was the end of an item."""
         self._reopens = False
-        """Whether the gateway has closed items that the run goes on with."""
+        """Whether the gateway has closed items that the run continues."""
 
     async def _request(self) -> Request:
         # Gateways identify a run by its ids: a repeated request does not start another one.
@@ -70,7 +70,7 @@ class RunStream(ResumableStream[RunEvent]):
         last = frames[-1].data if frames else {}
         if last.get("type") != _ERROR or last.get("code") != _DISCONNECTED:
             return frames
-        # The gateway has closed all open items. They go on where the run is resumed.
+        # The gateway has closed all open items. They continue where the run is resumed.
         while frames and (frames[-1].data is last or _is_end(frames[-1])):
             frames.pop()
         self._reopens = self._ends and not frames

@@ -323,7 +323,7 @@ class NatsClient(Client):
     takes two iterations of the loop per read.
 
     It reads subjects that are not UTF-8, which nats-server accepts from anybody who may publish
-    there. nats-py would connect anew for each, and get it again.
+    there. nats-py would connect again for each, and get it again.
 
     It passes messages to listeners, and answers to requesters, as they are read from the socket.
     nats-py has a task with a queue per subscription: 15 µs more per message, and a loop iteration.
@@ -637,7 +637,7 @@ class NatsClient(Client):
         return writer is not None and writer.get_extra_info("ssl_object") is not None
 
     async def _process_err(self, err_msg: str) -> None:
-        # Credentials expired or were replaced. nats-py would close the connection for good.
+        # Credentials expired or were replaced. nats-py would close the connection permanently.
         if "auth" in err_msg and PERMISSIONS_ERR not in err_msg and not self.is_connecting:
             error = nats.errors.Error(f"nats: {err_msg}")
             await self._error_cb(error)

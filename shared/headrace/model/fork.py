@@ -93,7 +93,7 @@ class ForkOf:
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """A generation after which a fork can go on."""
+    """A generation after which a fork can continue."""
 
     generation: int
     run: int
@@ -116,7 +116,7 @@ class ForkPoint:
 
 
 class ForkPoints:
-    """Finds the last point of a log, up to a generation, after which a fork can go on.
+    """Finds the last point of a log, up to a generation, after which a fork can continue.
 
     Such points are inputs, checkpoints and ends of runs. A run that has asked child tasks goes on
     only from its input: the children are the source's, and a fork must not touch them. For the same

@@ -152,7 +152,7 @@ class RunContext:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the run was stopped for good: canceled, timed out or superseded by a message.
+        """Whether the run was stopped permanently: canceled, timed out or superseded by a message.
 
         For an agent's clean-up, which then ends the work that it started elsewhere for the run.
         False while the run is not stopped, and if it is stopped because another worker continues

@@ -188,7 +188,7 @@ def _check_name(kind: _Kind, agent: str, given: Json, before: tuple[Json, ...]) 
         Misdeclared: One has it.
     """
     # No numbers or subjects in names by default: who inserts a declaration, or changes a subject,
-    # would leave one of the old name behind, which goes on.
+    # would leave one of the old name behind, which continues to fire.
     name = given.get("name", agent)
     if name in [one.get("name", agent) for one in before]:
         raise Misdeclared(

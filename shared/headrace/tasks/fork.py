@@ -87,7 +87,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A complete copy: the log's end, and what a run needs that goes on from there."""
+    """A complete copy: the log's end, and what a run needs to continue from there."""
 
     log: str
     sequence: int
@@ -174,7 +174,7 @@ async def copy_past(bus: Bus, fork: Fork, head: int) -> Forked:
     `head` is the sequence of the source's last entry.
 
     Raises:
-        Fenced: another process appends at the same time, or the log has gone on already.
+        Fenced: another process appends at the same time, or the log has newer entries already.
         LogLost: the source's log is gone.
         LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: as `LogWriter.append`; call again.
     """
@@ -182,7 +182,7 @@ async def copy_past(bus: Bus, fork: Fork, head: int) -> Forked:
     if last is None:
         log, writer = mint_log_id(), LogWriter(bus, fork.key)
     elif not is_copy(last) or last.last_generation > fork.point.generation:
-        raise Fenced(f"the log of {fork.key.task} has gone on")
+        raise Fenced(f"the log of {fork.key.task} has newer entries")
     else:
         log, writer = last.stamp.log, LogWriter.after(bus, fork.key, last)
     copy = _Copy(bus, fork, log, writer_of(FORK_WRITER))
@@ -192,7 +192,7 @@ async def copy_past(bus: Bus, fork: Fork, head: int) -> Forked:
 
 
 async def hand_over(bus: Bus, fork: Fork, copied: Forked) -> Forked:
-    """Record that the source's attempt does not go on in the fork; another attempt follows.
+    """Record that the source's attempt does not continue in the fork; another attempt follows.
 
     The attempt counts as handed back, and not as failed.
 

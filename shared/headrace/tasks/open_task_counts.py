@@ -63,7 +63,7 @@ class OpenTaskCounts:
         self._counts: dict[OpenScope, _OpenCount] = {}
 
     async def number(self, scope: OpenScope, limit: int) -> int:
-        """Return how many tasks are open: exactly, but for the last moment, if `limit` or more."""
+        """Return how many tasks are open: exactly, except the last moment, if `limit` or more."""
         count = self._count(scope)
         async with count.reading:
             age = asyncio.get_running_loop().time() - count.at

@@ -201,7 +201,7 @@ class Quotas:
             QUOTA_WARNINGS.labels(quota.name)
 
     async def check(self, use: Use, *, opens: bool = True) -> None:
-        """Return if another run may begin, or if not `opens`, if an open task may go on.
+        """Return if another run may begin, or if not `opens`, if an open task may continue.
 
         Raises:
             QuotaExceeded: a quota is used up until its period ends, or a task does. It asks only if

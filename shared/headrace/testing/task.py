@@ -85,7 +85,7 @@ class FleetTask:
     ) -> "FleetTask":
         """Begin a new task with this one's events up to `generation`, and return it.
 
-        It goes on with `message`, or as this task did. In the middle of a run, its past ends with
+        It continues with `message`, or as this task did. In the middle of a run, its past ends with
         the last input or checkpoint before `generation` (None: the task's current one).
 
         Raises:

@@ -82,9 +82,10 @@ def show(nats_url: str | None, number: int, printer: Printer) -> None:
 def retry_(nats_url: str | None, choice: Choice, printer: Printer) -> None:
     """Retry dead letters and drop them.
 
-    A run that was given up has ended its task with FAILED for good, so its input becomes a new task
-    in the same context, which refers to the failed one and has its history. A run is retried once,
-    however often this is repeated. Run requests and notifications are sent again unchanged.
+    A run that was given up has ended its task with FAILED, which is final, so its input becomes a
+    new task in the same context, which refers to the failed one and has its history. A run is
+    retried once, however often this is repeated. Run requests and notifications are sent again
+    unchanged.
     """
 
     async def act(bus: Bus, letter: Letter) -> str:

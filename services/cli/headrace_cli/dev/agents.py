@@ -84,7 +84,7 @@ def targets_of(settings: DevSettings, folder: Path) -> str:
 
 
 def in_code(settings: DevSettings, folder: Path) -> list[AgentInCode]:
-    """Return the agents in code of `settings` or their file, but for the demo agents.
+    """Return the agents in code of `settings` or their file, without the demo agents.
 
     Raises:
         CannotStart: the file is invalid.

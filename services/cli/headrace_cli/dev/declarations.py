@@ -1,4 +1,4 @@
-"""What the project declares besides agents, applied when the stack is ready."""
+"""The triggers and schedules of the project, applied when the stack is ready."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -50,7 +50,7 @@ class Supervisor:
         Args:
             show: takes a child's name and a line.
             on_change: called when a child runs again or was replaced, when a replaced one has ended
-                and, without `restart`, when one has ended for good.
+                and, without `restart`, when one has ended and is not restarted.
             restart: whether processes that exit are restarted.
             startup_timeout: how long children wait for what they need, seconds.
         """
@@ -101,7 +101,7 @@ class Supervisor:
         """Start services from `specs`; once all are ready, retire those with the same names.
 
         Raises:
-            CannotStart: one ended, or was not ready in `timeout` seconds. The old ones go on.
+            CannotStart: one ended, or was not ready in `timeout` seconds. The old ones continue.
         """
         fresh = [ChildProcess(spec, self._show) for spec in specs]
         try:

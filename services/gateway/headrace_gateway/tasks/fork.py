@@ -51,7 +51,7 @@ class ForkRequest:
     generation: int | None
     """The last generation of the past, at most. None: the task's current one."""
     message: Json | None = None
-    """An A2A v1.0 Message to go on with. None: go on as the source did."""
+    """The A2A v1.0 Message with which it continues. None: as the source did."""
     metadata: Json | None = None
     """Metadata of the message's input."""
     traceparent: str | None = None

@@ -82,7 +82,7 @@ class Sweep:
         last = await last_entry(self._bus, key)
         if last is None or last.ends_task:
             # The view takes a task off the list when it applies the end. It may never do: the log
-            # may be restored from before its end, and then the task is at work again.
+            # may be restored from before its end, and then the task is working again.
             return round((self._clock.now() + self._timing.max_request_interval) * 1000)
         run = int(task["run"])
         if is_unstarted(last, run):

@@ -74,7 +74,7 @@ class _Pool(BlockingConnectionPool):
     _has_hung_up = False
 
     async def hang_up(self) -> None:
-        """Close all connections for good."""
+        """Close all connections permanently."""
         self._has_hung_up = True
         await self.disconnect()
 

@@ -180,7 +180,7 @@ class Thread:
         before = [entry for entry in past if entry.stamp.run < self._ctx.run]
         position, asked = _last_position(past), await interrupts_before(self._ctx)
         for source in fork.chain():
-            # A task that is over goes on from its last state, which no checkpoint names.
+            # A task that is over continues from its last state, which no checkpoint names.
             question = None
             if source.state not in TERMINAL:
                 question = Question(position.at, asked, _answers_at(before, position.at))

@@ -128,7 +128,7 @@ class ForkTaskParams:
     generation: int | None
     """The last generation of the past, at most; None for the task's current one."""
     sending: SendMessageParams | None
-    """The message with which the fork goes on, and its metadata; None to go on as the task did."""
+    """The message with which the fork continues, and its metadata; None: as the task did."""
 
     @classmethod
     def read(cls, params: object) -> Self:

@@ -108,7 +108,7 @@ class DeadLetterPages:
         return await self._each(request, "DropDeadLetter", dropped)
 
     async def _each(self, request: Request, operation: str, act: Act) -> ASGIApp:
-        """Answer with the outcome for each letter; the others go on if one fails."""
+        """Answer with the outcome for each letter; the others continue if one fails."""
         caller = self._operator(request, operation)
         check_body_type(request)
         numbers = _numbers(json_object(await read_body(request, self._services.body_limits)))

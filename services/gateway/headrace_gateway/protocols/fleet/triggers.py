@@ -127,7 +127,7 @@ class TriggerPages:
         return await self._switch(request, "ResumeTrigger", self._store.resume)
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a trigger with its dead letters; tasks that it began go on.
+        """Delete a trigger with its dead letters; tasks that it began continue.
 
         Raises:
             TriggerUnknown: the caller has none of this name.
