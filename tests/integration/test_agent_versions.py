@@ -264,7 +264,10 @@ async def test_a_version_is_retired_when_no_task_is_open_with_it(fleet: Fleet) -
         assert rows[1:] == [["1", "none", "1", "1"], ["2", "all", "others", "0", "1"]]
         before = await fleet.shown_route()
         moved = await fleet.headrace("agents", "retire", "shop", "1", "--move-to", "2")
-        assert moved.output == "shop: version 1 is retired; version 2 continues 1 tasks\n"
+        assert moved.output == (
+            "shop: version 1 is retired; version 2 continues 1 tasks; "
+            "stop its workers, of which 1 still run: each announces it again\n"
+        )
         await fleet.settled(before)
         answer = await fleet.send("hi", taskId=asked["id"], contextId=asked["contextId"])
         assert text_of(answer) == "2"

@@ -158,12 +158,17 @@ def retire(
 
     It is refused while tasks are open, unless --move-to names a version that continues them.
     """
-    moved = _carried_out(
-        nats_url, lambda versions: versions.retire(agent, version, move_to=move_to)
-    )
+
+    async def work(versions: AgentVersions) -> tuple[int, int]:
+        serving = len(versions.directory.serving(agent, version))
+        return await versions.retire(agent, version, move_to=move_to), serving
+
+    moved, serving = _carried_out(nats_url, work)
     text = f"{agent}: version {_name(version)} is retired"
     if moved:
         text += f"; version {_name(move_to or '')} continues {moved} tasks"
+    if serving:
+        text += f"; stop its workers, of which {serving} still run: each announces it again"
     printer.record({"agent": agent, "version": version, "movedTasks": moved}, text)
 
 
