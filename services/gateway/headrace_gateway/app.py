@@ -58,6 +58,9 @@ class MetricsPage:
             ("headrace_feeds", "Logs that this gateway follows for clients."): (
                 lambda: len(services.feeds)
             ),
+            ("headrace_feed_bytes", "Memory of these logs' cached events, in bytes."): (
+                lambda: services.feeds.memory
+            ),
             ("headrace_agents", "Known agents."): lambda: len(cards()),
             ("headrace_agents_available", "Agents with a live worker."): (
                 lambda: sum(available(card.name) for card in cards())

@@ -143,7 +143,14 @@ def _services(
     """Build the services that requests use."""
     bus, directory, background = running.bus, running.directory, running.background
     links = Links(own_url(settings))
-    feeds = Feeds(bus, running.rule, settings.feed_bytes, background, links)
+    feeds = Feeds(
+        bus,
+        running.rule,
+        settings.feed_bytes,
+        background,
+        links,
+        total_bytes=settings.feed_total_bytes,
+    )
     appends = InputAppends(bus, background, settings.append_timeout)
     state = StateClient(bus, links, appends.check)
     quotas = Quotas(running.quotas, state, warn=note_quota) if running.quotas else None

@@ -2,8 +2,10 @@
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from types import TracebackType
 from typing import Protocol
 
@@ -27,18 +29,27 @@ class EntryRenderer(Protocol):
         """
 
 
+_BLOCK_MEMORY, _LINE_MEMORY = 600, 50
+"""Bytes that a block and each of its lines or rendered pieces take besides their contents."""
+
+
 class FeedBlock:
     """An entry; what entry renderers make of it is kept from its second client on.
 
     Most streams have one client, for whom it would take more memory than the entry itself.
     """
 
-    __slots__ = ("_rendered", "entry", "size")
+    __slots__ = ("_rendered", "entry", "memory", "ring", "size")
 
     def __init__(self, entry: Entry) -> None:
         """Hold `entry`."""
         self.entry = entry
         self.size = sum(map(len, entry.lines))
+        """Bytes of its events."""
+        self.memory = _BLOCK_MEMORY + _memory_of(entry.lines, self.size)
+        """Bytes that it takes with what is kept of its renderings."""
+        self.ring: Ring | None = None
+        """The ring that contains it."""
         self._rendered: dict[EntryRenderer, tuple[bytes, ...]] | None = None
         """By their renderers; None until the first rendering, which is not kept."""
 
@@ -57,7 +68,47 @@ class FeedBlock:
         pieces = self._rendered.get(entry_renderer)
         if pieces is None:
             pieces = self._rendered[entry_renderer] = entry_renderer.render(self.entry, 0)
+            self._grow(_memory_of(pieces, sum(map(len, pieces))))
         return pieces
+
+    def _grow(self, memory: int) -> None:
+        self.memory += memory
+        if self.ring is not None:
+            self.ring.grow(memory)
+
+
+def _memory_of(pieces: Sequence[bytes], size: int) -> int:
+    return size + _LINE_MEMORY * len(pieces)
+
+
+class FeedMemory:
+    """What all rings of a gateway take, with one limit.
+
+    Above it, the rings that have been silent longest are emptied: whoever still needs their events
+    reads these from the log.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """Let the rings take `limit` bytes."""
+        self._limit = limit
+        self.used = 0
+        """Bytes."""
+        self._rings = OrderedDict[Ring, None]()
+        """Those that contain blocks, in the order of their last growth."""
+
+    def grow(self, ring: "Ring", memory: int) -> None:
+        """Add what `ring` takes more; the blocks of any ring may be dropped, also of this one."""
+        self.used += memory
+        self._rings[ring] = None
+        self._rings.move_to_end(ring)
+        while self.used > self._limit and self._rings:
+            next(iter(self._rings)).clear()
+
+    def free(self, ring: "Ring", memory: int) -> None:
+        """Subtract what `ring` takes less."""
+        self.used -= memory
+        if not ring.memory:
+            self._rings.pop(ring, None)
 
 
 _TRIM_TO = 0.75
@@ -66,11 +117,13 @@ _TRIM_TO = 0.75
 class Ring:
     """Consecutive blocks of events; above the limit, the oldest are dropped."""
 
-    def __init__(self, limit: int) -> None:
-        """Keep about `limit` bytes of events, and always the newest block."""
-        self._limit = limit
+    def __init__(self, limit: int, total: FeedMemory) -> None:
+        """Keep about `limit` bytes of events, and the newest block, unless `total` is exceeded."""
+        self._limit, self._total = limit, total
         self._blocks: list[FeedBlock] = []
         self._size = 0
+        self.memory = 0
+        """Bytes that it takes."""
 
     def append(self, block: FeedBlock) -> None:
         """Append the next block."""
@@ -78,14 +131,35 @@ class Ring:
         self._size += block.size
         if self._size > self._limit:
             self._trim()
+        block.ring = self
+        self.grow(block.memory)
+
+    def grow(self, memory: int) -> None:
+        """Add what a block takes more."""
+        self.memory += memory
+        self._total.grow(self, memory)
+
+    def clear(self) -> None:
+        """Drop all blocks."""
+        self._drop(len(self._blocks))
 
     def _trim(self) -> None:
         # Trimming well below the limit makes the shift of the list rare.
-        drop = 0
-        while self._size > self._limit * _TRIM_TO and drop < len(self._blocks) - 1:
-            self._size -= self._blocks[drop].size
+        drop, size = 0, self._size
+        while size > self._limit * _TRIM_TO and drop < len(self._blocks) - 1:
+            size -= self._blocks[drop].size
             drop += 1
-        del self._blocks[:drop]
+        self._drop(drop)
+
+    def _drop(self, count: int) -> None:
+        dropped = self._blocks[:count]
+        del self._blocks[:count]
+        for block in dropped:
+            self._size -= block.size
+            block.ring = None
+        freed = sum(block.memory for block in dropped)
+        self.memory -= freed
+        self._total.free(self, freed)
 
     def after(self, generation: int, most: int) -> list[FeedBlock] | None:
         """Return about `most` bytes of blocks after `generation`, or None if they were dropped."""
@@ -284,7 +358,7 @@ class Feed:
         bus: Bus,
         rule: TailRule,
         key: TaskKey,
-        ring_bytes: int,
+        ring: Ring,
         reading: asyncio.Semaphore,
         *,
         notifier: FeedNotifier,
@@ -299,9 +373,9 @@ class Feed:
         self.reading = reading
         """Held while the log is read; limits concurrent reads of all feeds."""
         self.key = key
-        self.ring = Ring(ring_bytes)
+        self.ring = ring
         self.last: Entry | None = None
-        """The newest entry; None until generation 1 exists."""
+        """The newest entry, without its lines if they are long; None until generation 1 exists."""
         self.head = 0
         """Generation of the newest event."""
         self.loss: LogLost | LogTooNew | None = None
@@ -355,8 +429,9 @@ class Feed:
         self._follower.begin(last.sequence)
 
     def close(self) -> None:
-        """Unsubscribe."""
+        """Unsubscribe, and free the memory."""
         self._follower.stop()
+        self.ring.clear()
 
     def reader(self, after: int) -> FeedReader:
         """Return a reader of the events after generation `after`."""
@@ -401,8 +476,10 @@ class Feed:
         self._wake()
 
     def _take(self, entry: Entry) -> None:
-        self.last, self.head = entry, entry.last_generation
-        self.ring.append(self.block(entry))
+        block = self.block(entry)
+        self.head = entry.last_generation
+        self.last = entry if block.size <= _LAST_BYTES else _without_lines(entry)
+        self.ring.append(block)
 
     def _lose(self, loss: LogLost | LogTooNew) -> None:
         self.loss = loss
@@ -412,6 +489,16 @@ class Feed:
         if self._waiting and not self._has_changed:
             self._has_changed = True
             self._notifier.add(self)
+
+
+_LAST_BYTES = 4096
+"""Maximum bytes of events for which a feed keeps its last entry beside the ring."""
+
+
+def _without_lines(entry: Entry) -> Entry:
+    bare = copy(entry)
+    bare.lines = []
+    return bare
 
 
 _READS = 8
@@ -432,20 +519,31 @@ class Feeds:
         ring_bytes: int,
         background: BackgroundWork,
         links: Links | None = None,
+        *,
+        total_bytes: int = 256 * 1024 * 1024,
     ) -> None:
-        """Open feeds in `background` on request; `links` converts file addresses for clients."""
+        """Open feeds in `background` on request; `links` converts file addresses for clients.
+
+        Each keeps about `ring_bytes` of events; together they take `total_bytes` of memory at most.
+        """
         self._background = background
         self.links = links
         """Converts links of files into addresses for clients."""
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
         self._reading = asyncio.Semaphore(_READS)
         self._notifier = FeedNotifier()
+        self._memory = FeedMemory(total_bytes)
         self._feeds: dict[TaskKey, Feed] = {}
         self._opening: dict[Feed, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         """Return the number of open feeds."""
         return len(self._feeds)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the recent events of all feeds take."""
+        return self._memory.used
 
     async def begin(self, key: TaskKey) -> Feed:
         """Return a feed of a new log; the caller appends generation 1.
@@ -505,7 +603,7 @@ class Feeds:
             self._bus,
             self._rule,
             key,
-            self._ring_bytes,
+            Ring(self._ring_bytes, self._memory),
             self._reading,
             notifier=self._notifier,
             links=self.links,

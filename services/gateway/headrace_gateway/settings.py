@@ -95,6 +95,10 @@ class GatewaySettings(RunLimitSettings):
     """Bytes of recent events that a gateway caches per watched task. Older events are read from the
     log again."""
 
+    feed_total_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
+    """Maximum memory of these caches in bytes, for all watched tasks together. Above it, the caches
+    of the tasks that have been silent longest are emptied."""
+
     keepalive: float = Field(default=15.0, gt=0)
     """Seconds of silence after which a stream sends a keep-alive comment."""
 

@@ -140,6 +140,29 @@ async def test_a_client_that_fell_out_of_the_ring_reads_the_log_and_rejoins(
     assert seen == [1, *range(2, 1202, 3), 1202]
 
 
+async def test_many_large_watched_tasks_never_take_more_than_the_limit_of_all(bus: Bus) -> None:
+    rule = TailRule(bus)
+    await rule.start()
+    feeds = Feeds(bus, rule, 1_000_000, BackgroundWork(), total_bytes=100_000)
+    logs = [Log(bus) for _ in range(12)]
+    await asyncio.gather(*(log.begin() for log in logs))
+    readers = [asyncio.create_task(generations(feeds, log, 0)) for log in logs]
+    taken = list[int]()
+
+    async def write(log: Log) -> None:
+        for _ in range(10):
+            await log.chunks(1, batch=40)  # 8 KB
+            taken.append(feeds.memory)
+        await log.status(COMPLETED)
+
+    await asyncio.gather(*map(write, logs))
+    seen = await asyncio.wait_for(asyncio.gather(*readers), 60)
+    await rule.stop()
+    assert seen == [list(range(1, 403))] * len(logs)
+    assert 50_000 < max(taken) <= 100_000, "of more than a million that were watched"
+    assert feeds.memory == 0
+
+
 async def test_a_feed_of_no_task_is_refused_for_all_who_wait(feeds: Feeds) -> None:
     key = TaskKey("default", "a", mint_task_id(0))
     waiting = [asyncio.create_task(feeds.acquire(key)) for _ in range(3)]

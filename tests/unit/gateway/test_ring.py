@@ -1,11 +1,17 @@
+import tracemalloc
+
 from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
-from headrace_gateway.feeds import FeedBlock, Ring
+from headrace_gateway.feeds import FeedBlock, FeedMemory, Ring
 
 
 def entry(generation: int, events: int = 1, size: int = 10) -> Entry:
     stamp = Stamp("log00000", generation, "writer", WORKING, 1, 1)
     return Entry(stamp, [b"x" * size] * events, generation * 7, "")
+
+
+def bounded(limit: int) -> Ring:
+    return Ring(limit, FeedMemory(1_000_000))
 
 
 def filled(ring: Ring, count: int, size: int = 10) -> Ring:
@@ -19,27 +25,27 @@ def generations(blocks: list[FeedBlock] | None) -> list[int] | None:
 
 
 def test_reads_what_lies_behind_a_generation() -> None:
-    ring = filled(Ring(1000), 5)
+    ring = filled(bounded(1000), 5)
     assert generations(ring.after(2, 1000)) == [3, 4, 5]
     assert generations(ring.after(5, 1000)) == []
 
 
 def test_a_read_is_bounded_in_bytes_and_makes_progress() -> None:
-    ring = filled(Ring(1000), 5)
+    ring = filled(bounded(1000), 5)
     assert generations(ring.after(0, 25)) == [1, 2, 3]
     assert generations(ring.after(3, 1)) == [4]
 
 
 def test_the_oldest_fall_out_at_the_bound_and_the_newest_never_does() -> None:
-    ring = filled(Ring(50), 20)
+    ring = filled(bounded(50), 20)
     assert ring.after(0, 1000) is None
     newest = ring.after(19, 1000)
     assert generations(newest) == [20]
-    assert generations(filled(Ring(5), 3, size=100).after(2, 1000)) == [3]
+    assert generations(filled(bounded(5), 3, size=100).after(2, 1000)) == [3]
 
 
 def test_a_generation_within_a_batch_finds_its_batch() -> None:
-    ring = Ring(1000)
+    ring = bounded(1000)
     ring.append(FeedBlock(entry(1, events=3)))
     ring.append(FeedBlock(entry(4, events=3)))
     assert generations(ring.after(1, 1000)) == [1, 4]
@@ -47,4 +53,59 @@ def test_a_generation_within_a_batch_finds_its_batch() -> None:
 
 
 def test_an_empty_ring_holds_nothing_of_the_past() -> None:
-    assert Ring(10).after(0, 10) is None
+    assert bounded(10).after(0, 10) is None
+
+
+class Doubling:
+    """Renders an entry as twice its bytes."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return the entry's events after its first `skip`."""
+        return tuple(line * 2 for line in entry.lines[skip:])
+
+
+def test_the_rings_that_were_silent_longest_are_emptied_above_the_limit_of_all() -> None:
+    memory = FeedMemory(10_000)
+    rings = [Ring(100_000, memory) for _ in range(5)]
+    for generation in range(1, 4):
+        for ring in rings:
+            ring.append(FeedBlock(entry(generation, size=1000)))
+            assert memory.used <= 10_000
+            assert memory.used == sum(each.memory for each in rings)
+    assert rings[0].after(0, 10_000) is None
+    assert generations(rings[4].after(2, 10_000)) == [3]
+
+
+def test_an_entry_above_the_limit_of_all_is_not_kept() -> None:
+    memory = FeedMemory(10_000)
+    ring = filled(Ring(100_000, memory), 1, size=20_000)
+    assert (memory.used, ring.after(0, 10_000)) == (0, None)
+
+
+def test_renderings_count_while_their_blocks_are_kept() -> None:
+    memory = FeedMemory(10_000)
+    ring, block = Ring(100_000, memory), FeedBlock(entry(1, size=1000))
+    ring.append(block)
+    before = memory.used
+    block.pieces(Doubling(), 0)
+    assert memory.used == before
+    block.pieces(Doubling(), 0)
+    assert memory.used >= before + 2000
+    ring.clear()
+    block.pieces(Doubling(), 0)
+    assert memory.used == 0
+
+
+def test_what_is_counted_is_what_python_allocates() -> None:
+    memory = FeedMemory(1 << 30)
+    ring = Ring(1 << 30, memory)
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            stamp = Stamp("log00000", 1 + 5 * number, f"writer{number}", WORKING, 1, 1)
+            lines = [bytes(200 + number) for _ in range(5)]
+            ring.append(FeedBlock(Entry(stamp, lines, number, f"2026-11-27T00:00:00.{number}Z")))
+        allocated, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * allocated < memory.used < 1.5 * allocated
