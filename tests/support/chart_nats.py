@@ -52,6 +52,14 @@ class ChartNode(ServerProcess):
         path = container["readinessProbe"]["httpGet"]["path"]
         return get(f"127.0.0.1:{self.monitor_port}", path)[0] == 200
 
+    def begin_to_stop(self) -> None:
+        """Run what Kubernetes runs before it ends the container."""
+        [container] = self._pod["containers"]
+        program, *arguments = container["lifecycle"]["preStop"]["exec"]["command"]
+        assert program == "nats-server"
+        changed = [word.replace("/tmp/", f"{self.folder}/") for word in arguments]  # noqa: S108 - replaced
+        subprocess.run([str(program_path()), *changed], check=True, timeout=60)
+
     def login(self, user: str) -> dict[str, str]:
         """Return the settings by which a service connects as `user`."""
         return {

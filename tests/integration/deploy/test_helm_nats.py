@@ -96,6 +96,23 @@ async def test_a_worker_reaches_nothing_of_other_groups_agents(single: ChartNode
         await client.close()
 
 
+def test_a_node_that_stops_sends_its_clients_away_first(tmp_path: Path) -> None:
+    with ChartNats("nats", tmp_path) as chart:
+        [node] = chart.nodes
+        login = node.login("gateway")
+        stated = {"user": login["nats_user"], "pass": login["nats_password"], "protocol": 1}
+        with (
+            socket.create_connection(("127.0.0.1", node.port), timeout=60) as connection,
+            connection.makefile("rb") as answers,
+        ):
+            assert b'"ldm":true' not in answers.readline()
+            options = json.dumps({"verbose": False, **stated})
+            connection.sendall(f"CONNECT {options}\r\nPING\r\n".encode())
+            assert any(line == b"PONG\r\n" for line in answers)
+            node.begin_to_stop()
+            assert any(b'"ldm":true' in line for line in answers)
+
+
 async def test_three_nodes_are_a_cluster_in_which_a_group_serves_its_agents(
     tmp_path: Path,
 ) -> None:
