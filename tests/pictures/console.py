@@ -102,7 +102,7 @@ async def _schedules(page: Page, gateway: str) -> bytes:
 async def _inspect(page: Page, gateway: str) -> bytes:
     """Return the same request in several bindings."""
     await page.open(f"{gateway}/console/#/inspect?agent=shop")
-    await page.until("document.body.innerText.includes('has all that A2A 1.0')", "the card")
+    await page.until("document.body.innerText.includes('has all fields that A2A 1.0')", "the card")
     await page.click(".page > .actions button")
     await page.until("document.querySelectorAll('.answer-text').length > 3", "answers")
     return await page.picture()
