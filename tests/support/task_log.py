@@ -8,11 +8,12 @@ from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
 from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
 from headrace.log.append import AppendResult
-from headrace.log.tail_rule import last_sequences
+from headrace.log.tail_rule import tails_of
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew
 from headrace.model.events import Draft
+from headrace.model.subjects import stream_of_shard
 from headrace.model.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 from tests.support.jetstream_api import answered
 from tests.support.waiting import eventually
@@ -171,11 +172,15 @@ async def following(
 async def confirmed_tails(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
     """Return the logs' last sequences once the leader tells them: a busy one is asked again."""
     found: dict[TaskKey, int] = {}
+    keys = list(keys)
 
     async def are_confirmed() -> bool:
+        found.clear()
         with suppress(BusUnavailable):
-            found.update(await last_sequences(bus, keys))
-        return bool(found)
+            for stream in {stream_of_shard(key.shard) for key in keys}:
+                of_stream = [key for key in keys if stream_of_shard(key.shard) == stream]
+                found.update((await tails_of(bus, of_stream)).last)
+        return len(found) == len(keys)
 
     await eventually(are_confirmed, "the leader tells the logs' last sequences")
     return found

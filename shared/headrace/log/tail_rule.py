@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import batched, groupby
@@ -46,19 +46,6 @@ class Tails:
     """0: the log is empty."""
     up_to: int
     """Sequence of the stream up to which they are known; 0: unknown."""
-
-
-async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
-    """Return each log's last sequence. 0: the log is empty.
-
-    Raises:
-        BusUnavailable: A leader does not answer.
-    """
-    found: dict[TaskKey, int] = {}
-    by_stream = sorted(keys, key=lambda key: stream_of_shard(key.shard))
-    for _, group in groupby(by_stream, key=lambda key: stream_of_shard(key.shard)):
-        found |= (await tails_of(bus, list(group))).last
-    return found
 
 
 async def tails_of(bus: Bus, keys: Sequence[TaskKey], since: int = 0) -> Tails:

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.log import tail_rule
-from headrace.log.tail_rule import FEW, last_sequences, tails_of
+from headrace.log.tail_rule import FEW, tails_of
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.integration.shared.conftest import Connect
@@ -106,4 +106,4 @@ async def test_an_answer_with_a_lost_part_is_rejected(
 async def test_no_stream_no_answer(bus: Bus) -> None:
     nowhere = TaskKey("default", "agent", mint_task_id(16 * 50))
     with pytest.raises(BusUnavailable):
-        await last_sequences(bus, [nowhere])
+        await tails_of(bus, [nowhere])
