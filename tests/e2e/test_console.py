@@ -656,7 +656,9 @@ async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(
     javascript.install(_SOURCE)
     await page.open(f"{fleet.gateways[0]}/console/#/inspect?agent=echo")
     await page.evaluate("globalThis.hacked = () => console.error('hacked')")
-    await page.until("document.body.innerText.includes('has all fields that A2A 1.0')", "the card is well")
+    await page.until(
+        "document.body.innerText.includes('has all fields that A2A 1.0')", "the card is well"
+    )
     hostile = "it's <img src=x onerror=hacked()> $HOME"
     await page.evaluate("document.querySelector('input[name=text]').select()")
     await page.type("input[name=text]", hostile)
