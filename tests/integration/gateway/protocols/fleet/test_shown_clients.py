@@ -34,5 +34,5 @@ async def test_the_block_on_triggers_makes_lists_and_deletes_one(
 ) -> None:
     assert fleet.working
     await run("triggers.md", "client.triggers", gateway)
-    assert "'subject': 'orders.*'" in capsys.readouterr().out
+    assert "['orders']" in capsys.readouterr().out
     assert (await http.get("/v1/triggers/orders")).status_code == 404
