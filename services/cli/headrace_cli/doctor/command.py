@@ -13,7 +13,7 @@ from headrace.secret_settings import SecretUnreadable
 from headrace.settings import BusSettings
 from headrace_cli.doctor.diagnosis import Diagnosis, Level, problem
 from headrace_cli.doctor.fleet import check_fleet
-from headrace_cli.doctor.nats import NATS, check_nats, has_all_streams
+from headrace_cli.doctor.nats import NATS, check_nats, missing_streams, stream_differences
 from headrace_cli.doctor.redis import REDIS, check_redis
 from headrace_cli.doctor.settings import are_valid, check_settings
 from headrace_cli.failures import CommandFailed
@@ -47,8 +47,9 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
 
 def _on_nats(nats_url: str | None) -> list[Diagnosis]:
     async def look(bus: Bus) -> list[Diagnosis]:
-        found = await _all(check_nats(bus))
-        if await has_all_streams(bus):
+        different = await stream_differences(bus)
+        found = await _all(check_nats(bus, different))
+        if not missing_streams(different):
             found += await _all(check_fleet(bus))
         return found
 

@@ -1,7 +1,7 @@
 """Checks of NATS: whether it answers, its streams and its clock."""
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import orjson
@@ -26,8 +26,10 @@ _NEARLY_FULL, _FULL = 0.8, 0.95
 """Shares of a stream's limit in bytes."""
 
 
-async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
+async def check_nats(bus: Bus, different: Sequence[Difference]) -> AsyncIterator[Diagnosis]:
     """Yield what is found about the server and the streams of the connected `bus`.
+
+    `different` is what `stream_differences` returned.
 
     Raises:
         BusUnavailable: JetStream does not answer.
@@ -39,12 +41,11 @@ async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
     number = f"{version.major}.{version.minor}.{version.patch}"
     yield ok(NATS, f"version {number} answered in {milliseconds:.1f} ms")
     yield check_rights(await _rights(bus), f"{bus.settings.prefix}.live.>")
-    found = await until_answered(bus, lambda: _differences(bus))
-    for difference in found:
+    for difference in different:
         yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)
-    if not found:
+    if not different:
         yield ok(STREAMS, "they match the settings")
-    missing = _missing(found)
+    missing = missing_streams(different)
     for declared in declarations(bus.settings):
         if (name := declared.name or "") not in missing:
             for finding in check_stream(await stream_info(bus, name)):
@@ -56,17 +57,18 @@ async def check_nats(bus: Bus) -> AsyncIterator[Diagnosis]:
         yield check_clock(NATS, before, there, time.time())
 
 
-async def has_all_streams(bus: Bus) -> bool:
-    """Return whether no stream and no bucket is missing.
+async def stream_differences(bus: Bus) -> list[Difference]:
+    """Return how streams, buckets and consumers differ from the settings.
 
     Raises:
         BusUnavailable: JetStream does not answer.
     """
-    return not _missing(await until_answered(bus, lambda: _differences(bus)))
+    return await until_answered(bus, lambda: _differences(bus))
 
 
-def _missing(found: Iterable[Difference]) -> set[str]:
-    return {one.stream for one in found if one.effect is Effect.CREATE}
+def missing_streams(different: Iterable[Difference]) -> set[str]:
+    """Return the names of the streams, including those of buckets, that do not exist."""
+    return {one.stream for one in different if one.effect is Effect.CREATE}
 
 
 async def _rights(bus: Bus) -> Json | None:
