@@ -88,7 +88,7 @@ def ag_ui_agent(
             try:
                 stream = http.stream("POST", url, content=orjson.dumps(asked), headers=_STREAM)
                 async with stream as response:
-                    check_encoding(response.headers.get("Content-Encoding", "identity"))
+                    check_encoding(response.headers)
                     if await _is_refused(ctx, response):
                         return
                     async for event in _events(response):

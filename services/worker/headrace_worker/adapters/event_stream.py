@@ -4,7 +4,7 @@ Only LF, CRLF and CR end lines. Libraries that read text by lines also split at 
 U+0085, which JSON strings may contain.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headrace.sdk.errors import MalformedOutput
 
@@ -31,12 +31,13 @@ def check_size(size: int) -> None:
         raise MalformedOutput(f"the outside agent's answer has more than {LARGEST} bytes")
 
 
-def check_encoding(encoding: str) -> None:
-    """Check the Content-Encoding of an answer: it can expand to a thousand times its size.
+def check_encoding(headers: Mapping[str, str]) -> None:
+    """Check that an answer is not compressed: it could expand to a thousand times its size.
 
     Raises:
         MalformedOutput: The answer is compressed.
     """
+    encoding = headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise MalformedOutput(
             f"the outside agent's answer has the encoding {encoding[:100]!r}; allowed: identity"

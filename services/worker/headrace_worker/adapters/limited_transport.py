@@ -27,7 +27,7 @@ class LimitedTransport(httpx.AsyncHTTPTransport):
         request.headers["Accept-Encoding"] = "identity"
         response = await super().handle_async_request(request)
         try:
-            check_encoding(response.headers.get("Content-Encoding", "identity"))
+            check_encoding(response.headers)
         except MalformedOutput:
             await response.aclose()
             raise

@@ -108,7 +108,7 @@ class McpServer:
 
 
 async def _check_answer(response: httpx2.Response) -> None:
-    check_encoding(response.headers.get("Content-Encoding", "identity"))
+    check_encoding(response.headers)
 
 
 class _McpLink:
