@@ -34,6 +34,9 @@ ELSEWHERE = {
     "TaskStateBehind",  # test_a_busy_redis_fires
 }
 RUNS = 12
+TALKING = 24
+"""Runs whose appends stay unanswered. Each counts one in 20 s: 10 s until the append is given up,
+and as many until the search for it is. The alert fires above one a second in 15 s."""
 AT_MOST_WAITING = 20
 BACKLOG = 6_000_000
 """Bytes of messages that wait while task state is away: about 16,000, so 16 batches."""
@@ -191,8 +194,8 @@ def redis_fills_and_goes(trouble: Trouble, valkey: ValkeyProcess) -> None:
 
 def nats_freezes_and_restarts(trouble: Trouble, nats: NatsProcess) -> None:
     gate = trouble.gate("talking")
-    trouble.submit_all("talking", gate)
-    until(lambda: trouble.working("talking") == RUNS, "all are at work", TIMEOUT)
+    trouble.submit_all("talking", gate, TALKING)
+    until(lambda: trouble.working("talking") == TALKING, "all are at work", TIMEOUT)
     nats.freeze()
     trouble.fires("GatewayWithoutNats", "AppendsUnanswered")
     nats.thaw()
