@@ -426,8 +426,11 @@ async def test_a_message_to_an_agent_at_work_is_answered_next(fleet: Fleet, page
     await say(page, "3 1")
     await page.until("document.querySelectorAll('[data-state=finished]').length === 2", "both end")
     said = "[...document.querySelectorAll('.answer .markdown')].map((one) => one.innerText.trim())"
-    first = " ".join(str(number) for number in range(1, 21))
-    assert await page.evaluate(said) == [first, "1 2 3"]
+    both = [" ".join(str(number) for number in range(1, 21)), "1 2 3"]
+    # A text that takes long to lay out is drawn a while later.
+    drawn = f"JSON.stringify({said}) === JSON.stringify({json.dumps(both)})"
+    await page.until(drawn, "all of both is drawn")
+    assert await page.evaluate(said) == both
 
 
 async def test_a_task_shows_what_it_used_and_why_it_failed(fleet: Fleet, page: Page) -> None:

@@ -288,7 +288,17 @@ class Ann:
             )
         ]
         paths += [f"/v1/{kind}/{one.context}" for one in things for kind in _DECLARED]
-        return [(await self._http.get(path)).text for path in paths]
+        return [await self._read(path) for path in paths]
+
+    async def _read(self, path: str) -> str:
+        """Return what is there, once task state has had the time to answer."""
+
+        async def answer() -> str | None:
+            found = await self._http.get(path)
+            is_too_late = found.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            return None if is_too_late else found.text
+
+        return await eventually(answer, f"{path} is answered")
 
     async def end(self, things: list[Thing]) -> None:
         """End what is at work, and delete what she has declared."""

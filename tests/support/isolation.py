@@ -445,22 +445,27 @@ class Pages(Binding):
     async def _watch(self, thing: Thing) -> MaskedResponse:
         """Watch the context while its owner begins a task there, and then the caller."""
         path, query = FLEET["tasks: watch"].path(thing), {"contextId": thing.context}
+        own, is_anothers = list[str](), False
         async with asyncio.timeout(_TIMEOUT), self._http.stream("GET", path, params=query) as seen:
             if seen.is_error:
                 await seen.aread()
                 return MaskedResponse.of(seen, thing)
-            changes = _changes(seen)
-            assert await anext(changes) == {}, "a watch begins with the list"
-            await thing.more()
-            body = {"message": message("1", contextId=thing.context)}
-            sent = await self._http.post(f"/v1/agents/{thing.agent}/message:send", json=body)
-            own = sent.raise_for_status().json()["task"]["id"]
-            async for change in changes:
-                if change["task"] == own:
-                    return MaskedResponse.of(seen, thing, "")
-                # The owner's came first.
-                return MaskedResponse.of(seen, thing, "another's")
+            async for change in _changes(seen):
+                if not change:
+                    # A watch begins like this, and says it again where it may have missed changes.
+                    await thing.more()
+                    own.append(await self._begun_in(thing))
+                elif change["task"] == own[-1]:
+                    return MaskedResponse.of(seen, thing, "another's" if is_anothers else "")
+                else:
+                    is_anothers = is_anothers or change["task"] not in own
         raise AssertionError("a watch has no end")
+
+    async def _begun_in(self, thing: Thing) -> str:
+        """Begin a task in the context, as the caller, and return its id after its end."""
+        body = {"message": message("1", contextId=thing.context)}
+        sent = await self._http.post(f"/v1/agents/{thing.agent}/message:send", json=body)
+        return str(sent.raise_for_status().json()["task"]["id"])
 
     async def _run(self, thing: Thing, path: str) -> MaskedResponse:
         """Begin a run and wait for its end; answer with how many the thread has by then."""
@@ -468,6 +473,8 @@ class Pages(Binding):
         if response.is_error:
             return MaskedResponse.of(response, thing)
         recovered = await self._http.get(f"{self._agui(thing)}/threads/{thing.context}")
+        if recovered.is_error:
+            return MaskedResponse.of(recovered, thing)
         return MaskedResponse.of(response, thing, str(len(recovered.json()["runs"])))
 
 

@@ -35,6 +35,10 @@ MOST_PIPELINED = 16
 MOST_FRAMES = 16 * 1024
 """Maximum frames of one WebSocket message; empty frames count, because they use memory too."""
 
+MOST_CHUNKS = 16 * 1024
+"""Maximum chunks of one body. A read of a quarter of a megabyte may contain 40,000 of them, and no
+other connection is served meanwhile."""
+
 HOLD_BY = "headrace.hold_by"
 """Key in a WebSocket scope's extensions: a function that sets what holds its messages."""
 
@@ -45,6 +49,8 @@ _TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
 _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
 
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
+
+_TOO_MANY_CHUNKS = f"the body has more than {MOST_CHUNKS} chunks"
 
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
 
@@ -134,6 +140,10 @@ class TooManyPipelined(Exception):
     """A client sends more requests than allowed without waiting for answers."""
 
 
+class TooManyChunks(Exception):
+    """A body comes in more chunks than allowed."""
+
+
 class _Awaited(Enum):
     """The part of a request that must come next."""
 
@@ -167,6 +177,7 @@ class HttpProtocol(HttpToolsProtocol):
     __slots__ = (
         "_awaited",
         "_backlog",
+        "_chunks",
         "_deadline",
         "_disconnects",
         "_framing",
@@ -186,6 +197,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._framing = 0
         """Bytes since the last body bytes: chunk sizes, their extensions, trailers."""
+        self._chunks = 0
         self._deadline = self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -268,11 +280,22 @@ class HttpProtocol(HttpToolsProtocol):
             now + self._timing.silence,
             now + self._timing.body,
         )
-        self._framing = 0
+        self._framing = self._chunks = 0
         earlier = self._cycle
         super().on_headers_complete()
         if (cycle := self._cycle) is not None and cycle is not earlier:
             cycle.message_event = _light_event()
+
+    def on_chunk_header(self) -> None:
+        """Count a chunk of the body.
+
+        Raises:
+            TooManyChunks: the body has too many, and has been refused. The rest is not parsed.
+        """
+        self._chunks += 1
+        if self._chunks > MOST_CHUNKS:
+            self._refuse(431, "INVALID_ARGUMENT", _TOO_MANY_CHUNKS)
+            raise TooManyChunks
 
     def on_body(self, body: bytes) -> None:
         """Pass on a piece of the body."""

@@ -160,6 +160,24 @@ async def test_trailers_without_an_end_are_refused(wire: Wire, trailer: str) -> 
     assert wire.writer.is_closing() or wire.reader.at_eof()
 
 
+async def test_a_body_in_too_many_chunks_is_refused(wire: Wire, fleet: ScriptedFleet) -> None:
+    last = "0\r\n"
+    begun = chunked().removesuffix(last)
+    wire.send(begun + "1\r\n \r\n" * http_protocol.MOST_CHUNKS + last + "\r\n")
+    assert await wire.refusal() == (431, "the body has more than 16384 chunks")
+    assert fleet.runs == []
+
+
+async def test_a_body_that_is_not_read_may_not_come_in_too_many_chunks_either(wire: Wire) -> None:
+    lines = "Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    wire.send(f"POST /healthz HTTP/1.1\r\n{lines}")
+    assert "405 Method Not Allowed" in await wire.until("\r\n\r\n")
+    wire.send("1\r\n \r\n" * (http_protocol.MOST_CHUNKS + 1))
+    with suppress(ConnectionResetError):
+        await wire.rest()
+    assert wire.reader.at_eof() or wire.reader.exception() is not None
+
+
 async def test_a_stream_goes_on_beside_half_a_further_request(
     wire: Wire, fleet: ScriptedFleet
 ) -> None:
