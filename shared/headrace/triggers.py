@@ -156,7 +156,7 @@ class TriggerStore:
         return trigger, before is None
 
     async def _check_room(self, tenant: str, owner: str) -> None:
-        owned = [one for one in await self.all(tenant) if one.owner == owner]
+        owned = await self.all(tenant, owner)
         if len(owned) >= self._most_per_owner:
             raise TooManyTriggers(
                 f"an owner may have at most {self._most_per_owner} triggers; delete one"
@@ -257,34 +257,44 @@ class TriggerStore:
         """
         await self._bucket.delete(trigger.key)
 
-    async def all(self, tenant: str | None = None) -> list[Trigger]:
-        """Return the triggers of a tenant, or of all, by owner and name; no unreadable ones.
+    async def all(self, tenant: str | None = None, owner: str | None = None) -> list[Trigger]:
+        """Return the triggers of a tenant's owner, of a tenant, or of all; no unreadable ones.
 
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        return (await self.listed(tenant))[0]
+        return (await self.listed(tenant, owner))[0]
 
     async def listed(
-        self, tenant: str | None = None
+        self, tenant: str | None = None, owner: str | None = None
     ) -> tuple[list[Trigger], list[UnreadableTrigger]]:
-        """Return what `all` does, and the triggers that this release can't read.
+        """Return what `all` does, by owner and name, and those that this release can't read.
+
+        Others are not read, except those that earlier releases made in the tenant.
 
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        copy = await self._bucket.copy(_KEYS)
         triggers, unreadable = list[Trigger](), list[UnreadableTrigger]()
-        for key, one in sorted(copy.items()):
-            _, its_tenant, *owner, name = key.split(".")
-            if tenant not in (None, its_tenant):
+        for key, data in await self._copy(tenant, owner):
+            _, _, *named, name = key.split(".")
+            trigger = _read(data)
+            whose = trigger.owner if trigger is not None else "".join(named) or _owner_of(data)
+            if owner not in (None, whose):
                 continue
-            if (trigger := _read(one.data)) is not None:
+            if trigger is not None:
                 triggers.append(trigger)
             else:
-                whose = owner[0] if owner else _owner_of(one.data) or ""
-                unreadable.append(UnreadableTrigger(whose, name))
+                unreadable.append(UnreadableTrigger(whose or "", name))
         return triggers, unreadable
+
+    async def _copy(self, tenant: str | None, owner: str | None) -> list[tuple[str, bytes]]:
+        """Return keys and records in the bucket, by key."""
+        patterns = [_KEYS if tenant is None else f"event.{tenant}.>"]
+        if tenant is not None and owner is not None:
+            patterns = [_key(tenant, owner, "*"), _former_key(tenant, "*")]
+        copies = [await self._bucket.copy(pattern) for pattern in patterns]
+        return sorted((key, one.data) for copy in copies for key, one in copy.items())
 
 
 def _key(tenant: str, owner: str, name: str) -> str:

@@ -16,6 +16,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from nats.aio.msg import Msg
@@ -61,6 +62,9 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 _MOST_READ = 10_000
 
+_CLOCKS = timedelta(minutes=1)
+"""How far clocks may differ: a gateway's, by which triggers are made, and NATS's."""
+
 
 class LetterUnknown(HeadraceError):
     """No dead letter has this id: it was deleted or has expired."""
@@ -78,6 +82,8 @@ class LetterFilter:
     task: str | None = None
     trigger: str | None = None
     """The trigger or schedule, as a source of firings."""
+    since: datetime | None = None
+    """Letters that were stored before this are not read."""
 
     def matches(self, letter: "Letter") -> bool:
         """Return whether a letter of this tenant and agent has this kind, task and trigger."""
@@ -190,16 +196,20 @@ class Letters:
             "*" if wanted.tenant is None else encode_token(wanted.tenant),
             "*" if wanted.agent is None else encode_token(wanted.agent),
         )
-        while batch := await self._batch(subject, after):
-            after = batch[-1].number
+        start: Json = {"seq": after + 1}
+        if wanted.since is not None and not after:
+            start = {"start_time": wanted.since.isoformat()}
+        while batch := await self._batch(subject, start):
+            start = {"seq": batch[-1].number + 1}
             yield batch
 
-    async def _batch(self, subject: str, after: int) -> list[Letter]:
+    async def _batch(self, subject: str, start: Json) -> list[Letter]:
+        """Return letters on `subject` from `start` on, as a part of a query."""
         query = {
             "batch": _BATCH,
             "max_bytes": _BATCH_BYTES,
-            "seq": after + 1,
             "next_by_subj": subject,
+            **start,
         }
 
         async def ask() -> list[Letter]:
@@ -265,14 +275,18 @@ class Letters:
         return Letter(number, tenant, agent, _kind(content, self._bus.subjects.prefix), content)
 
 
-async def drop_letters_of(bus: Bus, tenant: str, source: str) -> None:
-    """Drop the letters of a trigger or schedule of the tenant, a token; reads all of the tenant's.
+async def drop_letters_of(bus: Bus, tenant: str, source: str, made: datetime | None) -> None:
+    """Drop the letters of a trigger or schedule of the tenant, a token.
+
+    A letter's subject names no trigger, so this reads all of the tenant's since the trigger was
+    `made`. None: all that there are.
 
     Raises:
         BusUnavailable: The stream does not answer or refuses.
     """
     letters = Letters(bus)
-    wanted = LetterFilter(decode_token(tenant), kind="event", trigger=source)
+    since = None if made is None else made - _CLOCKS
+    wanted = LetterFilter(decode_token(tenant), kind="event", trigger=source, since=since)
     for letter in [one async for one in letters.find(wanted)]:
         with suppress(LetterUnknown):
             await letters.drop(letter.number)

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import orjson
 
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
-from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.errors import MalformedOutput, Misdeclared, Retryable
 from headrace.sdk.tool_call import Answer
 from headrace.sdk.tools import Tool
-from headrace_worker.adapters.event_stream import check_encoding
+from headrace_worker.adapters.event_stream import LARGEST, check_encoding
 from headrace_worker.adapters.extras import needs
 
 with needs("mcp"):
@@ -25,6 +25,11 @@ with needs("mcp"):
     from mcp.client.streamable_http import streamable_http_client
     from mcp.types import CONNECTION_CLOSED, CallToolResult, TextContent
     from mcp.types import Tool as McpTool
+
+MOST_PAGES = 100
+"""Maximum pages of a server's list of tools."""
+
+_EVENT_STREAM = "text/event-stream"
 
 
 class McpServer:
@@ -108,7 +113,30 @@ class McpServer:
 
 
 async def _check_answer(response: httpx2.Response) -> None:
+    """Check the answer's encoding, and limit what is read of it.
+
+    The SDK itself limits each event of a stream of events, to less.
+    """
     check_encoding(response.headers)
+    if not response.headers.get("Content-Type", "").lower().startswith(_EVENT_STREAM):
+        response.stream = _LimitedBody(cast("httpx2.AsyncByteStream", response.stream))
+
+
+class _LimitedBody(httpx2.AsyncByteStream):
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._body:
+            size += len(piece)
+            if size > LARGEST:
+                # The SDK answers one request with this error; others would end the connection.
+                raise httpx2.StreamError(f"the server's answer has more than {LARGEST} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 class _McpLink:
@@ -211,13 +239,19 @@ class _RemoteTool:
 
 
 async def _listed(client: Client) -> list[McpTool]:
+    """Return the server's tools.
+
+    Raises:
+        MalformedOutput: The list does not end.
+    """
     found, cursor = list[McpTool](), None
-    while True:
+    for _ in range(MOST_PAGES):
         page = await client.list_tools(cursor=cursor)
         found += page.tools
         cursor = page.next_cursor
         if cursor is None:
             return found
+    raise MalformedOutput(f"the list of tools has more than {MOST_PAGES} pages")
 
 
 def _object(arguments: Any) -> Json:  # noqa: ANN401  # any JSON

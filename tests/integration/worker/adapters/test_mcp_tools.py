@@ -1,5 +1,6 @@
 """The tools of MCP servers, over stdio and streamable HTTP."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -8,12 +9,18 @@ from pathlib import Path
 
 import pytest
 from mcp.server import MCPServer
+from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from headrace import Agent, Emission, RunContext, ToolError, agent
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import McpServer, openai_agent
+from headrace_worker.adapters.event_stream import LARGEST
+from headrace_worker.adapters.mcp_tools import MOST_PAGES
 from tests.integration.worker.conftest import Working
 from tests.support.asgi_server import asgi_server
 from tests.support.chat_stub import Reply, call, chat_stub, deltas
@@ -159,6 +166,61 @@ async def test_a_compressed_answer_is_not_read(submitter: TaskSubmitter, working
         done = await folded(await submitter.start("caller", "x"))
     assert state(done) == "FAILED"
     assert "does not respond" in words(done)
+
+
+class EndlessServer:
+    """A server whose list of tools has no end: its pages, or its bytes."""
+
+    def __init__(self, *, pages: bool) -> None:
+        self._has_pages, self.lists, self.sent = pages, 0, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await Starlette(routes=[Route("/mcp", self.answer, methods=["POST"])])(scope, receive, send)
+
+    async def answer(self, request: Request) -> Response:
+        asked = await request.json()
+        if asked["method"] == "initialize":
+            info = {"name": "endless", "version": "1"}
+            version = asked["params"]["protocolVersion"]
+            found = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": found})
+        if asked["method"] != "tools/list":
+            return Response(status_code=404 if "id" in asked else 202)
+        self.lists += 1
+        if self._has_pages:
+            tools = [{"name": f"t{self.lists}", "inputSchema": {"type": "object"}}]
+            page = {"tools": tools, "nextCursor": "more"}
+            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": page})
+        return StreamingResponse(self._endless(), media_type="application/json")
+
+    async def _endless(self) -> AsyncIterator[bytes]:
+        yield b'{"jsonrpc": "2.0", "result": "'
+        while self.sent < 4 * LARGEST:
+            self.sent += 1024 * 1024
+            yield b"x" * 1024 * 1024
+            await asyncio.sleep(0)  # A disconnect is noticed between two turns of the loop.
+
+
+@pytest.mark.parametrize("pages", [True, False])
+async def test_a_list_of_tools_is_not_read_without_end(
+    submitter: TaskSubmitter,
+    working: Working,
+    *,
+    pages: bool,
+) -> None:
+    endless = EndlessServer(pages=pages)
+
+    @agent(name="once", max_attempts=1)
+    async def once(ctx: RunContext) -> str:
+        async with McpServer(f"{url}/mcp").open() as found:
+            return f"{ctx.prompt}: {len(found)} tools"
+
+    async with asgi_server(endless) as url, working(once):
+        done = await folded(await submitter.start("once", "x"))
+    assert state(done) == "FAILED"
+    assert "does not respond" in words(done)
+    assert endless.lists == (MOST_PAGES if pages else 1)
+    assert endless.sent < 2 * LARGEST
 
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://x.test", "command": ["x"]}])

@@ -47,6 +47,8 @@ PATH = "/v1/schedules"
 
 _MOST = 200
 _USUAL = 50
+_MOST_READ = 1000
+"""Schedules that are read for one page, about."""
 _LARGEST_NUMBER = 2**63 - 1
 
 
@@ -73,31 +75,36 @@ class SchedulePages:
         if not caller.is_operator and pattern != caller.owner:
             # `next` would reveal how many there are.
             return json_response({"schedules": [], "next": None}, headers=NO_STORE)
-        reached = await self._reached(caller, pattern, after, limit + 1)
+        reached, further = await self._reached(caller, pattern, after, limit)
         shown, unreadable = list[Json](), list[Json]()
-        for one in reached[:limit]:
+        for one in reached:
             try:
                 shown.append(await self._listed(one))
             except ScheduleUnreadable as error:
                 unreadable.append(_unreadable(error))
-        content: Json = {
-            "schedules": shown,
-            "next": reached[limit - 1].sequence if len(reached) > limit else None,
-        }
+        content: Json = {"schedules": shown, "next": further}
         if unreadable:
             content["unreadable"] = unreadable
         return json_response(content, headers=NO_STORE)
 
-    async def _reached(self, caller: Caller, owner: str, after: int, most: int) -> Sequence[Listed]:
-        """Return the first schedules that the caller may see; nothing reveals the others."""
-        reached = list[Listed]()
-        while len(reached) < most:
-            found = await self._schedules.list(caller.tenant, owner, after, most)
+    async def _reached(
+        self, caller: Caller, owner: str, after: int, limit: int
+    ) -> tuple[Sequence[Listed], int | None]:
+        """Return the first schedules that the caller may see, and `after` of the next page, if any.
+
+        Each that is read costs a request, so a page may end before there are `limit` of them. Only
+        that reveals others.
+        """
+        reached, read = list[Listed](), 0
+        while read < _MOST_READ:
+            found = await self._schedules.list(caller.tenant, owner, after, limit + 1)
             reached += [one for one in found if _reaches(caller, one, "GetSchedule")]
-            if len(found) < most:
-                break
-            after = found[-1].sequence
-        return reached[:most]
+            if len(reached) > limit:
+                return reached[:limit], reached[limit - 1].sequence
+            if len(found) <= limit:
+                return reached, None
+            after, read = found[-1].sequence, read + len(found)
+        return reached, after
 
     async def _listed(self, one: Listed) -> Json:
         if isinstance(one, ScheduleUnreadable):
@@ -220,8 +227,9 @@ class SchedulePages:
             return unreadable.key
 
     async def _delete(self, key: ScheduleKey) -> None:
-        # The letters first: without the schedule they could no longer be dropped.
-        await drop_letters_of(self._services.bus, key.tenant, key.source)
+        # The letters first: without the schedule they could no longer be dropped. One that had
+        # ended and was stored again may have letters from before.
+        await drop_letters_of(self._services.bus, key.tenant, key.source, None)
         await self._schedules.delete(key)
 
     async def _found(self, request: Request, operation: str) -> StoredSchedule:

@@ -4,6 +4,7 @@ A trigger runs as the caller that makes it, who needs to be allowed to send mess
 """
 
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -52,19 +53,21 @@ class TriggerPages:
             HeadraceError: as `Access.check_anyone` and `TriggerStore.listed`.
         """
         caller, owner = self._caller(request, "ListTriggers"), owner_in(request)
-        found, unread = await self._store.listed(caller.tenant)
+        if not caller.is_operator:
+            if owner not in {None, caller.owner}:
+                return json_response({"triggers": []}, headers=NO_STORE)
+            owner = caller.owner
+        found, unread = await self._store.listed(caller.tenant, owner)
         shown = [
             one.shown()
             for one in found
-            if owner in {None, one.owner}
-            and reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
+            if reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
         ]
         unreadable = [
             {"name": one.name, "owner": decode_token(one.owner)}
             for one in unread
             # Which agent's it is, is not known.
-            if owner in {None, one.owner}
-            and reaches(caller, one.owner, ANY_AGENT, "ListTasks", "ListTasks")
+            if reaches(caller, one.owner, ANY_AGENT, "ListTasks", "ListTasks")
         ]
         content: Json = {"triggers": shown}
         if unreadable:
@@ -139,7 +142,8 @@ class TriggerPages:
 
     async def _delete(self, trigger: Trigger) -> None:
         # The letters first: without the trigger they could no longer be dropped.
-        await drop_letters_of(self._services.bus, trigger.tenant, trigger.source)
+        made = datetime.fromisoformat(trigger.since)
+        await drop_letters_of(self._services.bus, trigger.tenant, trigger.source, made)
         await self._store.delete(trigger)
 
     async def _switch(

@@ -19,6 +19,7 @@ from headrace.model.schedule import ScheduleFiring, ScheduleKey
 from headrace.schedules import Schedules
 from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace_cli.main import main
+from headrace_gateway.protocols.fleet import schedules as fleet_schedules
 from tests.integration.gateway.protocols.fleet.conftest import (
     ASK_ONCALL,
     FAQ,
@@ -326,7 +327,7 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
 
 
 async def test_a_list_says_nothing_of_what_its_caller_may_not_know_of(
-    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fleet.working
     async with open_role_gateway(BOB, ASK_ONCALL) as gateway:
@@ -350,6 +351,13 @@ async def test_a_list_says_nothing_of_what_its_caller_may_not_know_of(
             pages.append([one["name"] for one in page.json()["schedules"]])
             after = str(page.json()["next"])
         assert pages == [["b1"], ["d1"]]
+        # Who may see few of many gets them over several requests.
+        monkeypatch.setattr(fleet_schedules, "_MOST_READ", 1)
+        page = await gateway.http.get(PATH, params={"limit": 3}, headers=ASK_ONCALL.bearer)
+        first = [one["name"] for one in page.json()["schedules"]]
+        query = {"limit": 3, "after": page.json()["next"]}
+        page = await gateway.http.get(PATH, params=query, headers=ASK_ONCALL.bearer)
+        assert (first, page.json()) == (["b1", "d1"], {"schedules": [], "next": None})
         for name, _ in made:
             (await gateway.http.delete(f"{PATH}/{name}", headers=ANN.bearer)).raise_for_status()
 

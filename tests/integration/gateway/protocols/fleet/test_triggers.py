@@ -1,11 +1,13 @@
 """Triggers over HTTP: who may make, see and delete which."""
 
 import logging
+from datetime import timedelta
 
 import httpx
 import orjson
 import pytest
 
+from headrace import clock
 from headrace.client import Client, RequestRefused
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
@@ -14,6 +16,7 @@ from headrace.model.messages import DeadLetter
 from headrace.model.subjects import encode_token
 from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace.trigger_firings import FiringHistory, TriggerFiring
+from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import TriggerStore
 from headrace_gateway.server.auth.audit import Audited
 from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
@@ -313,3 +316,31 @@ async def test_a_trigger_that_is_deleted_takes_its_dead_letters_along(
     (await http.delete(f"{PATH}/t1")).raise_for_status()
     left = [one.content.trigger async for one in Letters(bus).find(LetterFilter("default"))]
     assert left == ["trigger/ann/t1"]
+
+
+async def test_letters_from_before_a_trigger_was_made_are_not_read(bus: Bus) -> None:
+    await write_letter(bus, DeadLetter(reason="why", subject="s", at=now()), to=("aside", "ask"))
+    found = list[int]()
+    for since in (clock.now() - timedelta(minutes=5), clock.now() + timedelta(minutes=5)):
+        wanted = LetterFilter("aside", since=since)
+        found.append(len([one async for one in Letters(bus).find(wanted)]))
+    assert found == [1, 0]
+
+
+async def test_a_list_of_ones_triggers_reads_no_others(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    store, large = (
+        TriggerStore(bus),
+        TriggerSpec.model_validate(SPEC | {"name": "large", "text": "x" * 50_000}),
+    )
+    for tenant, owner in (("default", "ann"), ("other", "ann"), ("default", "bob")):
+        await store.put(large, tenant, owner)
+    received = bus.connection.stats["in_bytes"]
+    assert [one.owner for one in await store.all("default", "bob")] == ["bob"]
+    assert 50_000 < bus.connection.stats["in_bytes"] - received < 100_000
+    assert [one.owner for one in await store.all("other")] == ["ann"]
+    for one in await store.all():
+        await store.delete(one)
+    assert (await http.get(PATH)).json() == {"triggers": []}
