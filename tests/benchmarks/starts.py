@@ -7,11 +7,13 @@ import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from select import select
+from socket import AF_UNIX, SOCK_DGRAM, socket
 
 from tests.benchmarks.processor_time import seconds_of
-from tests.support.deployment import get
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.service_process import ServiceProcess
 
@@ -45,12 +47,21 @@ def _said(seconds: list[float]) -> str:
 
 def _start(folder: Path, service: str, arguments: list[str], environment: dict[str, str]) -> float:
     """Return the processor seconds until a new process is ready."""
-    address = f"127.0.0.1:{environment['HEADRACE_METRICS_PORT']}"
-    process = ServiceProcess(
-        service, folder, arguments, environment, lambda: get(address, "/readyz")[0] == 200
-    )
-    with process:
-        return seconds_of({service: [process.pid]})[service]
+    with _reports() as (path, is_ready):
+        variables = environment | {"NOTIFY_SOCKET": path}
+        with ServiceProcess(service, folder, arguments, variables, is_ready) as process:
+            return seconds_of({service: [process.pid]})[service]
+
+
+@contextmanager
+def _reports() -> Iterator[tuple[str, Callable[[], bool]]]:
+    """Give the path of a socket for systemd's report of a start, and whether it has come.
+
+    Requests for `/readyz` would cost the process itself processor time.
+    """
+    with tempfile.TemporaryDirectory() as folder, socket(AF_UNIX, SOCK_DGRAM) as reports:
+        reports.bind(f"{folder}/ready")
+        yield reports.getsockname(), lambda: bool(select([reports], [], [], 0)[0])
 
 
 def _environment(

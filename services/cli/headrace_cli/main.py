@@ -9,6 +9,8 @@ from importlib import import_module
 
 import click
 
+from headrace_cli.quick_imports import quick_imports
+
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": (
         "headrace_cli.init.command:init",
@@ -143,7 +145,8 @@ class LazyGroup(click.Group):
             return None
         place, _ = _COMMANDS[cmd_name]
         module, attribute = place.split(":")
-        command = getattr(import_module(module), attribute)
+        with quick_imports():
+            command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{place} is not a click command")
         return command

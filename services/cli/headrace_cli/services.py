@@ -4,11 +4,11 @@ Only this module imports the services, and only by name: the command line instal
 without them.
 """
 
-import gc
 import os
 import re
 import signal
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,9 +16,18 @@ from typing import Any, NoReturn
 import click
 
 from headrace_cli.failures import CannotStart, Misconfigured
+from headrace_cli.quick_imports import quick_imports
 
 _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 _TARGET = re.compile(rf"{_DOTTED}:{_DOTTED}(,{_DOTTED}:{_DOTTED})*")
+
+_UNUSED: Mapping[str, tuple[str, ...]] = {
+    "gateway": ("watchfiles",),
+    "task-state": ("opentelemetry.metrics", "opentelemetry.sdk", "uvicorn"),
+    "triggers": ("uvicorn",),
+}
+"""What libraries of a service import if it is installed, for functions that the service does not
+use: uvicorn's reload, redis-py's metrics, FastStream's HTTP server."""
 
 
 def check_target(target: str) -> str:
@@ -82,11 +91,8 @@ def run_service(service: str, package: str, *arguments: str, **options: bool) ->
     if service != "worker":
         # To find plugins, pydantic reads the metadata of all packages. Only agents may have some.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
-    # Nearly all objects of an import stay, so collections during it find nothing.
-    gc.disable()
-    run = module_of(service, f"{package}.main").run
-    gc.freeze()
-    gc.enable()
+    with quick_imports(_UNUSED.get(service, ())):
+        run = module_of(service, f"{package}.main").run
     sys.exit(run(*arguments, **options))
 
 
