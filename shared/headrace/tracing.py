@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from opentelemetry import context, trace
 from opentelemetry.trace import (
@@ -46,6 +46,9 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _IN_SPANS = frozenset({"true", "span_only", "span_and_event"})
 """Its values that ask for content in spans, in lower case."""
+
+_SCOPE = "headrace"
+"""Name of the scope of Headrace's own spans."""
 
 _VALID = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -104,6 +107,26 @@ def _asks_for_content(variables: Mapping[str, str]) -> bool:
 _content = _Content()
 
 
+class _Recorder(Protocol):
+    """A tracer provider that records Headrace's spans for less than its tracer takes.
+
+    That of `exporting` is one; a launcher's is not.
+    """
+
+    can_record: bool
+    """Whether `record` says the same as the provider's tracer."""
+
+    def record(
+        self,
+        name: str,
+        kind: SpanKind,
+        parent: SpanContext,
+        attributes: Attributes,
+        links: Sequence[Link],
+    ) -> Span:
+        """Start a span, which the caller ends. Without a valid `parent` it begins a trace."""
+
+
 def start_span(
     name: str,
     kind: SpanKind,
@@ -123,19 +146,23 @@ def start_span(
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         return trace.INVALID_SPAN
-    return _tracer_of(provider).start_span(
-        name,
-        _remote(parent) if parent else None,
-        kind,
-        attributes,
-        [Link(_span_context(each)) for each in links] if links else None,
-    )
+    linked = _links(links) if links else ()
+    if getattr(provider, "can_record", False):
+        above = _span_context(parent) if parent else trace.get_current_span().get_span_context()
+        return cast("_Recorder", provider).record(name, kind, above, attributes, linked)
+    around = _remote(parent) if parent else None
+    return _tracer_of(provider).start_span(name, around, kind, attributes, linked)
+
+
+def _links(traceparents: Sequence[str]) -> list[Link]:
+    contexts = map(_span_context, traceparents)
+    return [Link(context, {}) for context in contexts if context.is_valid]
 
 
 @lru_cache(maxsize=1)
 def _tracer_of(provider: trace.TracerProvider) -> Tracer:
     """Return the provider's tracer; it makes a new one, in 8 µs, each time it is asked."""
-    return provider.get_tracer("headrace", schema_url=SCHEMA_URL)
+    return provider.get_tracer(_SCOPE, schema_url=SCHEMA_URL)
 
 
 def stated_traceparent(headers: Mapping[str, str]) -> str | None:
@@ -245,8 +272,9 @@ def _provider(
     try:
         # Imported here, because they come with an extra.
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+        from headrace.span_recorder import RecordingProvider  # noqa: PLC0415
 
         made = [_exporter(name) for name in exporters]
     except (ImportError, LookupError) as missing:
@@ -259,10 +287,8 @@ def _provider(
     stated = variables.get("OTEL_SERVICE_NAME") or "service.name=" in variables.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
-    provider = TracerProvider(
-        resource=Resource.create({} if stated else {SERVICE_NAME: service_name}),
-        shutdown_on_exit=False,  # The end of the block shuts it down.
-    )
+    resource = Resource.create({} if stated else {SERVICE_NAME: service_name})
+    provider = RecordingProvider(resource, _SCOPE, SCHEMA_URL)
     for exporter in made:
         provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -126,9 +127,9 @@ def test_spans_below_one_that_is_not_sampled_are_not_recorded(
     assert spans.all() == []
 
 
-def test_a_providers_tracer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launchers_tracer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
-        spans = RecordedSpans(monkeypatch)
+        spans = RecordedSpans(monkeypatch, TracerProvider())
         provider, made = trace.get_tracer_provider(), list[str]()
 
         def get_tracer(
