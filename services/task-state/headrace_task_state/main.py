@@ -20,6 +20,7 @@ from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
 from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.holder_check import HolderCheck
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
@@ -214,6 +215,17 @@ class TaskState:
             output_linger=timing.output_linger,
             lag_interval=timing.lag_interval,
         )
+        sweep = Sweep(
+            self._bus,
+            writer,
+            self._directory,
+            settings.start_within,
+            clock=self._clock,
+            timing=timing,
+        )
+        check = HolderCheck(
+            self._bus, writer, self._directory, sweep, clock=self._clock, timing=timing
+        )
         watch = WorkerWatch(self._bus, self._directory.workers, timing.watch)
         return [
             # Workers belong to no range, but one replica should ask them.
@@ -221,14 +233,8 @@ class TaskState:
             notifier.run(),
             follower.run(),
             completion.run(),
-            Sweep(
-                self._bus,
-                writer,
-                self._directory,
-                settings.start_within,
-                clock=self._clock,
-                timing=timing,
-            ).run(),
+            sweep.run(),
+            check.run(),
             Orphans(self._bus, writer, self._clock, timing).run(),
             retention.run(),
         ]

@@ -33,7 +33,7 @@ from headrace.tasks.holder import ask_holder
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.blocks import RunIds
-from headrace_worker.recovery import RecoveredRun, recover, why_handed_back
+from headrace_worker.recovery import RecoveredRun, recover
 from headrace_worker.run_limits import (
     count_survivors,
     deadline_of,
@@ -181,7 +181,7 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
         return over
     if last.stamp.attempt == 0:
         return Free(last, 1)
-    if why_handed_back(orjson.loads(last.lines[-1])) is not None:
+    if events.why_handed_back(orjson.loads(last.lines[-1])) is not None:
         return Free(last, last.stamp.attempt + 1)
     holder = await who_holds(bus, assignment.key)
     if holder is not None and holder.run == assignment.run:

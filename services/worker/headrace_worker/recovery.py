@@ -205,7 +205,7 @@ def _note_attempt(recovered: RecoveredRun, event: Json, time: str) -> None:
     """Record which worker started an attempt, and whether the previous attempt recorded its end."""
     metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
     if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
-        if why_handed_back(event) is not None:
+        if events.why_handed_back(event) is not None:
             recovered.holder = ""
             recovered.asleep_until = asleep_until(event)
         return
@@ -231,7 +231,7 @@ def _go_through(recovered: RecoveredRun, entry: Entry) -> None:
         recovered.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
         if (slept := sleep_of(event)) is not None:
             recovered.sleeps.update([slept])
-        why = why_handed_back(event)
+        why = events.why_handed_back(event)
         recovered.handed_back += why in {events.LEAVING, events.ASLEEP}
         recovered.slept += why == events.ASLEEP
     if entry.stamp.checkpoint is not None:
@@ -267,9 +267,3 @@ def _note_signals(recovered: RecoveredRun, event: Json) -> None:
 def _is_canceled(event: Json) -> bool:
     metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
     return metadata.get(events.ENDING) == CANCELED and CHILD not in metadata
-
-
-def why_handed_back(event: Json) -> str | None:
-    """Return why an attempt was handed back, or None if `event` does not record that."""
-    why: str | None = event.get("statusUpdate", {}).get("metadata", {}).get(events.HANDED_BACK)
-    return why

@@ -92,6 +92,15 @@ def queue_of(reply: str) -> tuple[str, str]:
     return tokens[at - 3], tokens[at - 2]
 
 
+def reply_subject(stream: str, consumer: str, sequence: int, number: int) -> str:
+    """Return a subject for answers to the message with `sequence`, which the consumer delivered.
+
+    `number`: of messages that the consumer has delivered. If the message is not in delivery, an
+    answer has no effect.
+    """
+    return f"$JS.ACK.{stream}.{consumer}.1.{sequence}.{number}.0.0"
+
+
 def pull_subject(stream: str, consumer: str) -> str:
     """Return the subject of pull requests."""
     return f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"

@@ -237,3 +237,16 @@ class TextChunks:
             TypeError: `text` is not a string, or can't be encoded (a lone surrogate).
         """
         return Draft(self._before + orjson.dumps(text) + self._after, self._tail)
+
+
+def status_metadata(event: Json) -> Json:
+    """Return the metadata of a status event; empty: `event` is none, or has none."""
+    status = event.get("statusUpdate")
+    metadata = status.get("metadata") if isinstance(status, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def why_handed_back(event: Json) -> str | None:
+    """Return why an attempt was handed back, or None if `event` does not record that."""
+    why: str | None = status_metadata(event).get(HANDED_BACK)
+    return why

@@ -16,6 +16,7 @@ from opentelemetry.trace import Span, SpanKind
 from headrace import tracing
 from headrace.jetstream.api import (
     Json,
+    get_message,
     sequence_of,
     store_soon,
     store_with_retries,
@@ -23,7 +24,7 @@ from headrace.jetstream.api import (
     until_answered,
 )
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.consumers import consumer_info
+from headrace.jetstream.consumers import consumer_info, nak, reply_subject
 from headrace.jetstream.durables import ensure_consumer, of_runs
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
@@ -130,6 +131,9 @@ class RunQueues:
 
 
 _LOOK_EVERY = 0.1
+
+_RELEASE = 2.0
+"""Seconds for the queue to confirm the release of a run."""
 
 
 class RunRequests:
@@ -246,6 +250,26 @@ async def publish_unconfirmed(
     """
     subject = bus.subjects.run(key, generation, priority, request.version or "")
     await bus.publish(subject, without_input(request).encode())
+
+
+async def release(
+    bus: Bus, key: TaskKey, generation: int, priority: str = NORMAL, version: str = ""
+) -> None:
+    """Have the queue deliver a run again at once, whose worker is gone but whose lease lasts.
+
+    It keeps its place before runs that were not delivered yet. If it is to be delivered anyway, or
+    is gone, nothing happens.
+
+    Raises:
+        BusUnavailable: The queue does not answer or does not exist.
+    """
+    stream, subject = bus.streams.runs, bus.subjects.run(key, generation, priority, version)
+    found = await get_message(bus, stream, {"last_by_subj": subject})
+    if found is None:
+        return
+    consumer = RunQueue.of(key, priority, version).consumer
+    delivered = (await consumer_info(bus, stream, consumer))["delivered"]["consumer_seq"]
+    await bus.request(reply_subject(stream, consumer, found["seq"], delivered), nak(), _RELEASE)
 
 
 async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) -> None:

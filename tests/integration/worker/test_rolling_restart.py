@@ -9,7 +9,6 @@ from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED
-from headrace_worker.recovery import why_handed_back
 from tests.integration.worker.conftest import Spawn
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.worker_process import WorkerProcess
@@ -30,7 +29,7 @@ def check_only_handed_back_work_was_repeated(entries: list[Entry]) -> None:
     """Check that an attempt follows another only where that one was handed back."""
     for before, after in pairwise(entries):
         if after.stamp.attempt > max(before.stamp.attempt, 1):
-            assert why_handed_back(orjson.loads(before.lines[-1])) == events.LEAVING
+            assert events.why_handed_back(orjson.loads(before.lines[-1])) == events.LEAVING
 
 
 async def started(spawn: Spawn) -> WorkerProcess:

@@ -18,6 +18,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
 from headrace.model.entry import Entry
+from headrace.model.events import why_handed_back
 from headrace.model.messages import Control, RunRequest
 from headrace.model.sleep import asleep_until
 from headrace.model.subjects import NORMAL
@@ -25,7 +26,7 @@ from headrace.model.task import TaskKey
 from headrace.tasks.delayed_runs import start_of
 from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
 from headrace.tasks.holder import ask_holder
-from headrace.tasks.runs import RunRequests
+from headrace.tasks.runs import RunRequests, release
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -75,6 +76,22 @@ class Sweep:
             StateUnavailable: the store does not answer.
         """
         return await self._due.go_through(round(self._clock.now() * 1000))
+
+    async def recover(self, key: TaskKey, task: Fields) -> None:
+        """Have a worker get the run of a task without a holder: from the queue, or requested again.
+
+        Raises:
+            BusUnavailable: the log or the queue does not answer.
+        """
+        run, last = int(task["run"]), await last_entry(self._bus, key)
+        if last is None or last.ends_run or last.stamp.run != run or last.stamp.attempt == 0:
+            return
+        # A run that was handed back is in the queue, until its next attempt is due.
+        if why_handed_back(last.events[-1]) is not None:
+            return
+        priority = task.get("priority", NORMAL)
+        if not await self._publish(key, task, priority):
+            await release(self._bus, key, run, priority, self._version(key, task) or "")
 
     async def _look(self, key: TaskKey, task: Fields) -> int:
         """Process a task; return when it is due again, ms."""
@@ -127,22 +144,27 @@ class Sweep:
         due = now + min(now - submitted, round(self._timing.max_request_interval * 1000))
         return min(due, start_by) if start_by > now else due
 
-    async def _publish(self, key: TaskKey, task: Fields, priority: str) -> None:
+    async def _publish(self, key: TaskKey, task: Fields, priority: str) -> bool:
+        """Request the task's run again; return whether the queue did not have it."""
         request = RunRequest(
             log=task["log"],
             context=task["context"],
             owner=task["owner"],
             traceparent=task.get("traceparent"),
-            version=self._directory.route(key.agent).continues(task.get("version")),
+            version=self._version(key, task),
         )
         try:
             is_new = await self._runs.publish(key, int(task["run"]), request, priority)
         except Refused as refused:
             if not refused.is_full:
                 raise
-        else:
-            if is_new:
-                metrics.RUNS_REQUESTED_AGAIN.inc()
-                _log.warning(
-                    "task %s: no worker holds run %s; requested it again", key.task, task["run"]
-                )
+            return False
+        if is_new:
+            metrics.RUNS_REQUESTED_AGAIN.inc()
+            _log.warning(
+                "task %s: no worker holds run %s; requested it again", key.task, task["run"]
+            )
+        return is_new
+
+    def _version(self, key: TaskKey, task: Fields) -> str | None:
+        return self._directory.route(key.agent).continues(task.get("version"))

@@ -97,18 +97,13 @@ class WatchedWorker:
         except BusUnavailable:
             self._silent += 1
             pause = 0.0  # It has waited for the answer.
-        if self._was_cut_off():
+        if was_cut_off(self._bus, timing):
             # The workers may have been, too, and be on their way back.
             self._absent = self._silent = 0
             pause = timing.interval
         if self._absent >= timing.absences or self._silent >= timing.silences:
             await self._give_back()
         await asyncio.sleep(pause if self._has_answered else timing.directory_interval)
-
-    def _was_cut_off(self) -> bool:
-        """Return whether NATS does not answer this process, or does again for a short time only."""
-        back = asyncio.get_running_loop().time() - self._bus.back_since
-        return not self._bus.answers or back < self._timing.after_reconnect
 
     def _take(self, answer: Holds) -> None:
         self._has_answered = True
@@ -156,3 +151,9 @@ class WatchedWorker:
         except ValueError:
             return False
         return stream == self._bus.streams.runs and agent_of(consumer) in self._agents
+
+
+def was_cut_off(bus: Bus, timing: WatchTiming) -> bool:
+    """Return whether NATS does not answer this process, or does again for a short time only."""
+    back = asyncio.get_running_loop().time() - bus.back_since
+    return not bus.answers or back < timing.after_reconnect

@@ -75,6 +75,22 @@ async def test_tasks_at_work_end_though_their_runs_were_purged_and_their_worker_
             assert (await held.last()).stamp.attempt == 1
 
 
+async def test_a_lost_run_is_requested_again_once_its_worker_has_left_the_directory(
+    nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path: Path
+) -> None:
+    never = MaintenanceTiming(silence=3600.0, max_silence=7200.0)
+    async with open_task_states(nats_server.url, valkey.url, never) as fleet:
+        await fleet.start()
+        with ExitStack() as stack:
+            dying = stack.enter_context(worker(fleet, tmp_path / "dying", REPEATER))
+            task = await TaskSubmitter(fleet.bus).start("slow_repeater", "one")
+            await task.held()
+            await fleet.bus.js.purge_stream(fleet.bus.streams.runs)
+            dying.kill()
+            stack.enter_context(worker(fleet, tmp_path / "next", REPEATER))
+            assert (await ended(task))[-1].stamp.attempt == 2
+
+
 async def ended(task: Task) -> list[Entry]:
     """Return the log once the task is over."""
 

@@ -22,12 +22,14 @@ from headrace.model.queues import RunQueue
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace.tasks.runs import ensure_queue
+from headrace_task_state.main import TaskState
 from headrace_task_state.maintenance.timing import WatchTiming
+from headrace_task_state.settings import TaskStateSettings
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
 from headrace_worker.worker import Worker
 from tests.support.nats_proxy import NatsProxy
-from tests.support.servers import NatsProcess
+from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_submitter import Task, TaskSubmitter, fresh_names, open_submitter
 from tests.support.waiting import TIMEOUT, eventually, soon
 from tests.support.watching import watching
@@ -64,9 +66,15 @@ class Fleet:
         finally:
             await worker.stop()
 
-    async def begun(self, number: int, held_by: Worker | None = None) -> list[Task]:
-        """Return tasks that a worker has begun, at least `number` of them the one in `held_by`."""
-        await lengthen_leases(self.submitter.bus, "long")
+    async def begun(
+        self, number: int, held_by: Worker | None = None, *, lengthens: bool = True
+    ) -> list[Task]:
+        """Return tasks that a worker has begun, at least `number` of them the one in `held_by`.
+
+        Not with `lengthens`: the queue is as task state requires it, for which it requests runs.
+        """
+        if lengthens:
+            await lengthen_leases(self.submitter.bus, "long")
         tasks = list[Task]()
         while number:
             tasks.append(await self.submitter.start("long"))
@@ -139,6 +147,33 @@ async def test_the_runs_of_a_worker_that_is_gone_are_taken_over_though_their_lea
         await cable.__aexit__(None, None, None)
         lost = [task for task in tasks if expected[task.key.task] == 2]
         await asyncio.gather(*(in_attempt(task, 2) for task in lost))
+        assert await fleet.attempts(tasks) == expected
+        await dying.abort()
+
+
+async def test_the_runs_of_a_worker_that_died_with_its_watcher_are_taken_over_though_leases_last(
+    fleet: Fleet, valkey: ValkeyProcess
+) -> None:
+    named = fleet.settings.model_dump() | {"redis_url": valkey.url}
+    async with AsyncExitStack() as stack:
+        cable = await stack.enter_async_context(NatsProxy(fleet.nats.port))
+        dying = await stack.enter_async_context(fleet.worker(cable.url))
+        healthy = await stack.enter_async_context(fleet.worker())
+        replica = TaskState(TaskStateSettings.model_validate(named))
+        await replica.start()
+        tasks = await fleet.begun(3, held_by=dying, lengthens=False)
+        lost = [task for task in tasks if (await task.held()).worker == dying.id]
+        await all_listed(dying, len(lost))
+        await soon(lambda: len(dying._leases._extended) == len(lost), "the leases are long")
+        # Its successor finds the tasks in the view, but no process has a list of the worker's runs.
+        await replica.stop()
+        await cable.__aexit__(None, None, None)
+        replica = TaskState(TaskStateSettings.model_validate(named))
+        await replica.start()
+        stack.push_async_callback(replica.stop)
+        await asyncio.gather(*(in_attempt(task, 2) for task in lost))
+        assert {(await task.held()).worker for task in tasks} == {healthy.id}
+        expected = {task.key.task: 2 if task in lost else 1 for task in tasks}
         assert await fleet.attempts(tasks) == expected
         await dying.abort()
 

@@ -1,0 +1,115 @@
+"""Ask for the holders of all running tasks, when a worker is gone or the range has a new replica.
+
+A worker that dies together with the replica that watched it leaves runs with long leases, and no
+process has a list of them. A run whose request was lost is missed only once its worker dies. Both
+would be found much later, by the silence of their tasks. So the holders of all running tasks of a
+range are contacted once when a replica takes it, and once when a worker has left the directory. A
+run without a holder is requested again, or released to the queue, which still has it.
+
+This decides nothing, like the watch of workers: who gets such a run contacts its holder first.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import batched
+
+from headrace.directory import Directory
+from headrace.jetstream.connection import Bus
+from headrace.model.messages import Control
+from headrace.model.task import SUBMITTED, TaskKey
+from headrace.tasks.holder import ask_holder
+from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.due import repeat
+from headrace_task_state.maintenance.sweep import Sweep
+from headrace_task_state.maintenance.timing import MaintenanceTiming
+from headrace_task_state.maintenance.worker_watch import was_cut_off
+from headrace_task_state.store import DueList, Fields, Writer
+
+_log = logging.getLogger(__name__)
+
+_MOST = 1_000_000
+"""Tasks that are checked at once; more are left to the sweep."""
+
+_AT_ONCE = 200
+"""Holders asked concurrently."""
+
+type _Running = tuple[TaskKey, Fields]
+
+_ANSWER = 1.0
+"""Seconds to wait for a holder's answer, twice."""
+
+_WHO = Control(ask="who")
+
+
+class HolderCheck:
+    """Checks the running tasks of one range, under its lease."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        writer: Writer,
+        directory: Directory,
+        sweep: Sweep,
+        *,
+        clock: Clock,
+        timing: MaintenanceTiming,
+    ) -> None:
+        """Find tasks through `writer`; leave those without a holder to `sweep`."""
+        self._bus, self._writer, self._directory = bus, writer, directory
+        self._sweep, self._clock, self._timing = sweep, clock, timing
+        self._workers: set[str] | None = None
+        """Those at the last check; None: there was none."""
+
+    async def run(self) -> None:
+        """Run until the lease is lost."""
+        await repeat(self.look, self._timing.holder_interval, "the check of holders")
+
+    async def look(self) -> None:
+        """Check the running tasks if the range is new here or a worker is gone since the last time.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: NATS does not answer.
+            StateUnavailable: the store does not answer.
+        """
+        # Workers may be on their way back, too.
+        if was_cut_off(self._bus, self._timing.watch):
+            return
+        workers = set(self._directory.workers())
+        if self._workers is None or self._workers - workers:
+            await self._check()
+        self._workers = workers
+
+    async def _check(self) -> None:
+        # Runs that sleep have no holder. Those that sleep for long are due later.
+        until = round((self._clock.now() + self._timing.max_silence) * 1000)
+        silent = list[_Running]()
+        for names in batched(await self._writer.due(DueList.AT_WORK, until, _MOST), _AT_ONCE):
+            silent += await self._without_holder(await self._running(names))
+        if silent:
+            # A worker that lost its connection is back, or the run has been taken over.
+            await asyncio.sleep(self._timing.holder_pause)
+        for some in batched(silent, _AT_ONCE):
+            for key, task in await self._without_holder(some):
+                await self._recover(key, task)
+
+    async def _recover(self, key: TaskKey, task: Fields) -> None:
+        try:
+            await self._sweep.recover(key, task)
+        except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
+            _log.info("task %s without a holder is left to the sweep: %s", key.task, error)
+
+    async def _running(self, names: Iterable[str]) -> list[_Running]:
+        found = list[_Running]()
+        for name in names:
+            task = await self._writer.fields(name)
+            if task and task.get("state") != SUBMITTED:
+                tenant, _, task_id = name.partition(":")
+                found.append((TaskKey(tenant, task["agent"], task_id), task))
+        return found
+
+    async def _without_holder(self, tasks: Sequence[_Running]) -> list[_Running]:
+        asked = (ask_holder(self._bus, key, _WHO, _ANSWER) for key, _ in tasks)
+        answers = await asyncio.gather(*asked)
+        return [one for one, answer in zip(tasks, answers, strict=True) if answer is None]
