@@ -11,6 +11,6 @@ const BACK_FILL: readonly Field[] = [
 /** The form that has a schedule fire for times that are over. */
 export function BackFill(named: Named) {
   const hint = "It fires for each of its times in this range for which it has not fired yet.";
-  const saysOf = ({ firings }: Json) => `It fires for ${firings} ${firings === 1 ? "time" : "times"}.`;
-  return <AskedAction {...named} action="backfill" verb="Back-fill" fields={BACK_FILL} hint={hint} saysOf={saysOf} />;
+  const resultOf = ({ firings }: Json) => `It fires for ${firings} ${firings === 1 ? "time" : "times"}.`;
+  return <AskedAction {...named} action="backfill" verb="Back-fill" fields={BACK_FILL} hint={hint} resultOf={resultOf} />;
 }

@@ -6,6 +6,7 @@ import { fetchJson, postJson, putJson, type Json } from "../gateway";
 import { JsonTree } from "../json_tree";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
+import { Table } from "../table";
 import { ConfirmedAction } from "./confirmed_action";
 import type { Field } from "./fields";
 import { Firings } from "./firings";
@@ -24,16 +25,29 @@ export interface Kind {
   afterDeletion: string;
   /** What a change does besides. */
   afterChange?: string;
+  /** What they do together: the title of their list. */
+  title: string;
+  /** The list's columns between the state and the agent. */
+  columns: readonly Column[];
+  stateOf: (one: Json) => ComponentChildren;
+  /** Figures of one, besides its state. */
   figuresOf: (one: Json) => Record<string, ComponentChildren>;
   /** Members that a change keeps and the form does not have. */
   keptOf?: (one: Json) => Json;
+}
+
+/** A column of the list. */
+interface Column {
+  head: string;
+  class?: string;
+  of: (one: Json) => ComponentChildren;
 }
 
 /** What is done to one by `POST …:{name}`. */
 export interface Action {
   name: string;
   verb: string;
-  says: string;
+  explanation: string;
   isOffered: (one: Json) => boolean;
 }
 
@@ -51,11 +65,65 @@ interface Asked {
   verb: string;
   fields: readonly Field[];
   hint: string;
-  saysOf: (answer: Json) => string;
+  resultOf: (answer: Json) => string;
+}
+
+/** What the address says: all of them, one with its firings, or a form. `forms` are those of its kind alone, by parameter. */
+export function DeclarationPages({ kind, name, query, forms = {}, links = () => null }: Pages) {
+  const named = { kind, name, owner: query.get("owner") ?? "" };
+  const form = Object.keys(forms).find((parameter) => query.has(parameter));
+  return <section class="page">{shown()}</section>;
+
+  function shown() {
+    if (query.has("new")) return <NewDeclaration kind={kind} />;
+    if (!name) return <DeclarationList kind={kind} after={query.get("after") ?? ""} />;
+    if (query.has("edit")) return <EditedDeclaration {...named} />;
+    if (form) return forms[form]!(named);
+    return <OneDeclaration {...named} links={(one) => links(one, named)} />;
+  }
+}
+
+interface Pages {
+  kind: Kind;
+  name: string;
+  query: URLSearchParams;
+  forms?: Record<string, (named: Named) => ComponentChildren>;
+  links?: (one: Json, named: Named) => ComponentChildren;
+}
+
+function DeclarationList({ kind, after }: { kind: Kind; after: string }) {
+  const { word, plural, columns } = kind;
+  const path = `v1/${plural}?${new URLSearchParams(after ? { after } : {})}`;
+  const { value, error } = useRefreshed(path, (signal) => fetchJson(path, { signal }));
+  const heads = [capitalized(word), "State", ...columns.map(({ head }) => head), "Agent", "Owner"];
+  return (
+    <>
+      <h1>{capitalized(plural)}</h1>
+      {error && <p class="error" role="alert">{error}</p>}
+      {value && (
+        <Table title={kind.title} heads={heads} empty={`No ${word} yet.`}>
+          {value[plural].map((one: Json) => (
+            <tr key={`${one["owner"]} ${one["name"]}`}>
+              <th scope="row"><a href={linkTo([plural, one["name"]], { owner: one["owner"] })}>{one["name"]}</a></th>
+              <td>{kind.stateOf(one)}</td>
+              {columns.map((column) => <td key={column.head} class={column.class}>{column.of(one)}</td>)}
+              <td>{one["agent"]}</td>
+              <td class="soft">{one["owner"]}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      <div class="actions">
+        <a class="button" href={linkTo([plural], { new: "1" })}>New {word}</a>
+        {after && <a class="button plain" href={linkTo([plural])}>First page</a>}
+        {value?.["next"] && <a class="button plain" href={linkTo([plural], { after: String(value["next"]) })}>Next page</a>}
+      </div>
+    </>
+  );
 }
 
 /** One of them, live: its figures, its last firings and its definition. `links` come after its buttons. */
-export function OneDeclaration({ links, ...named }: Named & { links?: (one: Json) => ComponentChildren }) {
+function OneDeclaration({ links, ...named }: Named & { links: (one: Json) => ComponentChildren }) {
   const { kind, name, owner = "" } = named;
   const path = pathOf(named);
   const { value, error, reload } = useRefreshed(path, (signal) => fetchJson(path, { signal }));
@@ -72,14 +140,14 @@ export function OneDeclaration({ links, ...named }: Named & { links?: (one: Json
       <Heading kind={kind} name={name} error={error} />
       {value && (
         <>
-          <Figures of={kind.figuresOf(value)} />
+          <Figures of={{ state: kind.stateOf(value), ...kind.figuresOf(value) }} />
           <div class="buttons">
-            {kind.actions.filter((one) => one.isOffered(value)).map(({ name: action, verb, says }) => (
-              <ConfirmedAction key={action} verb={verb} name={name} onConfirm={(key) => act(action, key)}>{says}</ConfirmedAction>
+            {kind.actions.filter((one) => one.isOffered(value)).map(({ name: action, verb, explanation }) => (
+              <ConfirmedAction key={action} verb={verb} name={name} onConfirm={(key) => act(action, key)}>{explanation}</ConfirmedAction>
             ))}
             <a class="button plain" href={linkTo([kind.plural, name], { owner, edit: "1" })}>Edit</a>
             <ConfirmedAction verb="Delete" name={name} onConfirm={remove}>{kind.afterDeletion}</ConfirmedAction>
-            {links?.(value)}
+            {links(value)}
           </div>
           <Firings firings={value["firings"]} agent={value["agent"]} />
           <section class="part">
@@ -93,7 +161,7 @@ export function OneDeclaration({ links, ...named }: Named & { links?: (one: Json
 }
 
 /** The form for one of them that exists. */
-export function EditedDeclaration(named: Named) {
+function EditedDeclaration(named: Named) {
   const { kind, name, owner = "" } = named;
   const path = pathOf(named);
   const { value, error } = useLoaded(path, (signal) => fetchJson(path, { signal }));
@@ -111,14 +179,14 @@ export function EditedDeclaration(named: Named) {
   );
 }
 
-/** The form for an action that takes `fields`; `saysOf` tells what came of it. */
-export function AskedAction({ action, verb, fields, hint, saysOf, ...named }: Named & Asked) {
+/** The form for an action that takes `fields`; `resultOf` describes its result. */
+export function AskedAction({ action, verb, fields, hint, resultOf, ...named }: Named & Asked) {
   const { kind, name, owner = "" } = named;
-  const [said, setSaid] = useState("");
+  const [result, setResult] = useState("");
   const title = `${verb} ${name}`;
   const back = linkTo([kind.plural, name], { owner });
-  const act = async (_: string, stated: Json) => setSaid(saysOf(await postJson(pathOf(named, `:${action}`), stated)));
-  if (!said) {
+  const act = async (_: string, stated: Json) => setResult(resultOf(await postJson(pathOf(named, `:${action}`), stated)));
+  if (!result) {
     return (
       <>
         <h1>{title}</h1>
@@ -130,14 +198,14 @@ export function AskedAction({ action, verb, fields, hint, saysOf, ...named }: Na
   return (
     <>
       <h1>{title}</h1>
-      <p role="status">{said}</p>
+      <p role="status">{result}</p>
       <div class="actions"><a class="button" href={back}>Go back</a></div>
     </>
   );
 }
 
 /** The form for a new one. */
-export function NewDeclaration({ kind }: { kind: Kind }) {
+function NewDeclaration({ kind }: { kind: Kind }) {
   const title = `New ${kind.word}`;
   const save = async (name: string, declaration: Json) => {
     await putJson(pathOf({ kind, name }), declaration);
@@ -154,10 +222,14 @@ export function NewDeclaration({ kind }: { kind: Kind }) {
 function Heading({ kind, name, error }: { kind: Kind; name: string; error: string }) {
   return (
     <>
-      <h1>{kind.word[0]!.toUpperCase() + kind.word.slice(1)} {name}</h1>
+      <h1>{capitalized(kind.word)} {name}</h1>
       {error && <p class="error" role="alert">{error}</p>}
     </>
   );
+}
+
+function capitalized(word: string): string {
+  return word[0]!.toUpperCase() + word.slice(1);
 }
 
 /** Returns its path in the API, or that of an action on it. */

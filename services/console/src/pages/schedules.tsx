@@ -1,11 +1,9 @@
 import { BackFill } from "../declarations/back_fill";
 import type { Field } from "../declarations/fields";
-import { EditedDeclaration, NewDeclaration, OneDeclaration, type Kind } from "../declarations/pages";
-import { useRefreshed } from "../declarations/refreshed";
+import { DeclarationPages, type Kind, type Named } from "../declarations/pages";
 import { DeclaredState } from "../declarations/state";
-import { fetchJson, type Json } from "../gateway";
+import type { Json } from "../gateway";
 import { linkTo } from "../route";
-import { Table } from "../table";
 
 const FIELDS: readonly Field[] = [
   { name: "agent", label: "Agent", kind: "text", isRequired: true },
@@ -29,14 +27,19 @@ const SCHEDULE: Kind = {
   plural: "schedules",
   fields: FIELDS,
   actions: [
-    { name: "run", verb: "Run now", says: "It fires once, besides its own times.", isOffered: () => true },
-    { name: "pause", verb: "Pause", says: "It does not fire until it is resumed.", isOffered: ({ state }) => state === "active" },
-    { name: "resume", verb: "Resume", says: "It fires at its next time.", isOffered: ({ state }) => state === "paused" },
+    { name: "run", verb: "Run now", explanation: "It fires once, besides its own times.", isOffered: () => true },
+    { name: "pause", verb: "Pause", explanation: "It does not fire until it is resumed.", isOffered: ({ state }) => state === "active" },
+    { name: "resume", verb: "Resume", explanation: "It fires at its next time.", isOffered: ({ state }) => state === "paused" },
   ],
   afterDeletion: "Tasks that it began continue.",
   afterChange: "A change restarts the time between firings.",
+  title: "Tasks that begin by the clock",
+  columns: [
+    { head: "When", class: "mono", of: whenOf },
+    { head: "Next", of: nextOf },
+  ],
+  stateOf: ({ state, ended }) => <DeclaredState state={state} ended={ended} />,
   figuresOf: (one) => ({
-    state: <DeclaredState state={one["state"]} ended={one["ended"]} />,
     when: whenOf(one),
     "next time": nextOf(one),
     "firings waiting": one["waiting"],
@@ -46,47 +49,12 @@ const SCHEDULE: Kind = {
 
 /** Schedules: all of them, or one with its firings; the address says which. */
 export function SchedulesPage({ name, query }: { name: string; query: URLSearchParams }) {
-  return <section class="page">{viewOf(name, query)}</section>;
+  const forms = { fill: (named: Named) => <BackFill {...named} /> };
+  return <DeclarationPages kind={SCHEDULE} name={name} query={query} forms={forms} links={linksOf} />;
 }
 
-function viewOf(name: string, query: URLSearchParams) {
-  const named = { kind: SCHEDULE, name, owner: query.get("owner") ?? "" };
-  if (query.has("new")) return <NewDeclaration kind={SCHEDULE} />;
-  if (!name) return <ScheduleList after={query.get("after") ?? ""} />;
-  if (query.has("edit")) return <EditedDeclaration {...named} />;
-  if (query.has("fill")) return <BackFill {...named} />;
-  const linksOf = ({ cron }: Json) => cron && <a class="button plain" href={linkTo(["schedules", name], { owner: named.owner, fill: "1" })}>Back-fill</a>;
-  return <OneDeclaration {...named} links={linksOf} />;
-}
-
-function ScheduleList({ after }: { after: string }) {
-  const asked = new URLSearchParams(after ? { after } : {});
-  const { value, error } = useRefreshed(`schedules ${after}`, (signal) => fetchJson(`v1/schedules?${asked}`, { signal }));
-  return (
-    <>
-      <h1>Schedules</h1>
-      {error && <p class="error" role="alert">{error}</p>}
-      {value && (
-        <Table title="Tasks that begin by the clock" heads={["Schedule", "State", "When", "Next", "Agent", "Owner"]} empty="No schedule yet.">
-          {value["schedules"].map((one: Json) => (
-            <tr key={`${one["owner"]} ${one["name"]}`}>
-              <th scope="row"><a href={linkTo(["schedules", one["name"]], { owner: one["owner"] })}>{one["name"]}</a></th>
-              <td><DeclaredState state={one["state"]} ended={one["ended"]} /></td>
-              <td class="mono">{whenOf(one)}</td>
-              <td>{nextOf(one)}</td>
-              <td>{one["agent"]}</td>
-              <td class="soft">{one["owner"]}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
-      <div class="actions">
-        <a class="button" href={linkTo(["schedules"], { new: "1" })}>New schedule</a>
-        {after && <a class="button plain" href={linkTo(["schedules"])}>First page</a>}
-        {value?.["next"] && <a class="button plain" href={linkTo(["schedules"], { after: String(value["next"]) })}>Next page</a>}
-      </div>
-    </>
-  );
+function linksOf({ cron }: Json, { name, owner = "" }: Named) {
+  return cron && <a class="button plain" href={linkTo(["schedules", name], { owner, fill: "1" })}>Back-fill</a>;
 }
 
 /** Returns when a schedule fires next, without its jitter. */
