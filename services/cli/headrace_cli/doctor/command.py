@@ -15,7 +15,7 @@ from headrace_cli.doctor.diagnosis import Diagnosis, Level, problem
 from headrace_cli.doctor.fleet import check_fleet
 from headrace_cli.doctor.nats import NATS, check_nats, missing_streams, stream_differences
 from headrace_cli.doctor.redis import REDIS, check_redis
-from headrace_cli.doctor.settings import are_valid, check_settings
+from headrace_cli.doctor.settings import check_settings, errors_in
 from headrace_cli.failures import CommandFailed
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
@@ -34,9 +34,9 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
     """
     found = list(check_settings(os.environ))
     # The invalid ones may be those of other services.
-    if are_valid(BusSettings):
+    if not errors_in(BusSettings):
         found += _on_nats(nats_url)
-    if are_valid(settings_classes()["task-state"]):
+    if not errors_in(settings_classes()["task-state"]):
         found += _in_redis()
     for finding in found:
         label = click.style(f"{finding.level:<8}", fg=_COLORS[finding.level])

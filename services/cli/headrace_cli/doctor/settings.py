@@ -29,22 +29,19 @@ def _effect(service: str) -> str:
     return "no service starts" if service == ALL else f"headrace {service} does not start"
 
 
-def are_valid(settings_class: type[BusSettings]) -> bool:
-    """Return whether the settings of this class are valid in this environment."""
+def errors_in(settings_class: type[BusSettings]) -> list[str]:
+    """Return what is invalid in this environment for the settings of this class."""
     try:
         settings_class()
-    except ValidationError:
-        return False
-    return True
+    except ValidationError as invalid:
+        return setting_errors(invalid)
+    return []
 
 
 def _invalid() -> Iterator[tuple[str, str]]:
     seen = set[str]()
     for service, settings_class in settings_classes().items():
-        try:
-            settings_class()
-        except ValidationError as invalid:
-            for error in setting_errors(invalid):
-                if error not in seen:
-                    yield service, error
-                seen.add(error)
+        for error in errors_in(settings_class):
+            if error not in seen:
+                yield service, error
+            seen.add(error)
