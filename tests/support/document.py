@@ -48,12 +48,15 @@ def examples(page: Path, language: str) -> list[tuple[str, str]]:
 
 
 def pytest_in(folder: Path) -> str:
-    """Return what ``python -m pytest -q`` writes in a folder with files of a document."""
+    """Return what ``python -m pytest -q`` writes in a folder with files of a document.
+
+    Options of the outer pytest do not apply: they could change the line of the result.
+    """
     plugins = ("-p", "pytest_asyncio.plugin", "-p", "headrace.pytest_plugin")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *plugins],
         cwd=folder,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={**os.environ, "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -24,6 +24,15 @@ def test_the_tests_of_a_guide_pass(name: str, tmp_path: Path) -> None:
     assert output.splitlines()[-1].startswith("1 passed"), output
 
 
+def test_options_of_the_outer_pytest_do_not_apply_to_that_of_a_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one(): ...\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--verbose")
+    output = pytest_in(tmp_path)
+    assert output.splitlines()[-1].startswith("1 passed"), output
+
+
 def test_hectors_file_loads_with_the_warning_that_the_guide_shows(tmp_path: Path) -> None:
     [file] = blocks(GUIDES / "hector.md", "yaml")
     (tmp_path / file.title).write_text(file.code)
