@@ -52,9 +52,9 @@ class Services:
     streams: OpenStreams
     """Open streams and waiting requests, which are closed when the gateway stops."""
     stream_limits: StreamLimits
-    watch_limits: StreamLimits
-    """Of watched lists, which count as streams, too."""
     """Limits open streams."""
+    watch_limits: StreamLimits
+    """Limits watched lists, which count as streams, too."""
     body_limits: BodyLimits
     """Limits request bodies, and the bytes of all that are held."""
     subscriptions: Subscriptions

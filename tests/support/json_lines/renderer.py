@@ -12,7 +12,7 @@ BODY = BodyFormat({"content-type": "application/x-ndjson", "cache-control": "no-
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class EntryLines:
     """One line for each event of the log."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
@@ -29,11 +29,11 @@ class LineRenderer(SharedRenderer):
 
     def interrupted(self, why: Interruption) -> Messages:
         """Return the line of an early end."""
-        said = {"interrupted": why.cause.value, "reason": why.reason}
-        return (orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE),)
+        content = {"interrupted": why.cause.value, "reason": why.reason}
+        return (orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE),)
 
 
-LINES = Lines()
+LINES = EntryLines()
 
 
 def line(cursor: str, event: bytes, *, recovered: bool = True) -> bytes:
