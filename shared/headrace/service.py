@@ -293,14 +293,16 @@ class _Page(MetricsHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/healthz":
-            self._say("ok", is_well=True)
+            self._respond("ok", is_well=True)
         elif path == "/readyz":
             is_ready = self.server.is_ready()
-            self._say("ready" if is_ready else "unavailable", self.server.note(), is_well=is_ready)
+            self._respond(
+                "ready" if is_ready else "unavailable", self.server.note(), is_well=is_ready
+            )
         else:
             super().do_GET()
 
-    def _say(self, status: str, note: str = "", *, is_well: bool) -> None:
+    def _respond(self, status: str, note: str = "", *, is_well: bool) -> None:
         body = orjson.dumps({"status": status, "note": note} if note else {"status": status})
         self.send_response(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
         self.send_header("Content-Type", "application/json")

@@ -213,7 +213,7 @@ class Webhooks:
             None if found.data is None else StoredWebhook(_decode(key, found.data), found.sequence)
         )
 
-    async def tell(
+    async def store_progress(
         self, key: TaskKey, token: str, kept: StoredWebhook, progress: WebhookProgress
     ) -> StoredWebhook:
         """Store the webhook's progress and return the new record.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Display(Protocol):
     """Shows what agents write, without the control sequences that it may contain."""
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Show a piece of the answer, line breaks included."""
 
     def think(self, text: str, depth: int = 0) -> None:
@@ -33,7 +33,7 @@ class Display(Protocol):
 class PlainDisplay:
     """Writes the answer to stdout, and everything else to stderr."""
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write to stdout at once."""
         sys.stdout.write(printable(text))
         sys.stdout.flush()
@@ -63,7 +63,7 @@ class RichDisplay:
         self._console = console
         self._thinks_mid_line = False
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Print text as it comes."""
         self._end_thought()
         self._print(text)

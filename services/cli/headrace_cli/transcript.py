@@ -66,7 +66,7 @@ class Transcript:
         if "artifactUpdate" in event:
             self._show_artifact(event["artifactUpdate"])
         if "message" in event:
-            self._say_parts(event["message"].get("parts", []))
+            self._write_parts(event["message"].get("parts", []))
 
     def show_how_to_answer(self, task: str) -> None:
         """Say which command answers the question of `task`."""
@@ -78,7 +78,7 @@ class Transcript:
             self.display.think("\n")
             self._mid_thought = False
         if self._mid_line:
-            self._say("\n")
+            self._write("\n")
 
     def remark(self, line: str, depth: int = 0) -> None:
         """Show a line about the task, or about a child task at that `depth`."""
@@ -90,7 +90,7 @@ class Transcript:
             self.remark("the missed events are gone; this is the task's current state")
         for artifact in task.get("artifacts", []):
             self._seen.add(artifact.get("artifactId", ""))
-            self._say_parts(artifact.get("parts", []))
+            self._write_parts(artifact.get("parts", []))
 
     def _show_artifact(self, update: Json) -> None:
         artifact = update.get("artifact", {})
@@ -98,7 +98,7 @@ class Transcript:
         if known and not update.get("append"):
             self.remark("a new attempt replaces the output above")
         self._seen.add(artifact.get("artifactId", ""))
-        self._say_parts(artifact.get("parts", []))
+        self._write_parts(artifact.get("parts", []))
 
     def _show_state(self, event: Json) -> None:
         state = state_of(event)
@@ -108,7 +108,7 @@ class Transcript:
         status = (event.get("task") or event["statusUpdate"])["status"]
         self.remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
-            self._say_parts(status.get("message", {}).get("parts", []))
+            self._write_parts(status.get("message", {}).get("parts", []))
         # The stream of AUTH_REQUIRED continues, so there is no prompt for an answer.
         if state == AUTH_REQUIRED or (state == INPUT_REQUIRED and self.hints):
             self.show_how_to_answer(task_of(event))
@@ -147,16 +147,16 @@ class Transcript:
             who = self._children.get(task, "agent")
             self.remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}", depth)
 
-    def _say_parts(self, items: list[Json]) -> None:
+    def _write_parts(self, items: list[Json]) -> None:
         for part in items:
-            self._say(_readable(part))
+            self._write(_readable(part))
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         if text:
             if self._mid_thought:
                 self._mid_thought = False
                 self.display.think("\n")
-            self.display.say(text)
+            self.display.write(text)
             self._mid_line = not text.endswith("\n")
 
 

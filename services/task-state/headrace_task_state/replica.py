@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.store import Census, Lease, Leases, Range
+from headrace_task_state.store import Lease, Leases, LeaseSurvey, Range
 
 _log = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ class Replica:
 
     async def _renew(self) -> None:
         await self._hand_over([place for place in self._held if self._is_idle(place)])
-        census = await self._leases.renew(self._held)
-        for place in census.lost:
+        survey = await self._leases.renew(self._held)
+        for place in survey.lost:
             await self._drop(place)
-        share = share_of(self._name, census.replicas, len(self._ranges))
+        share = share_of(self._name, survey.replicas, len(self._ranges))
         await self._hand_over(sorted(self._held)[share:])
-        await self._take(census, share)
+        await self._take(survey, share)
 
     def _is_idle(self, place: Range) -> bool:
         """Return whether a duty has ended, because the lease was lost or an error occurred."""
@@ -91,9 +91,9 @@ class Replica:
         if leases:
             await self._leases.release(leases)
 
-    async def _take(self, census: Census, share: int) -> None:
+    async def _take(self, survey: LeaseSurvey, share: int) -> None:
         # In random order, so that replicas that run simultaneously try different ranges.
-        for place in random.sample(census.free, len(census.free)):
+        for place in random.sample(survey.free, len(survey.free)):
             if len(self._held) >= share:
                 return
             lease = await self._leases.take(place)

@@ -85,7 +85,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class LeaseSurvey:
     """The live replicas and the leases, as of one moment."""
 
     replicas: list[str]
@@ -190,7 +190,7 @@ class TaskChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class TaskRemoval:
     """A task leaves the projection: a tombstone has replaced its log."""
 
     key: TaskKey
@@ -251,7 +251,7 @@ class Leases(Protocol):
     Every call raises StateUnavailable while the store does not answer.
     """
 
-    async def renew(self, held: Mapping[Range, Lease]) -> Census:
+    async def renew(self, held: Mapping[Range, Lease]) -> LeaseSurvey:
         """Register this replica as running, renew its leases, and return the current census.
 
         A lease that is not renewed expires after `LEASE_SECONDS`, as does the replica's
@@ -286,7 +286,7 @@ class Writer(Protocol):
         """Return how far the range has been applied; `Progress()` is the beginning."""
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | Departure]
+        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
     ) -> list[str]:
         """Make changes in order and advance the range, atomically; this also renews the lease.
 

@@ -17,13 +17,12 @@ from headrace_task_state.store import (
     LOOK_AFTER_MS,
     SUMMARY,
     After,
-    Census,
-    Departure,
     DueList,
     Fields,
     Heads,
     Lease,
     LeaseLost,
+    LeaseSurvey,
     Memory,
     PositionMoved,
     Progress,
@@ -32,6 +31,7 @@ from headrace_task_state.store import (
     StoredPage,
     StoredTask,
     TaskChange,
+    TaskRemoval,
 )
 from headrace_task_state.usage import CountedUsage, UsageRow
 
@@ -121,7 +121,7 @@ class _Leases:
     def __init__(self, store: MemoryStore, replica: str) -> None:
         self._store, self._replica = store, replica
 
-    async def renew(self, held: Mapping[Range, Lease]) -> Census:
+    async def renew(self, held: Mapping[Range, Lease]) -> LeaseSurvey:
         store, now = self._store, time.monotonic()
         store.replicas[self._replica] = now + LEASE_SECONDS
         store.replicas = {name: until for name, until in store.replicas.items() if until >= now}
@@ -130,7 +130,7 @@ class _Leases:
             if place not in lost:
                 store.renew(place, lease.token)
         free = [place for place in store.ranges if not store.holds(place)]
-        return Census(sorted(store.replicas), lost, free)
+        return LeaseSurvey(sorted(store.replicas), lost, free)
 
     async def take(self, place: Range) -> Lease | None:
         store = self._store
@@ -161,7 +161,7 @@ class _Writer:
         return self._store.projection.progress.get(self.lease.range, Progress())
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | Departure]
+        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
     ) -> list[str]:
         self._check()
         place = self.lease.range
@@ -178,7 +178,7 @@ class _Writer:
             replaced = change.replaces if isinstance(change, TaskChange) else ""
             if agent not in (key.agent, replaced):
                 foreign.append(name)
-            elif isinstance(change, Departure):
+            elif isinstance(change, TaskRemoval):
                 self._forget(key)
                 self._due(DueList.TOMBSTONES)[name] = change.at
             else:

@@ -82,7 +82,7 @@ class Appender:
         self._in_flight: PendingMessage | None = None
         self.offered = writer.generation
         """Generation of the last event accepted, unless messages are queued before it."""
-        self._awake = self._closed = self._is_muted = self._is_to_look = False
+        self._awake = self._closed = self._is_aborted = self._is_to_look = False
         self._waits = False
         """Whether pending events wait for a tick."""
         self._loss: Exception | None = None
@@ -117,7 +117,7 @@ class Appender:
             RunOver: the appender is closed.
         """
         self._accept(draft)
-        self._press()
+        self._send_at_once()
         return self._pending.has_room
 
     def offer_text(self, draft: Draft) -> bool:
@@ -130,7 +130,7 @@ class Appender:
         pending = self._pending
         is_pressing = pending.events >= PRESSING or not pending.has_room
         if is_pressing or not (self._awake or self._wait_for_tick()):
-            self._press()
+            self._send_at_once()
         return pending.has_room
 
     def post(
@@ -163,7 +163,7 @@ class Appender:
     def look(self) -> None:
         """Read what other writers have appended after this attempt's last entry."""
         self._is_to_look = True
-        self._press()
+        self._send_at_once()
 
     def check(self, draft: Draft) -> None:
         """Check that an event fits into a message.
@@ -231,11 +231,11 @@ class Appender:
         except TimeoutError as trouble:
             _log.info("could not record that the run is handed back: %s", trouble)
         finally:
-            self.mute()
+            self.abort()
 
-    def mute(self) -> None:
+    def abort(self) -> None:
         """Stop accepting and appending: another writer has taken over the log."""
-        self._is_muted = True
+        self._is_aborted = True
         self._shut()
         if self._sender is not None:
             self._sender.cancel()
@@ -251,7 +251,7 @@ class Appender:
         self._pending.put(draft)
         self.offered += 1
 
-    def _press(self) -> None:
+    def _send_at_once(self) -> None:
         """Send in the loop's next turn, or after the append in flight."""
         self._pending.is_pressing = True
         if self._waits or not self._awake:
@@ -315,7 +315,7 @@ class Appender:
                     self._send_soon()
                 else:
                     self._awake = self._waits
-            elif self._is_muted:
+            elif self._is_aborted:
                 self._drop_sent(message, sent)
             else:
                 self._start_sender(message, sent)

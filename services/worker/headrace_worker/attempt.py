@@ -94,7 +94,7 @@ class Attempt:
         execution = self._execution
         if why is Interrupt.LOST:
             if execution is not None:
-                execution.appender.mute()
+                execution.appender.abort()
             if self._hold is not None:
                 self._resources.leases.release(self._hold)
         if is_first and execution is not None and execution.agent_task is not None:
@@ -257,7 +257,7 @@ class Attempt:
         match self.interrupted:
             case Interrupt.LOST:
                 execution.span.note_error("taken_over")
-                await execution.children.let_go()
+                await execution.children.detach()
                 _log.info("task %s: another worker has taken over", self._assignment.key.task)
             case Interrupt.HANDED_BACK if (until := execution.sleeps.until) is not None:
                 await self._fall_asleep(hold, execution, until)
@@ -269,7 +269,7 @@ class Attempt:
                 await self._complete(execution)
 
     async def _hand_back(self, hold: Hold, execution: Execution, again: Retryable | None) -> None:
-        await execution.children.let_go()
+        await execution.children.detach()
         why, pause, timeout = events.LEAVING, 0.0, self._resources.timing.hand_back
         if again is not None:
             execution.span.note_error(again)
@@ -279,7 +279,7 @@ class Attempt:
             task, count = execution.key.task, execution.failures
             _log.warning("task %s: attempt %d failed, next in %g s: %s", task, count, pause, again)
         await execution.append_handed_back({events.HANDED_BACK: why}, timeout)
-        await self._resources.leases.let_go(hold)
+        await self._resources.leases.release_and_wait(hold)
         await self._assignment.give_back(self._resources.bus, pause)
 
     @property
@@ -287,10 +287,10 @@ class Attempt:
         return self._execution is not None and self._execution.sleeps.until is not None
 
     async def _fall_asleep(self, hold: Hold, execution: Execution, until: datetime) -> None:
-        await execution.children.let_go()
+        await execution.children.detach()
         why = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: timestamp(until)}
         await execution.append_handed_back(why, _LAST_APPEND)
-        await self._resources.leases.let_go(hold)
+        await self._resources.leases.release_and_wait(hold)
         # A run that sleeps past its deadline ends at the deadline.
         await self._give_back_until(min(until, execution.context.deadline or until))
 

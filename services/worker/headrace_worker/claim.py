@@ -39,7 +39,7 @@ from headrace_worker.run_limits import (
     deadline_of,
     has_failed,
     is_too_late,
-    may_come_back,
+    may_be_retried,
     why_given_up,
 )
 from headrace_worker.spans import AttemptSpan
@@ -298,7 +298,7 @@ async def _begin(
     asked = assignment.request
     authorship = Authorship(asked.log, writer_id, assignment.run, free.attempt, asked.owner or None)
     if (reason := why_given_up(policy, recovered, free.attempt)) is not None:
-        if has_failed(policy, recovered, free.attempt) and await may_come_back(
+        if has_failed(policy, recovered, free.attempt) and await may_be_retried(
             bus, assignment.key.agent, recovered
         ):
             return Held(recovered.holder)

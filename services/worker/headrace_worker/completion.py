@@ -97,7 +97,7 @@ async def _end_children(execution: Execution, state: str) -> None:
     # The append shows whether the children are still this attempt's to cancel. If another attempt
     # has taken over, it needs them.
     if children.are_at_work and not await execution.append_ending(state):
-        await children.let_go()
+        await children.detach()
     else:
         await children.end(state)
 

@@ -149,11 +149,11 @@ class Permit:
     def __init__(self, concurrency: AgentConcurrency) -> None:
         """Hold a permit of `concurrency` that is already acquired."""
         self._concurrency = concurrency
-        self._is_held, self._is_vacated = True, False
+        self._is_held, self._is_released = True, False
         self._waits = 0
         self._acquiring = asyncio.Lock()
 
-    def leave(self) -> None:
+    def begin_wait(self) -> None:
         """Start a wait; the permit is released until all waits of the run are over."""
         self._waits += 1
         if self._is_held:
@@ -166,7 +166,7 @@ class Permit:
         """End a wait without acquiring the permit: the run is ending."""
         self._waits -= 1
 
-    async def come_back(self) -> None:
+    async def end_wait(self) -> None:
         """End a wait; if it was the run's last, wait until the permit is acquired again."""
         self._waits -= 1
         async with self._acquiring:
@@ -180,11 +180,11 @@ class Permit:
                 self._concurrency.leave()
 
     def _is_away(self) -> bool:
-        return self._waits > 0 or self._is_vacated
+        return self._waits > 0 or self._is_released
 
-    def vacate(self) -> None:
+    def release(self) -> None:
         """Release the permit permanently."""
-        self._is_vacated = True
+        self._is_released = True
         if self._is_held:
             self._is_held = False
             self._concurrency.give_back(1)

@@ -50,12 +50,12 @@ async def earlier_logs(  # noqa: PLR0917 - which conversation it is
     for source in reversed(fork.chain() if fork is not None else []):
         source_key = TaskKey(key.tenant, key.agent, source.task)
         until = datetime.fromisoformat(source.at)
-        logs += await _logs_beside(bus, source_key, owner, source.context, until)
-    logs += await _logs_beside(bus, key, owner, context)
+        logs += await _other_logs(bus, source_key, owner, source.context, until)
+    logs += await _other_logs(bus, key, owner, context)
     return [log for log in logs if log and asking_agent(_first_task(log)) == asked_by]
 
 
-async def _logs_beside(
+async def _other_logs(
     bus: Bus, key: TaskKey, owner: str, context: str, until: datetime | None = None
 ) -> list[list[Entry]]:
     """Return the logs of the other tasks of the agent in `context`, oldest first, up to a time."""

@@ -197,7 +197,7 @@ class Execution:
     @property
     def failures(self) -> int:
         """Number of failed attempts at the run if this one fails too."""
-        return self.authorship.attempt - self.recovered.excused
+        return self.authorship.attempt - self.recovered.not_counted
 
     @property
     def tries_again(self) -> Retryable | None:

@@ -155,10 +155,10 @@ class WorkerLeases:
             self._is_idle = False
             self._heartbeat_thread.call_soon(self._held.set)
 
-    async def let_go(self, hold: Hold) -> None:
+    async def release_and_wait(self, hold: Hold) -> None:
         """Release the hold and wait until the thread has stopped answering for it."""
         self.release(hold)
-        await self._heartbeat_thread.call(self._fall_silent(hold))
+        await self._heartbeat_thread.call(self._stop_answering(hold))
 
     def health_probe(self) -> None:
         """Record that the worker's loop is running."""
@@ -282,7 +282,7 @@ class WorkerLeases:
         answer = answers.answer().model_copy(update=more)
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answer.encode())
 
-    async def _fall_silent(self, hold: Hold) -> None:
+    async def _stop_answering(self, hold: Hold) -> None:
         await self._forget(hold)
         # The worker publishes next on another connection: that must not overtake this.
         await self._heartbeat_thread.bus.connection.flush(_FLUSH)

@@ -67,7 +67,7 @@ class Inputs:
         self._changed = LightEvent()
         # A message that an earlier attempt has taken no longer waits, but may be sent again.
         for each in earlier.queued:
-            self._know(each)
+            self._remember(each)
 
     async def take_in(self, asked: Control) -> int | InputRefusal:
         """Queue the message of `asked`; return its generation once it is stored."""
@@ -85,7 +85,7 @@ class Inputs:
                 # The condition was that of another request with the same message.
                 return await self.take_in(asked)
             return InputRefusal("generation", other.generation)
-        self._tell()
+        self._notify()
         return generation
 
     def overtaken(self, queued: list[QueuedMessage], refused: list[QueuedMessage]) -> None:
@@ -96,9 +96,9 @@ class Inputs:
         for each in queued:
             if not each.name or each.name not in self._known:
                 self.waiting.append(each)
-                self._know(each)
+                self._remember(each)
         self.waiting.sort(key=lambda each: each.generation or math.inf)
-        self._tell()
+        self._notify()
 
     @property
     def refuses(self) -> bool:
@@ -115,7 +115,7 @@ class Inputs:
         while not self.has_steering:
             self._changed.clear()
             await self._changed.wait()
-        return await self._hand_out(self._of_kind(is_answer=False)[0])
+        return await self._take(self._of_kind(is_answer=False)[0])
 
     @property
     def has_steering(self) -> bool:
@@ -133,7 +133,7 @@ class Inputs:
             while not (answers := self._of_kind(is_answer=True)):
                 self._changed.clear()
                 await self._changed.wait()
-            return await self._hand_out(answers[0])
+            return await self._take(answers[0])
         finally:
             self._asking = False
 
@@ -168,12 +168,12 @@ class Inputs:
             self._known[name] = receipt
         return receipt
 
-    def _know(self, stored: QueuedMessage) -> None:
+    def _remember(self, stored: QueuedMessage) -> None:
         if stored.name:
             receipt = self._known[stored.name] = Receipt()
             receipt.settle(stored.generation)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         if self.interrupts:
             self._interrupt(Interrupt.SUPERSEDED)
@@ -182,7 +182,7 @@ class Inputs:
         stored = (each for each in self.waiting if each.generation)
         return [each for each in stored if each.is_answer is is_answer]
 
-    async def _hand_out(self, taken: QueuedMessage) -> Json:
+    async def _take(self, taken: QueuedMessage) -> Json:
         self.waiting.remove(taken)
         metadata = {events.TAKEN: taken.generation}
         draft = events.status_update(*self._task, WORKING, taken.message, metadata)

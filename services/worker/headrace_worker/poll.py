@@ -52,7 +52,7 @@ class QueueWatch:
         self._first = {_served_from(queue.consumer): queue for queue in first}
         self._pullers: dict[str, Puller] = {}
         self._hints: dict[str, Subscription] = {}
-        self._barred: set[str] = set()
+        self._forbidden: set[str] = set()
         """Queues that the worker may not pull from; each is logged once."""
         self._hinted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -111,7 +111,7 @@ class QueueWatch:
             BusUnavailable: JetStream does not answer.
         """
         names = await self._names()
-        for name in names - self._pullers.keys() - self._barred:
+        for name in names - self._pullers.keys() - self._forbidden:
             if await self._may_pull(name):
                 _log.debug("serving a new queue: %s", name)
                 await self._begin(name)
@@ -126,7 +126,7 @@ class QueueWatch:
         except Refused as refused:
             if refused.number == ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
                 _log.error("%s", no_right_to(name))
-                self._barred.add(name)
+                self._forbidden.add(name)
                 return False
         return True
 
@@ -276,7 +276,7 @@ class Puller:
     def done(self, permit: Permit) -> None:
         """Release the permit of a delivered run that is over."""
         self._running -= 1
-        permit.vacate()
+        permit.release()
 
     async def _pull(self) -> None:
         rest = 0.0

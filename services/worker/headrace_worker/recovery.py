@@ -98,7 +98,7 @@ class RecoveredRun:
     """Usage reported by all attempts of the run, including those whose output is discarded."""
 
     @property
-    def excused(self) -> int:
+    def not_counted(self) -> int:
         """Number of attempts that do not count as failed."""
         return self.handed_back + self.survived
 

@@ -69,10 +69,10 @@ async def count_survivors(bus: Bus, agent: str, recovered: RecoveredRun) -> None
 
 def has_failed(policy: Policy, recovered: RecoveredRun, attempt: int) -> bool:
     """Return whether the agent has used up its attempts, as far as is known before `attempt`."""
-    return attempt - 1 - recovered.excused >= policy.max_attempts
+    return attempt - 1 - recovered.not_counted >= policy.max_attempts
 
 
-async def may_come_back(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
+async def may_be_retried(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
     """Return whether the last attempt's worker may be frozen or cut off, and still hold the run.
 
     Such a worker keeps its directory entry for some seconds without renewing it; once the entry has

@@ -44,7 +44,7 @@ class HealthProbe:
         inbox = self._bus.connection.new_inbox()
         await self._bus.listen(inbox, self._take)
         # A server to which a connection was just made has answered.
-        self._bus.on_disturbance(self._hear)
+        self._bus.on_disturbance(self._on_disturbance)
         self._task = keep_running(partial(self._run, inbox), "health probe")
 
     async def stop(self) -> None:
@@ -56,7 +56,7 @@ class HealthProbe:
     def _take(self, _: Msg) -> None:
         self._came.set()
 
-    def _hear(self) -> None:
+    def _on_disturbance(self) -> None:
         self._bus.is_silent = False
         self._came.set()
 

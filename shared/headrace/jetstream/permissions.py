@@ -134,7 +134,7 @@ class Permissions:
 
     def imported(self, group: WorkerGroup) -> list[AccountExport]:
         """Return what a group's account imports from the account that owns the streams."""
-        return [*self._api_for(group), *self._subjects_for(group), *self._heard_by(group)]
+        return [*self._api_for(group), *self._subjects_for(group), *self._subscriptions_of(group)]
 
     def exported(self, group: WorkerGroup) -> list[AccountExport]:
         """Return what a group's account exports: requests to its workers."""
@@ -192,7 +192,7 @@ class Permissions:
         return Rights(
             publish,
             [
-                *self._hears(GATEWAY),
+                *self._common_subscriptions(GATEWAY),
                 f"{p}.live.>",
                 self._subjects.rates(),
                 self._subjects.changes(),
@@ -230,7 +230,9 @@ class Permissions:
             *(one.subject for one in self._answers),
             *_api("STREAM.MSG.GET", _streams_of(self._answers)),
         ]
-        return Rights(publish, [*self._hears(TASK_STATE), f"{p}.state.>"], self._never())
+        return Rights(
+            publish, [*self._common_subscriptions(TASK_STATE), f"{p}.state.>"], self._never()
+        )
 
     def _triggers(self) -> Rights:
         streams, p = self._streams, self._prefix
@@ -270,9 +272,13 @@ class Permissions:
                 for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
             ]
             publish.append(f"$JS.ACK.{stream}.>")
-        heard = [one.subject for one in self._event_access if not one.stream]
+        event_subjects = [one.subject for one in self._event_access if not one.stream]
         triggers = f"$KV.{streams.triggers}.>"
-        return Rights(publish, [*self._hears(TRIGGERS), triggers, *heard], self._never())
+        return Rights(
+            publish,
+            [*self._common_subscriptions(TRIGGERS), triggers, *event_subjects],
+            self._never(),
+        )
 
     def _event_streams(self) -> list[str]:
         """The users' streams."""
@@ -280,12 +286,14 @@ class Permissions:
 
     def _operator(self) -> Rights:
         publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]
-        return Rights(publish, [*self._hears(OPERATOR), f"{self._prefix}.>"], self._never())
+        return Rights(
+            publish, [*self._common_subscriptions(OPERATOR), f"{self._prefix}.>"], self._never()
+        )
 
     def _never(self) -> list[str]:
         return [f"{self._prefix}.live.>"]
 
-    def _hears(self, role: str) -> list[str]:
+    def _common_subscriptions(self, role: str) -> list[str]:
         agents = f"$KV.{self._streams.agents}.>"
         return [f"{INBOX}.{role}.>", f"{self._prefix}.poke.*", agents]
 
@@ -371,7 +379,7 @@ class Permissions:
         for of_all in (False, True):
             yield AccountExport(self._subjects.state(operation, of_all=of_all))
 
-    def _heard_by(self, group: WorkerGroup) -> Iterator[AccountExport]:
+    def _subscriptions_of(self, group: WorkerGroup) -> Iterator[AccountExport]:
         yield AccountExport(f"{self._prefix}.live.>", stream=True)
         for agent in group.agents:
             yield AccountExport(self._subjects.queue(agent), stream=True)

@@ -65,7 +65,7 @@ _CONTRACT = (
 )
 """The settings of streams that the contract requires."""
 
-_WISHES = {
+_OPTIONAL = {
     "num_replicas": ("replicas",),
     "max_bytes": ("events_max_bytes", "files_max_bytes"),
     "max_msgs": ("runs_max",),
@@ -417,14 +417,14 @@ async def allowed_changes(
     wanted = await differences(js, settings)
     mirrors = {one.stream for one in wanted if one.effect is Effect.PROMOTE}
     allowed = {Effect.SHRINK: shrink, Effect.PROMOTE: promote, Effect.IMPOSSIBLE: False}
-    barred = [
+    blocking = [
         one
         for one in wanted
         # A mirror has no limits, and nothing that a limit of its own would remove.
         if not (allowed.get(one.effect, True) or (promote and one.stream in mirrors))
     ]
-    if barred:
-        lines = "\n  ".join(map(str, barred))
+    if blocking:
+        lines = "\n  ".join(map(str, blocking))
         raise StreamsDiffer(f"nothing was changed:\n  {lines}")
     return wanted
 
@@ -470,7 +470,7 @@ def _differing(
         if (found.get(name) or False) != wanted[name]:
             effect = Effect.IMPOSSIBLE if name in _FIXED else Effect.CHANGE
             yield Difference(stream, effect, name, found.get(name), wanted[name])
-    for name, fields in _WISHES.items():
+    for name, fields in _OPTIONAL.items():
         if wanted.get(name) is None or found.get(name) == wanted[name]:
             continue
         field = next(f for f in fields if getattr(settings, f) == wanted[name])

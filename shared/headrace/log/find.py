@@ -78,7 +78,7 @@ async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) 
 class _Search:
     def __init__(self, bus: Bus, key: TaskKey) -> None:
         self._bus, self._key = bus, key
-        self._trusting = True
+        self._may_read_replicas = True
 
     async def entry_after(self, sequence: int) -> Entry | None:
         while (stored := await self._stored_after(sequence)) is not None:
@@ -88,12 +88,12 @@ class _Search:
         return None
 
     async def _stored_after(self, sequence: int) -> LogMessage | None:
-        if self._trusting:
+        if self._may_read_replicas:
             if found := await copy_of_next(self._bus, self._key, sequence + 1):
                 return found
             # The replica is stale or frozen, which one search tolerates once, or no message exists
             # there, which only the leader has.
-            self._trusting = False
+            self._may_read_replicas = False
         return await next_stored(self._bus, self._key, sequence)
 
 

@@ -45,7 +45,7 @@ _PAUSES = frozenset(map(state_name, RUN_ENDED | INTERRUPTED))
 """States that the agent sets; the others follow from the queue."""
 
 _SUBAGENTS = frozenset({parts.SUBAGENT_STARTED, parts.SUBAGENT_FINISHED})
-_UNTOLD = frozenset({parts.USAGE})
+_NOT_RECORDED = frozenset({parts.USAGE})
 """Parts that measure a run, and so differ from one run to the next."""
 
 
@@ -196,7 +196,7 @@ class CaseRecorder:
 
     def _output_part(self, part: Json) -> Json | None:
         kind = parts.event_type(part)
-        if kind in _UNTOLD:
+        if kind in _NOT_RECORDED:
             return None
         if "raw" in part or "url" in part:
             return {"file": self._file(part)}

@@ -56,13 +56,13 @@ async def test_a_run_that_outlives_its_worker_is_left_for_later(
     async def silent(_: RunContext) -> None:
         await asyncio.Event().wait()
 
-    goes_on, let_go = asyncio.Event(), WorkerLeases.let_go
+    goes_on, release_and_wait = asyncio.Event(), WorkerLeases.release_and_wait
 
     async def late(leases: WorkerLeases, hold: Hold) -> None:
         await goes_on.wait()
-        await let_go(leases, hold)
+        await release_and_wait(leases, hold)
 
-    monkeypatch.setattr(WorkerLeases, "let_go", late)
+    monkeypatch.setattr(WorkerLeases, "release_and_wait", late)
     async with working(silent, timing=Timing(closing_timeout=0.0)):
         task = await submitter.start("silent")
         await task.held()

@@ -46,6 +46,6 @@ def test_a_card_ends_a_line_of_reasoning(display: RichDisplay, screen: io.String
 
 def test_the_answer_ends_a_line_of_reasoning(display: RichDisplay, screen: io.StringIO) -> None:
     display.think("one", depth=1)
-    display.say("The answer.\n")
+    display.write("The answer.\n")
     display.think("two", depth=1)
     assert lines_of(screen) == ["  one", "The answer.", "  two"]

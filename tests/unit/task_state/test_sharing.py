@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.model.errors import StateUnavailable
 from headrace_task_state.replica import Replica, share_of
-from headrace_task_state.store import Census, Lease, Range, all_ranges
+from headrace_task_state.store import Lease, LeaseSurvey, Range, all_ranges
 from tests.support.waiting import eventually
 
 
@@ -33,11 +33,11 @@ class FakeLeases:
         self.gone = False
         self.trouble = False
 
-    async def renew(self, held: dict[Range, Lease]) -> Census:
+    async def renew(self, held: dict[Range, Lease]) -> LeaseSurvey:
         if self.trouble:
             raise StateUnavailable("no Redis")
         lost, self.lost = [place for place in self.lost if place in held], []
-        return Census(sorted(self.replicas), lost, list(self.free))
+        return LeaseSurvey(sorted(self.replicas), lost, list(self.free))
 
     async def take(self, place: Range) -> Lease | None:
         if place not in self.free:

@@ -251,7 +251,7 @@ async def test_muted_appenders_append_nothing_that_is_pending() -> None:
     writer = FakeWriter()
     appender = make(writer)
     await in_flight(writer, appender, event(2))
-    appender.mute()
+    appender.abort()
     writer.free.set()
     await settle()
     assert writer.appends == []
@@ -298,7 +298,7 @@ async def test_who_waits_for_what_is_never_stored_is_told() -> None:
     appender = make(FakeWriter())
     saving = asyncio.ensure_future(appender.deliver(event(1)))
     await asyncio.sleep(0)
-    appender.mute()
+    appender.abort()
     with pytest.raises(RunOver):
         await saving
 
@@ -413,7 +413,7 @@ async def test_muted_appenders_append_nothing_at_the_tick() -> None:
     writer, ticks = FakeWriter(), FakeTicks()
     appender = make(writer, ticks=ticks)
     appender.offer_text(event(1))
-    appender.mute()
+    appender.abort()
     ticks.tick()
     await settle()
     assert writer.appends == []
@@ -437,7 +437,7 @@ async def test_an_append_that_fails_as_the_agent_is_muted_is_not_repeated(
     writer.failures = [BusUnavailable("away")]
     appender = make(writer)
     # The answer is there, but has not been looked at: it can't be cancelled any more.
-    monkeypatch.setattr(writer, "acked", lambda _: appender.mute())
+    monkeypatch.setattr(writer, "acked", lambda _: appender.abort())
     appender.offer(event(1))
     await settle()
     assert (writer.asked, writer.appends, appender.appending) == (1, [], False)

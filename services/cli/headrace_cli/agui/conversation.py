@@ -17,7 +17,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
 }
 """Each role, with the fields that its messages need in addition to ``id``."""
 
-_SPEAKS = {"TEXT_MESSAGE_START": "assistant", "REASONING_MESSAGE_START": "reasoning"}
+_DEFAULT_ROLES = {"TEXT_MESSAGE_START": "assistant", "REASONING_MESSAGE_START": "reasoning"}
 
 
 class Conversation:
@@ -35,7 +35,7 @@ class Conversation:
         """Check the next event."""
         match event.get("type"):
             case "TEXT_MESSAGE_START" | "REASONING_MESSAGE_START" as kind:
-                role = event.get("role") or _SPEAKS[kind]
+                role = event.get("role") or _DEFAULT_ROLES[kind]
                 yield self._named(event, role)
             case "TOOL_CALL_START":
                 yield from self._call(event)

@@ -33,7 +33,7 @@ class Field(NamedTuple):
 
 _BASE = "timestamp:int? rawEvent:any? metadata:object?"
 _ROLE = "role:developer|system|assistant|user?"
-_SPOKEN = "messageId:str"
+_MESSAGE_ID = "messageId:str"
 
 _EVENTS = {
     "RUN_STARTED": "threadId:str runId:str protocolVersion:str? parentRunId:str? input:object?",
@@ -41,26 +41,26 @@ _EVENTS = {
     "RUN_ERROR": "message:str code:str? usage:list?",
     "STEP_STARTED": "stepName:str",
     "STEP_FINISHED": "stepName:str",
-    "TEXT_MESSAGE_START": f"{_SPOKEN} {_ROLE} name:str?",
-    "TEXT_MESSAGE_CONTENT": f"{_SPOKEN} delta:str",
-    "TEXT_MESSAGE_END": _SPOKEN,
+    "TEXT_MESSAGE_START": f"{_MESSAGE_ID} {_ROLE} name:str?",
+    "TEXT_MESSAGE_CONTENT": f"{_MESSAGE_ID} delta:str",
+    "TEXT_MESSAGE_END": _MESSAGE_ID,
     "TEXT_MESSAGE_CHUNK": f"messageId:str? {_ROLE} delta:str? name:str?",
     "TOOL_CALL_START": "toolCallId:str toolCallName:str parentMessageId:str?",
     "TOOL_CALL_ARGS": "toolCallId:str delta:str",
     "TOOL_CALL_END": "toolCallId:str",
     "TOOL_CALL_CHUNK": "toolCallId:str? toolCallName:str? parentMessageId:str? delta:str?",
-    "TOOL_CALL_RESULT": f"{_SPOKEN} toolCallId:str content:content role:tool?",
+    "TOOL_CALL_RESULT": f"{_MESSAGE_ID} toolCallId:str content:content role:tool?",
     "STATE_SNAPSHOT": "snapshot:any",
     "STATE_DELTA": "delta:list",
     "MESSAGES_SNAPSHOT": "messages:list",
-    "ACTIVITY_SNAPSHOT": f"{_SPOKEN} activityType:str content:object replace:bool?",
-    "ACTIVITY_DELTA": f"{_SPOKEN} activityType:str patch:list",
-    "REASONING_START": _SPOKEN,
-    "REASONING_MESSAGE_START": f"{_SPOKEN} role:reasoning?",
-    "REASONING_MESSAGE_CONTENT": f"{_SPOKEN} delta:str",
-    "REASONING_MESSAGE_END": _SPOKEN,
+    "ACTIVITY_SNAPSHOT": f"{_MESSAGE_ID} activityType:str content:object replace:bool?",
+    "ACTIVITY_DELTA": f"{_MESSAGE_ID} activityType:str patch:list",
+    "REASONING_START": _MESSAGE_ID,
+    "REASONING_MESSAGE_START": f"{_MESSAGE_ID} role:reasoning?",
+    "REASONING_MESSAGE_CONTENT": f"{_MESSAGE_ID} delta:str",
+    "REASONING_MESSAGE_END": _MESSAGE_ID,
     "REASONING_MESSAGE_CHUNK": "messageId:str? delta:str?",
-    "REASONING_END": _SPOKEN,
+    "REASONING_END": _MESSAGE_ID,
     "REASONING_ENCRYPTED_VALUE": "subtype:tool-call|message entityId:str encryptedValue:str",
     "SUBAGENT_STARTED": "subagentRunId:str name:str description:str? parentSubagentRunId:str?"
     " parentToolCallId:str? parentMessageId:str?",

@@ -128,12 +128,12 @@ class ChildProcess:
                 if len(rest) > _CHUNK:
                     lines, rest = [*lines, rest], b""
                 for line in lines:
-                    self._hear(line)
+                    self._on_line(line)
         finally:
             pipe.close()
-        self._hear(rest)
+        self._on_line(rest)
 
-    def _hear(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()
         if text and self.spec.is_shown(text):
             self.last_line = text

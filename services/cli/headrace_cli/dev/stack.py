@@ -127,26 +127,26 @@ class _Stack:
         try:
             if await self._unless(stop, self._come_up()):
                 self._supervisor.settle()
-                if await self._unless(stop, self._say_ready()):
+                if await self._unless(stop, self._print_ready()):
                     self._ready.set()
                     await stop.wait()
         finally:
             await self._supervisor.end()
 
-    async def _say_ready(self) -> None:
+    async def _print_ready(self) -> None:
         url = self._plan.gateway_urls[0]
-        _say(f"ready {url}")
+        _print_line(f"ready {url}")
         if self._settings.console:
-            _say(f"console {console_url(url)}")
-        _say(f"nats {without_credentials(self._plan.nats_url)}")
+            _print_line(f"console {console_url(url)}")
+        _print_line(f"nats {without_credentials(self._plan.nats_url)}")
         if self._settings.observe:
-            _say(self._about_prometheus())
+            _print_line(self._about_prometheus())
         for line in await self._apply_declarations(self._settings):
-            _say(line)
+            _print_line(line)
         if self._settings.workers and serves_demo(self._settings):
-            _say("no agents in this folder; these are the demo agents")
+            _print_line("no agents in this folder; these are the demo agents")
         for line in await summary(url):
-            _say(line)
+            _print_line(line)
 
     async def _apply_declarations(self, settings: DevSettings) -> list[str]:
         """Apply what the project of `settings` declares besides agents; return lines about it."""
@@ -210,7 +210,7 @@ class _Stack:
             prometheus.write_targets(prometheus.targets_in(self._folder), self._supervisor.specs)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-SPOKEN = "headrace"
+SUBPROTOCOL = "headrace"
 """Subprotocol that a client offers together with a token; it changes nothing in the frames."""
 
 
 def chosen(socket: WebSocket) -> str | None:
     """Return the subprotocol to accept; browsers disconnect if none of theirs is accepted."""
-    return SPOKEN if SPOKEN in socket.scope.get("subprotocols", ()) else None
+    return SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None
 
 
 _TIMEOUT = 2.0

@@ -174,7 +174,7 @@ class Subscription:
             if self._gone:
                 await self._transport.end((), None)
             elif self._why is not None:
-                await self._say(self._why)
+                await self._interrupt(self._why)
         return self._why
 
     def tick(self, now: float) -> None:
@@ -309,7 +309,7 @@ class Subscription:
             await self._transport.end(messages, None)
             self._writing = False
 
-    async def _say(self, why: Interruption) -> None:
+    async def _interrupt(self, why: Interruption) -> None:
         """Send the client why its stream ends early, within a time limit."""
         _log.info("stream of %s ends: %s", self._feed.name, why.reason)
         limit = INTERRUPTION_TIMEOUTS.get(why.cause, self._shared.settings.stall_timeout)

@@ -11,7 +11,7 @@ from headrace.model.task import TaskKey
 _EVERY = 1.0
 """Seconds between reads of one stream, while callers request it."""
 
-_BELIEVED = 5.0
+_VALID = 5.0
 """Seconds for which a read stays valid."""
 
 _TIMEOUT = 2.0
@@ -45,7 +45,7 @@ class FullStreams:
             task = asyncio.create_task(self._look(stream, now), name=f"room in {stream}")
             self._looking[stream] = task
             task.add_done_callback(lambda _: self._looking.pop(stream))
-        return look is not None and look.is_full and now - look.started < _BELIEVED
+        return look is not None and look.is_full and now - look.started < _VALID
 
     async def _look(self, stream: str, now: float) -> None:
         look = _StreamLook(now)

@@ -24,10 +24,10 @@ LONGEST_DELAY = timedelta(days=365)
 """How far ahead ``startAt`` may be."""
 
 
-def terms(caller: Caller, card: AgentCard, wished: Mapping[str, object], where: str) -> Json:
+def terms(caller: Caller, card: AgentCard, requested: Mapping[str, object], where: str) -> Json:
     """Return the terms of a run of `card`'s agent for `caller`, as metadata of its input.
 
-    `wished` may hold ``priority``, at most the priority that the caller's credentials allow, and
+    `requested` may hold ``priority``, at most the priority that the caller's credentials allow, and
     ``startWithin``, in seconds, which can only shorten the agent's own limit, and ``startAt``, from
     which that counts if it is later than now. `where` is the prefix of these names in violations.
 
@@ -35,30 +35,33 @@ def terms(caller: Caller, card: AgentCard, wished: Mapping[str, object], where: 
         Malformed: a value is invalid or exceeds what is allowed.
     """
     found: Json = {}
-    start = None if wished.get("startAt") is None else _start_at(wished["startAt"], where)
+    start = None if requested.get("startAt") is None else _start_at(requested["startAt"], where)
     if start is not None:
         found[START_AT] = timestamp(start)
-    if (within := _start_within(card, wished, where)) is not None:
+    if (within := _start_within(card, requested, where)) is not None:
         start_by = (start or datetime.now(UTC)) + timedelta(seconds=within)
         found[START_BY] = timestamp(start_by)
-    if (priority := _priority(caller, wished, where)) != NORMAL:
+    if (priority := _priority(caller, requested, where)) != NORMAL:
         found[PRIORITY] = priority
     return found
 
 
-def _priority(caller: Caller, wished: Mapping[str, object], where: str) -> str:
+def _priority(caller: Caller, requested: Mapping[str, object], where: str) -> str:
     highest = caller.priority or NORMAL
-    wish = wished.get("priority", highest)
+    value = requested.get("priority", highest)
     allowed = PRIORITIES[PRIORITIES.index(highest) :]
-    if wish not in allowed:
+    if value not in allowed:
         raise Malformed([Violation(f"{where}priority", f"must be one of {', '.join(allowed)}")])
-    return str(wish)
+    return str(value)
 
 
-def _start_at(wish: object, where: str) -> datetime | None:
-    """Return the wished time to start at, if it is later than now."""
+def _start_at(value: object, where: str) -> datetime | None:
+    """Return the requested start time, if it is later than now."""
     now = datetime.now(UTC)
-    start, rule = read_time(wish), "must be a time with an offset from UTC, as 2030-01-31T09:00:00Z"
+    start, rule = (
+        read_time(value),
+        "must be a time with an offset from UTC, as 2030-01-31T09:00:00Z",
+    )
     # Compared first: times at the ends of the calendar can't be converted to UTC.
     if start is not None and start > now + LONGEST_DELAY:
         start, rule = None, f"must be at most {LONGEST_DELAY.days} days ahead"
@@ -67,12 +70,12 @@ def _start_at(wish: object, where: str) -> datetime | None:
     return start.astimezone(UTC) if start > now else None
 
 
-def _start_within(card: AgentCard, wished: Mapping[str, object], where: str) -> float | None:
-    allowed, wish = card.start_within, wished.get("startWithin")
-    if wish is None:
+def _start_within(card: AgentCard, requested: Mapping[str, object], where: str) -> float | None:
+    allowed, value = card.start_within, requested.get("startWithin")
+    if value is None:
         return allowed
-    is_number = isinstance(wish, int | float) and not isinstance(wish, bool)
-    if not is_number or not 0 < (within := cast("float", wish)) <= LONGEST_START:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < (within := cast("float", value)) <= LONGEST_START:
         rule = f"must be a number of seconds, more than 0 and at most {LONGEST_START:g}"
         raise Malformed([Violation(f"{where}startWithin", rule)])
     return within if allowed is None else min(within, allowed)
@@ -117,7 +120,7 @@ def refused_part(found: Sequence[Json], card: AgentCard) -> tuple[int, str] | No
         kind = next(kind for kind in _UNSTATED if kind in part)
         if kind == "data" and _is_answer(part):
             continue
-        media_type = _essence(part.get("mediaType") or _UNSTATED[kind])
+        media_type = _without_parameters(part.get("mediaType") or _UNSTATED[kind])
         is_accepted = media_type in modes or any(fnmatchcase(media_type, mode) for mode in modes)
         if not is_accepted:
             return index, media_type
@@ -135,9 +138,9 @@ def _is_answer(part: Json) -> bool:
 
 def _modes(card: AgentCard) -> set[str]:
     skills: Iterable[list[str]] = (skill.get("inputModes", []) for skill in card.skills)
-    modes = {_essence(mode) for modes in (card.input_modes, *skills) for mode in modes}
+    modes = {_without_parameters(mode) for modes in (card.input_modes, *skills) for mode in modes}
     return {mode if "/" in mode else f"{mode}/*" for mode in modes}
 
 
-def _essence(media_type: str) -> str:
+def _without_parameters(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()

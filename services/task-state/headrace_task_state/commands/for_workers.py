@@ -70,7 +70,7 @@ class ForWorkers:
             case CancelChild():
                 return await self._cancel(question)
             case TellChild():
-                return await self._tell(question)
+                return await self._send_to_child(question)
             case OpenQueue():
                 return await self._open_queue(question)
             case DropFile():
@@ -93,7 +93,7 @@ class ForWorkers:
         # Waiters receive the exception; without waiters, asyncio must not log it.
         _ = done.cancelled() or done.exception()
 
-    async def _tell(self, query: TellChild) -> Json:
+    async def _send_to_child(self, query: TellChild) -> Json:
         """Pass a message to the holder of a child."""
         key = await self._child(query)
         control = Control(
@@ -142,8 +142,8 @@ class ForWorkers:
 def _check_asker(question: Question, agent: str) -> None:
     match question:
         case OpenQueue() | DropFile():
-            speaks_for = question.agent
+            acts_for = question.agent
         case _:
-            speaks_for = question.parent_agent
-    if speaks_for != agent:
-        raise InvalidName("agent", speaks_for, f"must be {agent!r}, the agent of this subject")
+            acts_for = question.parent_agent
+    if acts_for != agent:
+        raise InvalidName("agent", acts_for, f"must be {agent!r}, the agent of this subject")

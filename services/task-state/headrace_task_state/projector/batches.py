@@ -17,7 +17,7 @@ from headrace.model.task import TaskKey
 from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter
 from headrace_task_state.projector.delta import Delta
-from headrace_task_state.store import Departure, Progress, TaskChange
+from headrace_task_state.store import Progress, TaskChange, TaskRemoval
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class StoreBatch:
 
     then: Progress
     """The range's progress once it is written."""
-    changes: list[TaskChange | Departure] = field(default_factory=list)
+    changes: list[TaskChange | TaskRemoval] = field(default_factory=list)
     """The changes to write."""
     letters: list[DeadLetter] = field(default_factory=list)
     has_tombstones: bool = False
@@ -69,7 +69,7 @@ class Batches:
         for arrival in arrivals:
             try:
                 if arrival.is_tombstone:
-                    batch.changes += self._let_go(arrival, touched)
+                    batch.changes += self._remove(arrival, touched)
                     batch.has_tombstones = True
                 else:
                     self._take(arrival, touched, batch.letters)
@@ -101,7 +101,7 @@ class Batches:
             letters.append(letter(arrival, "; ".join(wrong)))
         delta.learn(lines[-1], last, len(lines))
 
-    def _let_go(self, arrival: Arrival, touched: list[Delta]) -> Iterator[TaskChange | Departure]:
+    def _remove(self, arrival: Arrival, touched: list[Delta]) -> Iterator[TaskChange | TaskRemoval]:
         """Take a tombstone; the task's earlier changes in this batch matter only for its usage."""
         subject = arrival.msg.subject
         key = self._subjects.key_of_event(subject)
@@ -110,7 +110,7 @@ class Batches:
             if delta.has_usage:
                 yield delta.flush(self._timeout, self._silence)
         owner = (arrival.msg.headers or {}).get(OWNER, "")
-        yield Departure(key, arrival.time // 1_000_000, owner)
+        yield TaskRemoval(key, arrival.time // 1_000_000, owner)
 
     def _delta(self, subject: str) -> Delta:
         delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject), subject)

@@ -144,7 +144,7 @@ class Consumer:
         self._pulls = Pulls(bus, stream, name, self._inbox, last_per_subject=last_per_subject)
         self._arrived: list[Arrival] = []
         self._bytes = 0
-        self._pressed, self._wanted = asyncio.Event(), asyncio.Event()
+        self._is_batch_due, self._wanted = asyncio.Event(), asyncio.Event()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._last_message_at = self._loop.time()
@@ -230,7 +230,7 @@ class Consumer:
         self._bytes -= size
         self._taken = taken[-1].sequence if taken else self._taken
         if not self._arrived and not self._lost:
-            self._pressed.clear()
+            self._is_batch_due.clear()
             self._wanted.clear()
         await self._pulls.top_up(len(self._arrived))
         return taken
@@ -240,7 +240,7 @@ class Consumer:
 
         Return early after `want`, if another message arrives, or if a batch is full.
         """
-        await _within(seconds, self._pressed)
+        await _within(seconds, self._is_batch_due)
 
     async def accumulate_all(self, seconds: float) -> None:
         """Let all messages accumulate for `seconds`, or until `want` or a full batch."""
@@ -248,7 +248,7 @@ class Consumer:
 
     def want(self) -> None:
         """End both kinds of accumulating now, and until all that has arrived is taken."""
-        self._pressed.set()
+        self._is_batch_due.set()
         self._wanted.set()
 
     async def _wait(self) -> None:
@@ -282,7 +282,7 @@ class Consumer:
         if self._bytes >= MOST_BYTES or len(self._arrived) >= MOST:
             self.want()
         elif not arrival.leaves_working:
-            self._pressed.set()
+            self._is_batch_due.set()
 
     def _receive_status(self, headers: dict[str, str]) -> None:
         match headers.get(STATUS):

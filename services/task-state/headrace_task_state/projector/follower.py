@@ -24,12 +24,12 @@ from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.list_changes import ListChangePublisher
 from headrace_task_state.projector.summaries import Summaries, TooLittle
 from headrace_task_state.store import (
-    Departure,
     LeaseLost,
     PositionMoved,
     Progress,
     Range,
     TaskChange,
+    TaskRemoval,
     Writer,
 )
 
@@ -317,7 +317,7 @@ class BatchWrite:
         self._batch: asyncio.Task[None] | None = None
 
     async def begin(
-        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | Departure]
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
     ) -> None:
         """Start writing a batch once the previous one is written.
 
@@ -328,7 +328,7 @@ class BatchWrite:
         self._batch = asyncio.create_task(self._write(expected, then, changes))
 
     async def _write(
-        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | Departure]
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
     ) -> None:
         foreign = await self._writer.apply(expected, then, changes)
         if foreign and self._summaries is not None:
@@ -348,7 +348,7 @@ class BatchWrite:
         summaries: Summaries,
         foreign: list[str],
         then: Progress,
-        changes: Sequence[TaskChange | Departure],
+        changes: Sequence[TaskChange | TaskRemoval],
     ) -> list[str]:
         """Apply tasks whose log began before the stored one, and return the names of the others.
 
@@ -381,6 +381,6 @@ class BatchWrite:
             await asyncio.gather(self._batch, return_exceptions=True)
 
 
-def _name(change: TaskChange | Departure) -> str:
+def _name(change: TaskChange | TaskRemoval) -> str:
     """Return the task's name as `Writer.apply` does."""
     return f"{change.key.tenant}:{change.key.task}:{change.key.agent}"

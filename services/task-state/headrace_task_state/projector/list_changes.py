@@ -17,7 +17,7 @@ from headrace.model.entry import ANSWERED
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.task import TaskKey
-from headrace_task_state.store import Departure, TaskChange, Writer
+from headrace_task_state.store import TaskChange, TaskRemoval, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class ListChangePublisher:
         self._end = position
         await self._send(position, [])
 
-    async def publish(self, position: int, changes: Sequence[TaskChange | Departure]) -> None:
+    async def publish(self, position: int, changes: Sequence[TaskChange | TaskRemoval]) -> None:
         """Publish those of the stored `changes`, up to stream sequence `position`, that lists show.
 
         Of what can't be published, readers learn that something is missing.
@@ -90,10 +90,10 @@ class ListChangePublisher:
         """Inform readers that the last messages may not have been sent."""
         self._repeating = asyncio.create_task(self._send(self._end, []), name="end of list changes")
 
-    async def _listed(self, change: TaskChange | Departure) -> ListedTask | None:
+    async def _listed(self, change: TaskChange | TaskRemoval) -> ListedTask | None:
         """Return what lists show of a change; None: nothing."""
         key = change.key
-        if isinstance(change, Departure):
+        if isinstance(change, TaskRemoval):
             self._known.pop(key, None)
             return ListedTask(tenant=key.tenant, agent=key.agent, task=key.task, owner=change.owner)
         if not change.state:

@@ -24,7 +24,7 @@ from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter
 from headrace_task_state.projector.delta import fall_due, time_of
 from headrace_task_state.projector.whole_log import WholeLog, read_whole_log
-from headrace_task_state.store import SUMMARY, Departure, Progress, TaskChange
+from headrace_task_state.store import SUMMARY, Progress, TaskChange, TaskRemoval
 
 _STILL = RUN_ENDED | {ANSWERED}
 """States in which a task is idle until its user acts."""
@@ -109,7 +109,7 @@ class Summaries:
                 batch.letters.append(letter(arrival, error.reason))
                 continue
             if arrival.is_tombstone:
-                batch.changes.append(Departure(key, arrival.time // 1_000_000))
+                batch.changes.append(TaskRemoval(key, arrival.time // 1_000_000))
                 batch.has_tombstones = True
                 continue
             batch.touched.append(key)

@@ -66,7 +66,7 @@ class Frontier:
             async with asyncio.timeout(TIMEOUT):
                 heads = await self._heads()
                 while not await self._reflects(heads):
-                    await self._press()
+                    await self._request_writes()
                     await asyncio.sleep(_PAUSE)
                 return heads
         except TimeoutError:
@@ -77,7 +77,7 @@ class Frontier:
         states = await asyncio.gather(*(stream_state(self._bus, name, _ELECTION) for name in names))
         return {place: state.last for place, state in zip(self._ranges, states, strict=True)}
 
-    async def _press(self) -> None:
+    async def _request_writes(self) -> None:
         """Make the replicas that apply the ranges write without waiting for more output."""
         for place in self._ranges:
             await self._bus.publish(wanted_by_list(self._bus, place), b"")

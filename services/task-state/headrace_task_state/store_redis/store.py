@@ -17,13 +17,12 @@ from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
     After,
-    Census,
-    Departure,
     DueList,
     Fields,
     Heads,
     Lease,
     LeaseLost,
+    LeaseSurvey,
     Memory,
     PositionMoved,
     Progress,
@@ -32,6 +31,7 @@ from headrace_task_state.store import (
     StoredPage,
     StoredTask,
     TaskChange,
+    TaskRemoval,
 )
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.settings import RedisSettings
@@ -123,7 +123,7 @@ class RedisLeases:
         self._redis, self._keys, self._replica = redis, keys, replica
         self._ranges = {place.name: place for place in ranges}
 
-    async def renew(self, held: Mapping[Range, Lease]) -> Census:
+    async def renew(self, held: Mapping[Range, Lease]) -> LeaseSurvey:
         """Register this replica as running, renew its leases, and return the current census."""
         tokens = [word for place, lease in held.items() for word in (place.name, lease.token)]
         replicas, lost, free = await self._redis.run(
@@ -131,7 +131,7 @@ class RedisLeases:
             [self._keys.replicas],
             [self._replica, LIFE_MS, self._keys.leases, len(held), *tokens, *self._ranges],
         )
-        return Census(
+        return LeaseSurvey(
             sorted(replica.decode() for replica in replicas),
             [self._ranges[name.decode()] for name in lost],
             [self._ranges[name.decode()] for name in free],
@@ -329,7 +329,7 @@ class RedisWriter:
         )
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | Departure]
+        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
     ) -> list[str]:
         """Write a batch and advance the range atomically; return names of other agents' tasks.
 
@@ -398,10 +398,10 @@ class RedisWriter:
             raise PositionMoved("another replica has applied the range")
 
 
-def _encoded(change: TaskChange | Departure) -> bytes:
+def _encoded(change: TaskChange | TaskRemoval) -> bytes:
     """Return a change as ``apply.lua`` expects it: one argument, as the client packs each one."""
     key = change.key
-    if isinstance(change, Departure):
+    if isinstance(change, TaskRemoval):
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
         return orjson.dumps([key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0])
     return orjson.dumps(

@@ -17,7 +17,12 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.webhooks import OLD, Webhook
-from headrace_task_state.webhooks.deliveries import GoesOn, WebhookDelivery, says_more, works_on
+from headrace_task_state.webhooks.deliveries import (
+    Continues,
+    WebhookDelivery,
+    both_working,
+    extends,
+)
 
 _MOST = 32
 """Maximum folds kept, so that the next delivery need not read the log from its start."""
@@ -85,9 +90,9 @@ OLD_FORM = Lazy(_old_form)
 """Loaded with the first notification in 0.3: the SDK's models of it are a large import."""
 
 
-def grouping_of(webhook: Webhook) -> GoesOn:
+def grouping_of(webhook: Webhook) -> Continues:
     """Return which events are sent to the webhook as one."""
-    return works_on if webhook.version == OLD else says_more
+    return both_working if webhook.version == OLD else extends
 
 
 async def event_of(

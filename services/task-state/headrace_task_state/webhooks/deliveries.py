@@ -19,7 +19,7 @@ from headrace.model.pieces import Pieces
 from headrace.model.task import WORKING, TaskKey
 from headrace.webhooks import WebhookProgress
 
-type GoesOn = Callable[[Json, Json], bool]
+type Continues = Callable[[Json, Json], bool]
 """Returns whether an event is sent together with the one before it."""
 
 MOST_BYTES = 256 * 1024
@@ -52,14 +52,14 @@ class WebhookDelivery:
     def event(self) -> Json:
         """Return one StreamResponse with the content of all of its events.
 
-        There is a single event, or all continue the first (`says_more`).
+        There is a single event, or all continue the first (`extends`).
         """
         return _joined(self.events, self.generation)
 
-    def take(self, further: "WebhookDelivery", until: int, goes_on: "GoesOn") -> bool:
+    def take(self, further: "WebhookDelivery", until: int, continues: "Continues") -> bool:
         """Include `further` if it continues this delivery and no delivery has ended in between."""
         fits = self.generation != until and self.size + further.size <= MOST_BYTES
-        if not (fits and goes_on(self.events[-1], further.events[0])):
+        if not (fits and continues(self.events[-1], further.events[0])):
             return False
         self.events += further.events
         self.size += further.size
@@ -74,9 +74,9 @@ class DeliveryBatcher:
     delivery is repeated unchanged, however many entries have followed meanwhile.
     """
 
-    def __init__(self, progress: WebhookProgress, goes_on: GoesOn) -> None:
+    def __init__(self, progress: WebhookProgress, continues: Continues) -> None:
         """Continue after `progress`."""
-        self._progress, self._previous, self._goes_on = progress, progress.sequence, goes_on
+        self._progress, self._previous, self._continues = progress, progress.sequence, continues
         self._held: WebhookDelivery | None = None
         self._traceparent = progress.traceparent
 
@@ -93,7 +93,9 @@ class DeliveryBatcher:
                 *(entry.stamp.log, generation, resume_after, [event], len(line)),
                 traceparent=self._traceparent,
             )
-            if self._held is None or not self._held.take(one, self._progress.until, self._goes_on):
+            if self._held is None or not self._held.take(
+                one, self._progress.until, self._continues
+            ):
                 yield from self.rest()
                 self._held = one
         self._previous = entry.sequence
@@ -109,7 +111,7 @@ class DeliveryBatcher:
 
 
 async def deliveries(
-    bus: Bus, key: TaskKey, progress: WebhookProgress, goes_on: GoesOn
+    bus: Bus, key: TaskKey, progress: WebhookProgress, continues: Continues
 ) -> AsyncIterator[WebhookDelivery]:
     """Yield the deliveries after `progress`, up to the log's current head.
 
@@ -124,7 +126,7 @@ async def deliveries(
         return
     if last.last_generation <= progress.generation:
         return
-    grouping = DeliveryBatcher(progress, goes_on)
+    grouping = DeliveryBatcher(progress, continues)
     async for batch in replay(bus, key, progress.sequence, last.sequence, batch_bytes=_BATCH_BYTES):
         for entry in batch:
             for delivery in grouping.take(entry):
@@ -133,7 +135,7 @@ async def deliveries(
         yield delivery
 
 
-def says_more(event: Json, further: Json) -> bool:
+def extends(event: Json, further: Json) -> bool:
     """Return whether `further` continues `event`, so that one event can contain both."""
     artifact, next_artifact = event.get("artifactUpdate"), further.get("artifactUpdate")
     if artifact is not None and next_artifact is not None:
@@ -142,7 +144,7 @@ def says_more(event: Json, further: Json) -> bool:
     return status is not None and next_status is not None and _same_message(status, next_status)
 
 
-def works_on(event: Json, further: Json) -> bool:
+def both_working(event: Json, further: Json) -> bool:
     """Return whether the task was running at both: the Task after `further` then covers both."""
     return _is_work(event) and _is_work(further)
 

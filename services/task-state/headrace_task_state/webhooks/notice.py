@@ -47,7 +47,7 @@ def notice_id(log: str, generation: int, webhook: str) -> str:
     return f"{log}:{generation}:{encode_token(webhook)}"
 
 
-class Unsayable(HeadraceError):
+class NotConvertible(HeadraceError):
     """The event can't be represented in 0.3."""
 
     code = "unsayable"

@@ -7,7 +7,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from headrace.model.events import Json
 from headrace.model.whole_numbers import whole
-from headrace_task_state.webhooks.notice import Unsayable
+from headrace_task_state.webhooks.notice import NotConvertible
 
 
 def in_old_form(event: Json) -> bytes:
@@ -20,5 +20,5 @@ def in_old_form(event: Json) -> bytes:
         core = ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
         converted = conversions.to_compat_stream_response(core).result
     except (ParseError, ValueError, TypeError, KeyError, RecursionError) as trouble:
-        raise Unsayable(f"the event can't be converted to A2A 0.3: {trouble}"[:300]) from None
+        raise NotConvertible(f"the event can't be converted to A2A 0.3: {trouble}"[:300]) from None
     return orjson.dumps(whole(converted.model_dump(mode="json", by_alias=True, exclude_none=True)))

@@ -75,7 +75,7 @@ class Queue:
         """Have the message redelivered after that many seconds."""
         await self._answer(msg, nak(max(seconds, 0.001)))
 
-    def let_go(self, msg: Msg) -> None:
+    def drop(self, msg: Msg) -> None:
         """Release the message: a newer one of its subject has arrived and replaces it."""
         self._held.pop(msg.reply, None)
 

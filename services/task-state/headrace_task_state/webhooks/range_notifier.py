@@ -182,8 +182,8 @@ class RangeNotifier:
         """Process a message; one at a time per subject, then the newest one that has arrived."""
         subject = msg.subject
         if subject in self._busy:
-            if (outdone := self._next.get(subject)) is not None:
-                self._queue.let_go(outdone)
+            if (replaced := self._next.get(subject)) is not None:
+                self._queue.drop(replaced)
             self._next[subject] = msg
             return
         self._begin(subject, msg)

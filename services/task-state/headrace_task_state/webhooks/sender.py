@@ -26,10 +26,10 @@ from headrace_task_state.webhooks.bus_answers import BusAnswers
 from headrace_task_state.webhooks.deliveries import WebhookDelivery, deliveries
 from headrace_task_state.webhooks.notice import (
     Failure,
+    NotConvertible,
     Notice,
     UndeliveredLetters,
     UndeliveredNotification,
-    Unsayable,
     notice_id,
 )
 from headrace_task_state.webhooks.permits import Permits, Target
@@ -163,7 +163,9 @@ class WebhookSender:
             ):
                 progress = _done(delivery, None)
                 continue
-            kept = await self._resources.webhooks.tell(self._key, self._token, kept, under_way)
+            kept = await self._resources.webhooks.store_progress(
+                self._key, self._token, kept, under_way
+            )
             undelivered = await self._undelivered(kept.webhook, delivery)
             failure = await self._attempt(kept.webhook, undelivered, under_way.attempts)
             if is_in_doubt and failure is not None and failure.is_passing and self._may_settle():
@@ -178,7 +180,7 @@ class WebhookSender:
                     return None
             progress = _done(delivery, failure)
         if progress != kept.webhook.progress:
-            await self._resources.webhooks.tell(self._key, self._token, kept, progress)
+            await self._resources.webhooks.store_progress(self._key, self._token, kept, progress)
         return None
 
     async def _is_stored(
@@ -211,7 +213,7 @@ class WebhookSender:
         later = kept.webhook.progress.model_copy(
             update={"due": time.time() + wait, "failure": failure.reason}
         )
-        await self._resources.webhooks.tell(self._key, self._token, kept, later)
+        await self._resources.webhooks.store_progress(self._key, self._token, kept, later)
         reason = failure.reason
         _log.info("webhook of task %s: attempt %d failed: %s", self._key.task, attempt, reason)
         return wait
@@ -239,7 +241,7 @@ class WebhookSender:
             )
         try:
             body = await body_of(webhook, progress.event)
-        except Unsayable as trouble:
+        except NotConvertible as trouble:
             return Failure(str(trouble), is_final=True)
         attempts = await self._resources.attempts.ready()
         notice = Notice(self._key.task, name, body, number, progress.traceparent)

@@ -13,6 +13,7 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import State, Usage
+from headrace_worker.adapters.active_agent import ActiveAgent
 from headrace_worker.adapters.adk_arguments import ArgumentsText
 from headrace_worker.adapters.adk_questions import CONFIRMATION, FRAMEWORKS
 from headrace_worker.adapters.adk_session import (
@@ -26,7 +27,6 @@ from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import Verbatim
 from headrace_worker.memory import keep_response
 
@@ -105,7 +105,7 @@ class AdkEvents(BasePlugin):
         self.model_error: Exception | None = None
         self.events: list[Event] = []
         """The task's events, in order."""
-        self.speaker = Speaker(ctx, root.name)
+        self.active_agent = ActiveAgent(ctx, root.name)
         self._agents = {each.name: each for each in _tree(root)}
         self._turns: dict[str, int] = {}
         self._streams: set[str] = set()
@@ -186,7 +186,7 @@ class AdkEvents(BasePlugin):
         if self._may_change(tool_context) or _holds_media(result):
             # The event with all results of the round contains the final result.
             return
-        await self._tell_state(tool_context.actions.state_delta)
+        await self._emit_state(tool_context.actions.state_delta)
         await self._keep_result(call, as_response(as_json(result)), None)
 
     async def take(self, event: Event) -> None:
@@ -197,7 +197,7 @@ class AdkEvents(BasePlugin):
         if event.partial:
             await self._take_partial(event)
             return
-        await self._tell_state(event.actions.state_delta)
+        await self._emit_state(event.actions.state_delta)
         self.events.append(event)
         if self._held and not _asks_for_approval(event):
             await self.keep(*self._held)
@@ -261,7 +261,7 @@ class AdkEvents(BasePlugin):
                 await self._keep_result(each.id, each.response or {}, None)
 
     async def _take_partial(self, event: Event) -> None:
-        await self.speaker.become(event.author)
+        await self.active_agent.switch_to(event.author)
         stream = event.branch or ""
         self._streams.add(stream)
         for part in (event.content.parts if event.content else None) or ():
@@ -281,7 +281,7 @@ class AdkEvents(BasePlugin):
 
     async def _take_response(self, event: Event) -> None:
         """Save a response, so that no later attempt requests it again."""
-        await self.speaker.become(event.author)
+        await self.active_agent.switch_to(event.author)
         stream = event.branch or ""
         content = (event.content.parts if event.content else None) or ()
         for part in content:
@@ -292,7 +292,7 @@ class AdkEvents(BasePlugin):
         await self._end_words(event)
         await self._usage(event)
         if self._is_structured(event) and event.is_final_response():
-            await self._tell_structure(event)
+            await self._emit_structure(event)
         kept = as_kept([event], self._ctx.run, self.results)
         await keep_response(self._ctx, Verbatim(FORMAT, kept))
 
@@ -363,13 +363,13 @@ class AdkEvents(BasePlugin):
         for each in left:
             self.results[each.id or ""] = as_json(each.response or {})
         for each in left[:-1]:
-            await self._tell_result(each.id or "", None)
+            await self._emit_result(each.id or "", None)
         if _asks_for_approval(event):
             for each in left[-1:]:
-                await self._tell_result(each.id or "", None)
+                await self._emit_result(each.id or "", None)
             await self._keep_question(event)
         elif left:
-            await self._tell_result(left[-1].id or "", await self._as_kept(event))
+            await self._emit_result(left[-1].id or "", await self._as_kept(event))
         else:
             await self.keep(event)
 
@@ -386,9 +386,9 @@ class AdkEvents(BasePlugin):
 
     async def _keep_result(self, call: str | None, response: Json, kept: Json | None) -> None:
         self.results[call or ""] = response
-        await self._tell_result(call or "", kept)
+        await self._emit_result(call or "", kept)
 
-    async def _tell_result(self, call: str, kept: Json | None) -> None:
+    async def _emit_result(self, call: str, kept: Json | None) -> None:
         content, error = result_and_error(self.results[call])
         await runtime_of(self._ctx).checkpoint(kept, ToolResult(call, content, error))
 
@@ -400,7 +400,7 @@ class AdkEvents(BasePlugin):
         """Return whether the event reports the progress of an agent that runs others."""
         return not isinstance(self._root, LlmAgent) and not event.error_code
 
-    async def _tell_state(self, delta: Mapping[str, Any]) -> None:
+    async def _emit_state(self, delta: Mapping[str, Any]) -> None:
         """Emit the state that is shared with the user interface, if it changes."""
         if not delta:
             return
@@ -416,7 +416,7 @@ class AdkEvents(BasePlugin):
         agent = self._agents.get(event.author)
         return isinstance(agent, LlmAgent) and agent.output_schema is not None
 
-    async def _tell_structure(self, event: Event) -> None:
+    async def _emit_structure(self, event: Event) -> None:
         text = _text(event.content.parts if event.content else None)
         try:
             await self._ctx.emit(Data(orjson.loads(text), "output"))

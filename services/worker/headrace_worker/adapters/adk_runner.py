@@ -246,7 +246,7 @@ class _AdkRun:
     async def _end(self, emitter: AdkEvents) -> None:
         """End the run, with interrupts for the calls that wait for the user, if any."""
         waiting = waiting_calls(emitter.events)
-        await emitter.speaker.end(suspended=bool(waiting))
+        await emitter.active_agent.end(suspended=bool(waiting))
         if any(each.name == CREDENTIAL for each in waiting):
             await self._ctx.emit(
                 Outcome.because("a tool requests credentials, which this adapter does not support")

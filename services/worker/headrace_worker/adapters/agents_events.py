@@ -9,13 +9,13 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Usage
+from headrace_worker.adapters.active_agent import ActiveAgent
 from headrace_worker.adapters.agents_input import FORMAT, verbatim_of, words_of
 from headrace_worker.adapters.agents_replay import REPLAYED
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.span_messages import of_items, response_of_items
-from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.memory import keep_response, keep_result
 from headrace_worker.spans import ModelSpans
@@ -66,7 +66,7 @@ class AgentsEvents(RunHooks[Any]):
         self._stored = asyncio.Event()
         self._stored.set()
         self._has_text = False
-        self._speaker = Speaker(ctx, first)
+        self._active_agent = ActiveAgent(ctx, first)
         self._is_structured = False
         self.model_calls = ModelSpans(ctx.traceparent)
         """The spans of the model calls; at most one is open."""
@@ -130,11 +130,11 @@ class AgentsEvents(RunHooks[Any]):
 
     async def end(self, *, suspended: bool = False) -> None:
         """End the current agent's part; `suspended` means that it waits for the user."""
-        await self._speaker.end(suspended=suspended)
+        await self._active_agent.end(suspended=suspended)
 
     async def _hand_over(self, agent: Agent[Any]) -> None:
         """Emit which agent continues."""
-        await self._speaker.become(agent.name)
+        await self._active_agent.switch_to(agent.name)
         self._is_structured = agent.output_type not in {None, str}
 
     async def _raw(self, data: Any) -> None:  # noqa: ANN401  # an event of the Responses API
@@ -165,9 +165,9 @@ class AgentsEvents(RunHooks[Any]):
         """Save a response, so that no later attempt requests it again."""
         called = [item for item in response.output if item.type == "function_call"]
         if response.id != REPLAYED:
-            await self._say_rest(response, called)
+            await self._emit_rest(response, called)
             items = [item.model_dump(mode="json", exclude_unset=True) for item in response.output]
-            verbatim = verbatim_of(self._speaker.name, items, self._ids)
+            verbatim = verbatim_of(self._active_agent.name, items, self._ids)
             await self._usage(response)
             await keep_response(self._ctx, Verbatim(FORMAT, verbatim))
         self.calls = {
@@ -178,7 +178,7 @@ class AgentsEvents(RunHooks[Any]):
         self._kept += 1
         self._mark()
 
-    async def _say_rest(self, response: Any, called: list[Any]) -> None:  # noqa: ANN401  # a Response
+    async def _emit_rest(self, response: Any, called: list[Any]) -> None:  # noqa: ANN401  # a Response
         """Emit what has not streamed, and end the calls that have."""
         for item in response.output:
             if item.type == "message" and not self._has_text:

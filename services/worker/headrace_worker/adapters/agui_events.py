@@ -185,12 +185,12 @@ class AguiEvents:
         call = event["toolCallId"]
         await self._call_ended(event)
         self._answered.add(call)
-        await self.tell_result(ToolResult(call, event.get("content", "")))
+        await self.emit_result(ToolResult(call, event.get("content", "")))
 
     async def _failed(self, event: Json) -> None:
         state = REJECTED if event.get("code") == "rejected" else FAILED
         reason = event.get("message") or "the AG-UI agent failed"
-        await self._tell_usage(event)
+        await self._emit_usage(event)
         self._is_over = True
         await self._ctx.emit(Outcome.because(reason, state))
 
@@ -205,11 +205,11 @@ class AguiEvents:
             left = [call for call in self._pending() if call not in asked]
             pending = outcome.get("pendingToolCallIds") or left
             outcome = {"type": "success", **outcome, "pendingToolCallIds": pending}
-        await self._tell_usage(event)
+        await self._emit_usage(event)
         self._is_over = True
         await self.finish(outcome)
 
-    async def tell_result(self, result: ToolResult) -> None:
+    async def emit_result(self, result: ToolResult) -> None:
         """Emit a tool's result."""
         await self._ctx.emit(result)
 
@@ -226,7 +226,7 @@ class AguiEvents:
             if name in self._frontend and call not in self._answered
         ]
 
-    async def _tell_usage(self, event: Json) -> None:
+    async def _emit_usage(self, event: Json) -> None:
         for used in event.get("usage") or ():
             await self._ctx.emit(_usage(used))
 

@@ -44,10 +44,10 @@ class NamedEvents(AguiEvents):
         self._note(event)
         await super().take(event)
 
-    async def tell_result(self, result: ToolResult) -> None:
+    async def emit_result(self, result: ToolResult) -> None:
         """Emit a tool's result, with a checkpoint if nothing is open."""
         if self.open:
-            await super().tell_result(result)
+            await super().emit_result(result)
         else:
             await runtime_of(self._ctx).checkpoint(self._taken(), result)
 

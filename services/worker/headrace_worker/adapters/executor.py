@@ -26,7 +26,7 @@ with needs("a2a"):
     from a2a.types import Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 
-class Unheard(EventQueue):
+class DiscardingQueue(EventQueue):
     """Queue of an executor whose task is over: its events are dropped."""
 
     @override
@@ -117,7 +117,7 @@ class LogQueue(EventQueue):
             # Clients refuse to append to an artifact that does not exist.
             chunk = replace(chunk, append=False)
         self._artifacts.add(chunk.id)
-        await self._say(chunk)
+        await self._emit(chunk)
 
     async def _status(self, status: Json, metadata: Json) -> None:
         state = status.get("state")
@@ -126,7 +126,7 @@ class LogQueue(EventQueue):
         elif state == AUTH_REQUIRED:
             await self._ask(status.get("message", {}))
         elif (relayed := message_of(status, metadata)) is not None:
-            await self._say(relayed)
+            await self._emit(relayed)
         else:
             await self.close()
 
@@ -140,7 +140,7 @@ class LogQueue(EventQueue):
         # Start the request now, so that the log has it before the next event.
         await asyncio.sleep(0)
 
-    async def _say(self, emission: Emission) -> None:
+    async def _emit(self, emission: Emission) -> None:
         if self._asking is not None and not self._asking.done():
             # The executor continues: it got the credentials in another way.
             await self.close()
@@ -206,7 +206,7 @@ def executor_agent(
     may_answer = declared.get("bare_message", False)
 
     async def clean_up(ended: EndedTask) -> None:
-        await executor.cancel(_request_after(ended), Unheard())
+        await executor.cancel(_request_after(ended), DiscardingQueue())
 
     @agent(name=name or name_of(own), clean_up=clean_up, **options)
     async def run(ctx: RunContext) -> None:

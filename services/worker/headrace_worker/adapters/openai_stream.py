@@ -139,7 +139,7 @@ class ResponseEmitter:
                 if choice.delta is not None:
                     await self._take(choice.delta)
                 self.finish = choice.finish_reason or self.finish
-        await self._say_usage()
+        await self._emit_usage()
         if not self.finish:
             raise Retryable("the model's answer was cut off")
         ends = [ToolArguments(c.id, "", c.name or "unnamed", end=True) for c in self.calls]
@@ -214,7 +214,7 @@ class ResponseEmitter:
         self.calls.append(StreamedCall(self._ids.add(theirs), theirs))
         return self.calls[-1]
 
-    async def _say_usage(self) -> None:
+    async def _emit_usage(self) -> None:
         if self._usage is None:
             return
         model, used = self._usage

@@ -245,7 +245,7 @@ class PydanticEvents:
         """Save complete responses, so that no later attempt requests them again."""
         while self._responses:
             response = self._responses.pop(0)
-            await self._tell_usage(response, response.usage, _cost(response))
+            await self._emit_usage(response, response.usage, _cost(response))
             self._spent += response.usage
             await keep_response(self._ctx, Verbatim(FORMAT, verbatim_of(response, self._ids)))
         self._stored.set()
@@ -295,7 +295,7 @@ class PydanticEvents:
             cache_read_tokens=used.cache_read_tokens - spent.cache_read_tokens,
             cache_write_tokens=used.cache_write_tokens - spent.cache_write_tokens,
         )
-        await self._tell_usage(result.response, extra)
+        await self._emit_usage(result.response, extra)
         output = result.output
         if isinstance(output, DeferredToolRequests):
             await self._defer(output)
@@ -305,7 +305,7 @@ class PydanticEvents:
             # An output function made it: the model has emitted no text.
             await self._ctx.emit(output)
 
-    async def _tell_usage(
+    async def _emit_usage(
         self, response: ModelResponse, used: UsageBase, cost: float = 0.0
     ) -> None:
         if not used.total_tokens:

@@ -19,7 +19,7 @@ _MOST = 10_000
 
 _VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
-_UNSAYABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def read(path: Path, environment: Mapping[str, str]) -> tuple[Configuration, Lines]:
@@ -100,6 +100,6 @@ class _Values:
             return filled or ""
 
         filled = _VARIABLE.sub(fill, text)
-        if not filled.isprintable() and _UNSAYABLE.search(filled):
+        if not filled.isprintable() and _NOT_TEXT.search(filled):
             self.wrong.append((path, "contains characters that are not valid Unicode"))
         return filled

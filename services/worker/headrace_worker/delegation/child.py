@@ -68,11 +68,11 @@ class ChildCredentials:
         await asyncio.sleep(SETTLE)
         with suppress(RunOver):
             async with self._parent.asking:
-                message = None if prompt is None else _own(prompt)
+                message = None if prompt is None else _without_ids(prompt)
                 answer = await self._parent.inputs.ask(message)
-            await self._hand_in(answer, generation)
+            await self._send_answer(answer, generation)
 
-    async def _hand_in(self, answer: Json, asked_at: int) -> None:
+    async def _send_answer(self, answer: Json, asked_at: int) -> None:
         """Send the answer to the child's holder, with retries; its input id prevents duplicates."""
         parent = self._parent.key
         request = TellChild(
@@ -94,14 +94,14 @@ class ChildCredentials:
             await asyncio.sleep(_PAUSE)
 
 
-def _own(prompt: Json) -> Json:
+def _without_ids(prompt: Json) -> Json:
     """Return the child's prompt without the ids of the child's task."""
     return {key: value for key, value in prompt.items() if key not in {"taskId", "contextId"}}
 
 
 _PAUSES = (0.05, 0.2, 0.5, 1.0)
 
-_BESIDE = 16 * 1024
+_ENTRY_OVERHEAD = 16 * 1024
 """Maximum bytes of the child's first entry in addition to the message."""
 
 _RUN_OVER = "run_over"
@@ -144,7 +144,7 @@ async def _offloaded(parent: Parent, request: ChildRequest) -> tuple[Json, list[
 
 
 def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
-    size, most = len(query.encode()), parent.bus.max_payload - _BESIDE
+    size, most = len(query.encode()), parent.bus.max_payload - _ENTRY_OVERHEAD
     if size > most:
         why = f"the message has {size} bytes, the limit is {most}; send large content as files"
         raise DelegationRefused(agent, "bad_request", why)
@@ -187,7 +187,7 @@ def _query(parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> St
 
 _log = logging.getLogger(__name__)
 
-_GOOD = frozenset({COMPLETED, INPUT_REQUIRED})
+_SUCCESSFUL = frozenset({COMPLETED, INPUT_REQUIRED})
 
 _ENDS = {
     FAILED: "the task failed",
@@ -256,7 +256,7 @@ class Child:
         self._listeners.append(events)
         return events
 
-    async def let_go(self) -> None:
+    async def detach(self) -> None:
         """Stop following the child without canceling it."""
         if self._work is not None and not self._work.done():
             self._work.cancel()
@@ -292,14 +292,14 @@ class Child:
             self.started.set_result(started)
             self._run = started.run
             self._relayed = max(self._relayed, started.run)
-            await self._meet(follower, started)
+            await self._begin_following(follower, started)
             while not self._is_over:
                 await self._take(await arrived.get())
         finally:
             follower.stop()
         return self._result()
 
-    async def _meet(self, follower: Follower, started: TaskStarted) -> None:
+    async def _begin_following(self, follower: Follower, started: TaskStarted) -> None:
         """Follow the child's log from its start; the input may have come with `started`."""
         if started.input is not None:
             stamp = Stamp(started.log, 1, "", SUBMITTED, 1)
@@ -321,7 +321,7 @@ class Child:
                 listener.put_nowait(event)
             await self._pass_on(event, generation)
         if entry.stamp.run >= self._run:
-            self._mind(entry)
+            self._update_state(entry)
 
     async def _pass_on(self, event: Json, generation: int) -> None:
         appender, draft = self._parent.appender, None
@@ -338,7 +338,7 @@ class Child:
         if not has_room:
             await appender.room()
 
-    def _mind(self, entry: Entry) -> None:
+    def _update_state(self, entry: Entry) -> None:
         self._is_over = entry.ends_run
         if entry.stamp.state == AUTH_REQUIRED:
             prompt = self._fold.task(0)["status"].get("message")
@@ -350,7 +350,7 @@ class Child:
         task, state = self._fold.task(), self._fold.state
         result = Result(self.key.agent, task)
         self._parent.usage_totals.add_tokens(result.tokens)
-        if state in _GOOD or state == ANSWERED:
+        if state in _SUCCESSFUL or state == ANSWERED:
             return result
         ended = _ENDS.get(state, f"the task ended as {state}")
         text = _text_of(result.message or {})[:_LONGEST_REASON]

@@ -129,12 +129,12 @@ class Children:
             DelegationFailed: the child failed, or did not end in time.
             RunOver: the parent's run is over.
         """
-        self.leave(child)
+        self.begin_wait(child)
         try:
             # Shielded: the child continues if the waiting task is cancelled.
             return await self.in_time(child, asyncio.shield(child.over))
         finally:
-            await self.come_back(child)
+            await self.end_wait(child)
 
     async def in_time[T](self, child: Child, answer: Awaitable[T]) -> T:
         """Return the answer if it arrives before the child's deadline, or little later.
@@ -153,12 +153,12 @@ class Children:
                 child.key.agent, "the task did not end in time", child.key.task
             ) from None
 
-    def leave(self, child: Child) -> None:
+    def begin_wait(self, child: Child) -> None:
         """Start a wait for the child, and release the parent's permit."""
         child.waits += 1
-        self._parent.permit.leave()
+        self._parent.permit.begin_wait()
 
-    async def come_back(self, child: Child) -> None:
+    async def end_wait(self, child: Child) -> None:
         """End a wait for the child; without other waits, an unfinished child is given up.
 
         Returns when the parent has a permit again, unless its agent is being stopped.
@@ -168,7 +168,7 @@ class Children:
             self._parent.permit.stop_waiting()
             return
         self.give_up(child)
-        await self._parent.permit.come_back()
+        await self._parent.permit.end_wait()
 
     def give_up(self, child: Child) -> None:
         """Cancel the child, unless it has ended or is still waited for."""
@@ -190,9 +190,9 @@ class Children:
         live = any(not child.has_ended for child in self._claimed.values())
         return live or bool(self._unclaimed(asks=False))
 
-    async def let_go(self) -> None:
+    async def detach(self) -> None:
         """Stop following all children; they continue, for the attempt that takes over."""
-        await asyncio.gather(*(child.let_go() for child in self._claimed.values()))
+        await asyncio.gather(*(child.detach() for child in self._claimed.values()))
 
     async def end(self, state: str) -> None:
         """Cancel all running children as the run ends in `state`, within a time limit.
@@ -201,8 +201,8 @@ class Children:
         """
         asks = state == INPUT_REQUIRED
         live = [c for c in self._claimed.values() if not c.has_ended and not (asks and c.rests)]
-        left = self._unclaimed(asks=asks)
-        work = [*(self._end(child) for child in live), *(self._cancel(key) for key in left)]
+        unclaimed = self._unclaimed(asks=asks)
+        work = [*(self._end(child) for child in live), *(self._cancel(key) for key in unclaimed)]
         if work or self._canceling:
             ending = [asyncio.ensure_future(one) for one in work]
             await asyncio.wait(
@@ -210,7 +210,7 @@ class Children:
             )
             for one in ending:
                 one.cancel()
-        await self.let_go()
+        await self.detach()
 
     def _unclaimed(self, *, asks: bool) -> list[TaskKey]:
         return [
@@ -226,7 +226,7 @@ class Children:
         try:
             await receipt.stored()
         except RunOver:
-            await child.let_go()
+            await child.detach()
         else:
             await self._end(child)
 
@@ -235,7 +235,7 @@ class Children:
         await asyncio.wait([child.started], timeout=self._parent.timing.child_confirmation)
         await self._cancel(child.key)
         await asyncio.wait([child.over], timeout=_LAST_EVENTS)
-        await child.let_go()
+        await child.detach()
 
     async def _cancel(self, key: TaskKey) -> None:
         parent = self._parent.key
@@ -290,7 +290,7 @@ class ChildStream:
         """
         if not self._waits:
             self._waits = True
-            self._children.leave(self._child)
+            self._children.begin_wait(self._child)
         try:
             event = await self._children.in_time(self._child, self._events.get())
         except BaseException:
@@ -317,4 +317,4 @@ class ChildStream:
     async def _stop(self) -> None:
         if self._waits:
             self._waits = False
-            await self._children.come_back(self._child)
+            await self._children.end_wait(self._child)

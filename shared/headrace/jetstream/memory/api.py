@@ -15,7 +15,7 @@ from headrace.jetstream.headers import (
     TIME,
     UP_TO,
 )
-from headrace.jetstream.memory.consumer import MemoryConsumer, Outlet
+from headrace.jetstream.memory.consumer import MemoryConsumer, MessageSink
 from headrace.jetstream.memory.stream import (
     ApiRefusal,
     MemoryStream,
@@ -36,9 +36,9 @@ _PLACED = 2
 class MemoryJetStream:
     """All streams of a server, and their consumers."""
 
-    def __init__(self, outlet: Outlet, now: Callable[[], datetime]) -> None:
-        """Send through `outlet`; messages are stored at `now()`."""
-        self._outlet, self._now = outlet, now
+    def __init__(self, sink: MessageSink, now: Callable[[], datetime]) -> None:
+        """Send through `sink`; messages are stored at `now()`."""
+        self._sink, self._now = sink, now
         self._streams: dict[str, MemoryStream] = {}
         self._consumers: dict[str, dict[str, MemoryConsumer]] = {}
         self._stream_requests: dict[str, Callable[[MemoryStream, Json], Json]] = {
@@ -87,7 +87,7 @@ class MemoryJetStream:
         except ApiRefusal as refusal:
             answer = {"error": refusal.error}
         if answer is not None:
-            self._outlet.send(asked.reply, asked.reply, "", b"", orjson.dumps(answer))
+            self._sink.send(asked.reply, asked.reply, "", b"", orjson.dumps(answer))
 
     def _answer(self, operation: str, query: Json, reply: str) -> Json | None:
         for prefix, carry_out in self._stream_requests.items():
@@ -136,7 +136,7 @@ class MemoryJetStream:
     def _create_consumer(self, stream: MemoryStream, name: str, query: Json) -> Json:
         consumers = self._consumers[stream.config["name"]]
         if name not in consumers:
-            consumers[name] = MemoryConsumer(name, query["config"], stream, self._outlet)
+            consumers[name] = MemoryConsumer(name, query["config"], stream, self._sink)
         return consumers[name].info()
 
     def _list(self, stream: MemoryStream, query: Json) -> Json:
@@ -154,7 +154,7 @@ class MemoryJetStream:
         source, target = declared["src"].rstrip(">"), declared["dest"].rstrip(">")
         to = target + stored.subject.removeprefix(source)
         block = _placed(stored, stored.previous)
-        self._outlet.send(to, to, "", block, stored.data)
+        self._sink.send(to, to, "", block, stored.data)
 
     def _get_directly(self, stream: MemoryStream, query: Json, reply: str) -> None:
         if (subjects := query.get("multi_last")) is not None:
@@ -164,18 +164,18 @@ class MemoryJetStream:
             found = list(stream.matching(query["next_by_subj"], query.get("seq", 0)))
         some = found[: query.get("batch", len(found))]
         if not found:
-            self._outlet.send(reply, reply, "", status(404, "No Results"), b"")
+            self._sink.send(reply, reply, "", status(404, "No Results"), b"")
             return
         before = 0
         for one in some:
-            self._outlet.send(reply, reply, "", _placed(one, before), one.data)
+            self._sink.send(reply, reply, "", _placed(one, before), one.data)
             before = one.sequence
         headers = {
             PENDING_MATCHES: str(len(found) - len(some)),
             PREVIOUS: str(before),
             UP_TO: str(stream.last),
         }
-        self._outlet.send(reply, reply, "", status(204, "EOB", headers), b"")
+        self._sink.send(reply, reply, "", status(204, "EOB", headers), b"")
 
 
 def _placed(one: StoredMessage, previous: int) -> bytes:

@@ -20,7 +20,7 @@ _LONGEST_PAUSE = 0.02
 """Maximum seconds before a message is redelivered after a negative acknowledgement."""
 
 
-class Outlet(Protocol):
+class MessageSink(Protocol):
     """What a consumer needs from its server."""
 
     def send(self, to: str, subject: str, reply: str, block: bytes, data: bytes) -> bool:
@@ -56,7 +56,7 @@ class MemoryConsumer:
     name: str
     config: Json
     stream: MemoryStream
-    outlet: Outlet
+    sink: MessageSink
     delivered: int = 0
     """Number of deliveries."""
     position: int = 0
@@ -98,9 +98,9 @@ class MemoryConsumer:
             self._end(pull, 404, "No Messages")
             return
         if pull.heartbeat:
-            self.outlet.later(pull.heartbeat, lambda: self._beat(pull))
+            self.sink.later(pull.heartbeat, lambda: self._beat(pull))
         expires = request.get("expires", 0) / _SECOND
-        self.outlet.later(expires, lambda: self._end(pull, 408, "Request Timeout"))
+        self.sink.later(expires, lambda: self._end(pull, 408, "Request Timeout"))
 
     def deliver(self) -> None:
         """Deliver waiting messages to waiting requests."""
@@ -124,7 +124,7 @@ class MemoryConsumer:
             asked = orjson.loads(answer.removeprefix(_NAK) or b"{}").get("delay", 0) / _SECOND
             now = self._next_round(known)
             pause = min(asked, _LONGEST_PAUSE)
-            self.outlet.later(pause, lambda: self._lapse(sequence, now))
+            self.sink.later(pause, lambda: self._lapse(sequence, now))
         elif answer in {ACK, TERM, b""}:
             del self._open[sequence]
             if self.stream.config.get("retention") == "workqueue":
@@ -149,7 +149,7 @@ class MemoryConsumer:
         names = f"{self.stream.config['name']}.{self.name}"
         time = round(one.time.timestamp() * 1_000_000) * 1000
         reply = f"$JS.ACK.{names}.{tries}.{one.sequence}.{number}.{time}.{pending}"
-        if not self.outlet.send(pull.reply, one.subject, reply, one.block, one.data):
+        if not self.sink.send(pull.reply, one.subject, reply, one.block, one.data):
             return False
         self.delivered = number
         self._again.pop(one.sequence, None)
@@ -163,7 +163,7 @@ class MemoryConsumer:
         """Redeliver the message unless a heartbeat or an acknowledgement arrives in time."""
         now = self._next_round(known)
         wait = self.config.get("ack_wait", 30 * _SECOND) / _SECOND
-        self.outlet.later(wait, lambda: self._lapse(sequence, now))
+        self.sink.later(wait, lambda: self._lapse(sequence, now))
 
     def _next_round(self, known: _Delivered) -> int:
         self._rounds += 1
@@ -181,13 +181,13 @@ class MemoryConsumer:
         if pull not in self._pulls:
             return
         headers = {LAST_CONSUMER: str(self.delivered), LAST_STREAM: str(self.stream.last)}
-        self._say(pull, status(100, "Idle Heartbeat", headers))
-        self.outlet.later(pull.heartbeat, lambda: self._beat(pull))
+        self._send_status(pull, status(100, "Idle Heartbeat", headers))
+        self.sink.later(pull.heartbeat, lambda: self._beat(pull))
 
     def _end(self, pull: _Pull, code: int, description: str) -> None:
         if pull in self._pulls:
             self._pulls.remove(pull)
-            self._say(pull, status(code, description, {PENDING_REQUEST: str(pull.left)}))
+            self._send_status(pull, status(code, description, {PENDING_REQUEST: str(pull.left)}))
 
-    def _say(self, pull: _Pull, block: bytes) -> None:
-        self.outlet.send(pull.reply, pull.reply, "", block, b"")
+    def _send_status(self, pull: _Pull, block: bytes) -> None:
+        self.sink.send(pull.reply, pull.reply, "", block, b"")

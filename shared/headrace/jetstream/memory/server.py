@@ -150,7 +150,7 @@ class MemoryServer:
     def send(self, to: str, subject: str, reply: str, block: bytes, data: bytes) -> bool:
         """Send a message on `subject` to the subscribers of `to`; return whether there are any."""
         groups = set[str]()
-        is_heard = False
+        is_delivered = False
         for session in list(self._sessions):
             for sid, (pattern, group) in list(session.subscriptions.items()):
                 if group in groups or not matches(pattern, to):
@@ -158,8 +158,8 @@ class MemoryServer:
                 if group:
                     groups.add(group)
                 session.deliver(message(sid, subject, reply, block, data))
-                is_heard = True
-        return is_heard
+                is_delivered = True
+        return is_delivered
 
     def later(self, seconds: float, work: Callable[[], None]) -> None:
         """Call `work` after `seconds`, on the server's loop."""

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 from headrace_task_state.projector.follower import RangeFollower
-from headrace_task_state.store import Departure, Progress, Range, TaskChange
+from headrace_task_state.store import Progress, Range, TaskChange, TaskRemoval
 from headrace_task_state.store_memory import MemoryStore
 from tests.integration.task_state.projector.test_follower import short_log
 from tests.support.task_states import TaskStates
@@ -29,7 +29,7 @@ class HeldWriter:
         return getattr(self._writer, name)
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | Departure]
+        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
     ) -> list[str]:
         await self.opened.wait()
         ignored: list[str] = await self._writer.apply(expected, then, changes)

@@ -9,7 +9,7 @@ from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING, TaskKey
 from headrace_task_state.projector.list_changes import ListChangePublisher
-from headrace_task_state.store import Departure, Fields, Lease, Range, TaskChange, Writer
+from headrace_task_state.store import Fields, Lease, Range, TaskChange, TaskRemoval, Writer
 from headrace_task_state.store_memory import MemoryStore
 from tests.support.fake_bus import FakeBus
 from tests.support.task_states import new_key
@@ -121,7 +121,7 @@ async def test_a_task_that_the_view_does_not_have_is_not_published(
 async def test_tasks_that_are_gone_or_answered_leave_lists(
     bus: RecordingBus, publisher: ListChangePublisher
 ) -> None:
-    await publisher.publish(5, [begins(), becomes(ANSWERED, ended=9), Departure(KEY, 1, "ann")])
+    await publisher.publish(5, [begins(), becomes(ANSWERED, ended=9), TaskRemoval(KEY, 1, "ann")])
     assert states(bus) == [("", SUBMITTED), (SUBMITTED, None), (None, None)]
     assert bus.published[0].tasks[-1].owner == "ann"
 

@@ -11,20 +11,20 @@ from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.webhooks import WebhookProgress
 from headrace_task_state.webhooks.deliveries import (
     MOST_BYTES,
+    Continues,
     DeliveryBatcher,
-    GoesOn,
     WebhookDelivery,
-    says_more,
-    works_on,
+    both_working,
+    extends,
 )
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.task_states import folded, new_key
 
 
 def grouped(
-    log: LegalLog, progress: WebhookProgress | None = None, goes_on: GoesOn = says_more
+    log: LegalLog, progress: WebhookProgress | None = None, continues: Continues = extends
 ) -> list[WebhookDelivery]:
-    grouping = DeliveryBatcher(progress or WebhookProgress(generation=0), goes_on)
+    grouping = DeliveryBatcher(progress or WebhookProgress(generation=0), continues)
     entries = [
         entry for entry in log.parsed() if entry.sequence > (progress.sequence if progress else 0)
     ]
@@ -81,35 +81,35 @@ def test_what_is_told_folds_into_the_same_task(log: LegalLog) -> None:
 def test_of_whole_tasks_one_is_told_for_each_state_and_every_event_is_in_one(
     log: LegalLog,
 ) -> None:
-    deliveries = grouped(log, goes_on=works_on)
+    deliveries = grouped(log, continues=both_working)
     progress = [event for one in deliveries for event in one.events]
     assert progress == [event for entry in log.parsed() for event in entry.parsed()]
     assert [one.first for one in deliveries[1:]] == [one.generation + 1 for one in deliveries[:-1]]
-    at_work = [works_on(one.events[0], one.events[-1]) for one in deliveries]
+    at_work = [both_working(one.events[0], one.events[-1]) for one in deliveries]
     assert all(len(one.events) == 1 for one, at in zip(deliveries, at_work, strict=True) if not at)
 
 
 @settings(max_examples=60)
-@given(legal_logs(), st.data(), st.sampled_from([says_more, works_on]))
+@given(legal_logs(), st.data(), st.sampled_from([extends, both_working]))
 def test_going_on_anywhere_tells_the_rest_as_it_was(
-    log: LegalLog, data: st.DataObject, goes_on: GoesOn
+    log: LegalLog, data: st.DataObject, continues: Continues
 ) -> None:
-    whole = grouped(log, goes_on=goes_on)
+    whole = grouped(log, continues=continues)
     done = data.draw(st.integers(0, len(whole) - 1))
     last = whole[done]
     progress = WebhookProgress(generation=last.generation, sequence=last.resume_after)
-    rest = grouped(log, progress, goes_on)
+    rest = grouped(log, progress, continues)
     assert [d.generation for d in rest] == [d.generation for d in whole[done + 1 :]]
 
 
 @settings(max_examples=60)
-@given(legal_logs(), st.data(), st.sampled_from([says_more, works_on]))
+@given(legal_logs(), st.data(), st.sampled_from([extends, both_working]))
 def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
-    log: LegalLog, data: st.DataObject, goes_on: GoesOn
+    log: LegalLog, data: st.DataObject, continues: Continues
 ) -> None:
     head = data.draw(st.integers(1, len(log.messages)))
     early = LegalLog(log.key, messages=log.messages[:head])
-    *_, before, under_way = [None, *grouped(early, goes_on=goes_on)]
+    *_, before, under_way = [None, *grouped(early, continues=continues)]
     assert under_way is not None
     progress = WebhookProgress(
         generation=before.generation if before else 0,
@@ -117,7 +117,7 @@ def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
         until=under_way.generation,
         attempts=1,
     )
-    again = grouped(log, progress, goes_on)[0]
+    again = grouped(log, progress, continues)[0]
     assert (again.generation, again.events) == (under_way.generation, under_way.events)
 
 

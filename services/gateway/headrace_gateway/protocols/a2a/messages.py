@@ -160,8 +160,8 @@ def input_metadata(call: Call, asked: SendMessageParams) -> Json:
         metadata[EXTENSIONS] = sorted(extensions)
     if asked.accepted_output_modes:
         metadata[ACCEPTED_MODES] = asked.accepted_output_modes
-    wished = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
-    metadata |= terms(call.caller, call.card, wished, f"metadata.{OWN}")
+    requested = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
+    metadata |= terms(call.caller, call.card, requested, f"metadata.{OWN}")
     if call.card.bare_message and _returns_at_once(asked, metadata):
         metadata[SHOWN] = True
     return metadata | call.marks

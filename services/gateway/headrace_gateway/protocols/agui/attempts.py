@@ -3,7 +3,7 @@
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, Json
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.output import Output
-from headrace_gateway.protocols.agui.snapshot import StateEvents, say_messages
+from headrace_gateway.protocols.agui.snapshot import StateEvents, emit_messages
 from headrace_gateway.protocols.agui.view import AgentMessage, Held, HeldActivity, View
 
 
@@ -67,7 +67,7 @@ class AttemptEvents:
         before, state = self._view.messages, self._view.state
         self._view.restore(self._saved[max(g for g in self._saved if g <= after)])
         if self._view.state is not state:
-            StateEvents(self._output, self._view).say()
+            StateEvents(self._output, self._view).emit()
         rest, self._view.messages = self._view.messages, before
         take_back(self._output, self._view, rest)
-        say_messages(self._output, self._view)
+        emit_messages(self._output, self._view)

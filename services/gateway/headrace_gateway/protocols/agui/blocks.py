@@ -9,7 +9,7 @@ from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
 from headrace_gateway.protocols.agui.view import AgentMessage, View
 
 
-class Voice(NamedTuple):
+class BlockEvents(NamedTuple):
     """The AG-UI events of one kind of block."""
 
     use: str
@@ -35,8 +35,10 @@ class Voice(NamedTuple):
         return (end,) if self.span is None else (end, (self.span[1], {"messageId": message}))
 
 
-TEXT = Voice("text", "assistant", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END")
-REASONING = Voice(
+TEXT = BlockEvents(
+    "text", "assistant", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"
+)
+REASONING = BlockEvents(
     "reasoning",
     "reasoning",
     "REASONING_MESSAGE_START",
@@ -49,22 +51,22 @@ REASONING = Voice(
 class BlockMessages:
     """Converts the pieces of one kind of block to events."""
 
-    def __init__(self, voice: Voice, output: Output, view: View) -> None:
-        """Emit the events of `voice`."""
-        self._voice, self._output, self._view = voice, output, view
+    def __init__(self, kind: BlockEvents, output: Output, view: View) -> None:
+        """Emit the events of `kind`."""
+        self._kind, self._output, self._view = kind, output, view
 
     def piece(self, part: Json, block: str) -> None:
         """Emit a text part of `block`, and the block's end if the part marks it."""
         text, value = part["text"], parts.encrypted_value(part)
         if text or value:
             # An empty piece may end a block but does not start one.
-            self.say(block, text, _title(part))
+            self.emit(block, text, _title(part))
         if value:
             self._seal(block, value)
         if parts.is_block_end(part):
             self.end(block)
 
-    def say(self, block: str, text: str, title: str = "") -> None:
+    def emit(self, block: str, text: str, title: str = "") -> None:
         """Append `text` to the block's message, which starts with its first piece.
 
         Raises:
@@ -72,30 +74,30 @@ class BlockMessages:
         """
         if not isinstance(text, str):
             raise TypeError("text must be a string")
-        item = self._output.open.get((self._voice.use, block)) or self.begin(block, title)
+        item = self._output.open.get((self._kind.use, block)) or self.begin(block, title)
         if text:
             item.pieces.append(text)
-            self._output.emit(self._voice.content, messageId=item.id, delta=text)
+            self._output.emit(self._kind.content, messageId=item.id, delta=text)
 
     def begin(self, block: str, title: str = "") -> OpenItem:
         """Start the block's message, or continue one that has ended."""
-        voice, view = self._voice, self._view
-        message = view.claim(self._output.use(voice.use), block)
+        kind, view = self._kind, self._view
+        message = view.claim(self._output.use(kind.use), block)
         held = view.messages.get(message)
         if not isinstance(held, AgentMessage):
-            held = view.messages[message] = AgentMessage(message, voice.role)
+            held = view.messages[message] = AgentMessage(message, kind.role)
             held.subagent = self._output.subagent
-        opening, closing = voice.opening(message, title), voice.closing(message)
+        opening, closing = kind.opening(message, title), kind.closing(message)
         item = OpenItem(opening, closing, message, held.chunks)
-        return self._output.begin((voice.use, block), item)
+        return self._output.begin((kind.use, block), item)
 
     def end(self, block: str) -> None:
         """End the block's message if it is open."""
-        self._output.end((self._voice.use, block))
+        self._output.end((self._kind.use, block))
 
     def retract(self, block: str) -> bool:
         """Retract the block's output; return whether there was any."""
-        message = self._view.find(self._output.use(self._voice.use), block)
+        message = self._view.find(self._output.use(self._kind.use), block)
         held = self._view.messages.get(message)
         if not isinstance(held, AgentMessage) or not any(held.chunks):
             return False
@@ -106,7 +108,7 @@ class BlockMessages:
         return True
 
     def _seal(self, block: str, value: str) -> None:
-        message = self._view.find(self._output.use(self._voice.use), block)
+        message = self._view.find(self._output.use(self._kind.use), block)
         self._view.message(message).encrypted = value
         self._output.emit(
             "REASONING_ENCRYPTED_VALUE", subtype="message", entityId=message, encryptedValue=value

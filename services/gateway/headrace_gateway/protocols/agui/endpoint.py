@@ -15,7 +15,7 @@ from headrace_gateway.json_errors import answering_errors, check_body_type, erro
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
-from headrace_gateway.protocols.agui.extras import in_query, says_yes
+from headrace_gateway.protocols.agui.extras import in_query, is_set
 from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.models import MODELS
@@ -226,7 +226,7 @@ class RunEndpoint:
         """Serve a WebSocket for any number of runs."""
 
         def session(calls: SocketCalls, connection: SocketConnection) -> RunSession:
-            cursors = says_yes(socket.query_params, "cursors")
+            cursors = is_set(socket.query_params, "cursors")
             return RunSession(self._services, calls, socket, connection, cursors=cursors)
 
         await open_socket(

@@ -27,10 +27,10 @@ def in_query(query: Mapping[str, str]) -> frozenset[str]:
     Raises:
         InputInvalid: a value is neither true nor false.
     """
-    return frozenset(extra for extra in EXTRAS if says_yes(query, extra))
+    return frozenset(extra for extra in EXTRAS if is_set(query, extra))
 
 
-def says_yes(query: Mapping[str, str], name: str) -> bool:
+def is_set(query: Mapping[str, str], name: str) -> bool:
     """Return whether a request's query sets the flag `name`; a name without a value is true.
 
     Raises:

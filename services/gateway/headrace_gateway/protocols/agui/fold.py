@@ -14,7 +14,7 @@ from headrace_gateway.protocols.agui.lifecycle import RunLifecycle
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents, render_message
 from headrace_gateway.protocols.agui.run import AguiRun
-from headrace_gateway.protocols.agui.snapshot import say_messages
+from headrace_gateway.protocols.agui.snapshot import emit_messages
 from headrace_gateway.protocols.agui.subagents import Subagents
 from headrace_gateway.protocols.agui.view import View
 
@@ -42,7 +42,7 @@ class PlainChunks:
         if item is not None and "metadata" in part and not parts.encrypted_value(part):
             self._known[artifact["artifactId"]] = part["metadata"], item
 
-    def say(self, event: Json) -> bool:
+    def emit(self, event: Json) -> bool:
         """Emit the event if it is such a chunk; return whether it is."""
         update = event.get("artifactUpdate")
         if update is None or "lastChunk" in update or not update.get("append"):
@@ -89,7 +89,7 @@ class EventFold:
         CUSTOM event in its place, and the run continues.
         """
         try:
-            if not self._chunks.say(event):
+            if not self._chunks.emit(event):
                 self._read(event, generation)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             # Python's error messages differ between versions; frames must be deterministic.
@@ -118,7 +118,7 @@ class EventFold:
         name, chunk = artifact["artifactId"], artifact.get("parts", [])
         if not append:
             self._retract(name, chunk)
-        rest = [part for part in chunk if not self._parts.say(part, name)]
+        rest = [part for part in chunk if not self._parts.emit(part, name)]
         if rest or not append:
             self._parts.activities.artifact({**artifact, "parts": rest}, append=append)
         if update.get("lastChunk"):
@@ -131,13 +131,13 @@ class EventFold:
         """Retract the artifact's earlier output: a chunk without `append` replaces it."""
         retracted = [self._parts.text.retract(block) for block in _blocks(name, chunk)]
         if any(retracted):
-            say_messages(self._output, self.view)
+            emit_messages(self._output, self.view)
 
     def _status(self, update: Json, generation: int) -> None:
         status, metadata = update["status"], update.get("metadata") or _NO_METADATA
         state = status["state"]
         if (child := metadata.get(CHILD)) is not None:
-            self._subagents.say(child, status, generation)
+            self._subagents.emit(child, status, generation)
             return
         if ATTEMPT in metadata:
             self.attempts.begin(metadata)
@@ -200,7 +200,7 @@ class Fold:
             if generation >= self._number and not self.over:
                 self._output.turn_to(generation)
                 self._event(event, generation, entry)
-        self._mind_stamp(entry)
+        self._apply_stamp(entry)
         return self._output.take()
 
     def broken(self, code: str, message: str) -> list[AguiFrame]:
@@ -236,7 +236,7 @@ class Fold:
         self._events.lifecycle.started()
         self._raw(event)
 
-    def _mind_stamp(self, entry: Entry) -> None:
+    def _apply_stamp(self, entry: Entry) -> None:
         """Handle what only the entry's headers contain: checkpoints and the run's end."""
         if self._events is None:
             return

@@ -85,7 +85,7 @@ class Output:
     def begin(self, key: Key, item: OpenItem) -> OpenItem:
         """Emit the start of `item`."""
         self.open[key] = item
-        self._say(item.opening)
+        self._emit_all(item.opening)
         return item
 
     def begin_alone(self, key: Key, item: OpenItem) -> None:
@@ -120,8 +120,8 @@ class Output:
 
     def _close(self, item: OpenItem) -> None:
         item.ended = True
-        self._say(item.closing)
+        self._emit_all(item.closing)
 
-    def _say(self, events: Iterable[Event]) -> None:
+    def _emit_all(self, events: Iterable[Event]) -> None:
         for kind, fields in events:
             self.emit(kind, **fields)

@@ -124,7 +124,7 @@ class PartEvents:
             parts.RAW: self._raw,
         }
 
-    def say(self, part: Json, name: str) -> bool:
+    def emit(self, part: Json, name: str) -> bool:
         """Emit `part`, under `name` unless it has its own block id.
 
         Returns:
@@ -211,14 +211,14 @@ def render_message(events: PartEvents, message: Json, name: str, *, final: bool)
     """
     rest = []
     for part in message.get("parts", []):
-        if not events.say(part, name):
+        if not events.emit(part, name):
             rest.append(part)
         elif is_answer(part) and not parts.event_type(part):
             # The agent does not use blocks, so the part is complete.
             events.text.end(parts.block_id(part) or name)
     notice = "".join(part["text"] for part in rest if _is_notice(part))
     if notice and final:
-        events.text.say(name, notice)
+        events.text.emit(name, notice)
         events.text.end(name)
     elif notice:
         events.activities.status(name, notice)

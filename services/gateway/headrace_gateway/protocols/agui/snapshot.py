@@ -15,7 +15,7 @@ as a snapshot has one activity.
 """
 
 
-def say_messages(output: Output, view: View) -> None:
+def emit_messages(output: Output, view: View) -> None:
     """Emit a snapshot of all messages in `view`."""
     output.emit("MESSAGES_SNAPSHOT", **messages_snapshot(view))
 
@@ -41,7 +41,7 @@ class StateEvents:
     def snapshot(self, part: Json, _message: str) -> None:
         """Emit the whole state, the content of a data part."""
         self._view.state = part["data"]
-        self.say()
+        self.emit()
 
     def delta(self, part: Json, _message: str) -> None:
         """Emit a change of the state.
@@ -56,6 +56,6 @@ class StateEvents:
         if part["data"]:
             self._output.emit("STATE_DELTA", delta=part["data"])
 
-    def say(self) -> None:
+    def emit(self) -> None:
         """Emit the current state."""
         self._output.emit("STATE_SNAPSHOT", snapshot=self._view.state)

@@ -10,7 +10,7 @@ from headrace_gateway.protocols.agui.attempts import take_back
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents, render_message
 from headrace_gateway.protocols.agui.run import AguiRun
-from headrace_gateway.protocols.agui.snapshot import say_messages
+from headrace_gateway.protocols.agui.snapshot import emit_messages
 from headrace_gateway.protocols.agui.view import View
 
 _ITS_OWN = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA, parts.MESSAGES_SNAPSHOT})
@@ -62,7 +62,7 @@ class Subagents:
         self._output, self._view, self._run = output, view, run
         self._known: dict[str, _Subagent] = {}
 
-    def say(self, update: Json, status: Json, generation: int) -> None:
+    def emit(self, update: Json, status: Json, generation: int) -> None:
         """Emit an event about a child, or a child's child, which `update` identifies.
 
         Raises:
@@ -70,14 +70,14 @@ class Subagents:
         """
         parent, innermost = "", update
         while isinstance(inner := innermost.get("child"), dict):
-            if self._met(innermost, parent).is_over:
+            if self._of(innermost, parent).is_over:
                 return
             parent, innermost = innermost["task"], inner
-        child = self._met(innermost, parent)
+        child = self._of(innermost, parent)
         if not child.is_over:
-            self._say(child, innermost, status.get("message"), generation)
+            self._emit(child, innermost, status.get("message"), generation)
 
-    def _met(self, update: Json, parent: str) -> _Subagent:
+    def _of(self, update: Json, parent: str) -> _Subagent:
         """Return the child that `update` is about; a new one if it continues after an answer."""
         task, name = update["task"], update.get("agent") or "agent"
         if not isinstance(task, str) or not isinstance(name, str):
@@ -89,17 +89,17 @@ class Subagents:
             is_asked_again = update.get("generation") == 0
             known.is_answered = known.is_answered or is_asked_again
             if known.is_answered and not is_asked_again and not update.get("givenUp"):
-                known = self._known[task] = self._goes_on(task, known)
+                known = self._known[task] = self._continue(task, known)
         return known
 
-    def _goes_on(self, task: str, child: _Subagent) -> _Subagent:
+    def _continue(self, task: str, child: _Subagent) -> _Subagent:
         """Start another run of `child`; ids of ended runs are not reused."""
         number = child.number + 1
         further = self._begin(f"{task}.{number}", child.agent, child.parent)
         further.number = number
         return further
 
-    def _say(self, child: _Subagent, update: Json, message: Json | None, generation: int) -> None:
+    def _emit(self, child: _Subagent, update: Json, message: Json | None, generation: int) -> None:
         state = CANCELED if update.get("givenUp") else update.get("state")
         if self._run.modern and "attempt" in update:
             self._begins_again(child, update)
@@ -130,7 +130,7 @@ class Subagents:
         if gone & self._view.messages.keys():
             rest = {key: held for key, held in self._view.messages.items() if key not in gone}
             take_back(child.output, self._view, rest)
-            say_messages(self._output, self._view)
+            emit_messages(self._output, self._view)
 
     def _begin(self, run: str, name: str, parent: str) -> _Subagent:
         output = self._output.branch(run) if self._run.modern else self._output

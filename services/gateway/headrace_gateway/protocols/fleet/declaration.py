@@ -66,13 +66,13 @@ def declaring(
     return call
 
 
-def priority_of(call: Call, wished: str | None) -> str:
+def priority_of(call: Call, requested: str | None) -> str:
     """Return the priority of the declared tasks; the caller's if none is wished.
 
     Raises:
         HeadraceError: as `terms`.
     """
-    stated = {} if wished is None else {"priority": wished}
+    stated = {} if requested is None else {"priority": requested}
     return str(terms(call.caller, call.card, stated, "").get(PRIORITY, NORMAL))
 
 

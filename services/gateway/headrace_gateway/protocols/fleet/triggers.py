@@ -103,8 +103,8 @@ class TriggerPages:
         caller = call.caller
         check_subjects(services, caller, spec.answers, spec.subject)
         check_owner(request, caller, "replace a trigger")
-        wished = spec.priority if "priority" in spec.model_fields_set else None
-        spec = spec.model_copy(update={"priority": priority_of(call, wished)})
+        requested = spec.priority if "priority" in spec.model_fields_set else None
+        spec = spec.model_copy(update={"priority": priority_of(call, requested)})
         putting = self._store.put(spec, caller.tenant, caller.owner)
         trigger, is_new = await services.background.run(putting)
         status = HTTPStatus.CREATED if is_new else HTTPStatus.OK

@@ -28,7 +28,7 @@ class OpenBlocks:
         """Start a message: number its blocks from 0."""
         self._indices = set[int]()
 
-    def say(self, part: Json, block: str) -> None:
+    def emit(self, part: Json, block: str) -> None:
         """Emit a piece of a content block or, for a thinking part, of a thinking block."""
         is_thought = parts.is_thinking(part)
         family, shown = THINKING if is_thought else CONTENT, _shown(part)
@@ -43,9 +43,9 @@ class OpenBlocks:
         if parts.is_block_end(part):
             self.close(family, block, signature=parts.encrypted_value(part) if is_thought else "")
 
-    def whole(self, part: Json, block: str) -> None:
+    def emit_whole(self, part: Json, block: str) -> None:
         """Emit a block that consists of one piece."""
-        self.say(part, block)
+        self.emit(part, block)
         family = THINKING if parts.is_thinking(part) else CONTENT
         signature = parts.encrypted_value(part) if family == THINKING else ""
         self.close(family, block, signature=signature)
@@ -84,7 +84,7 @@ class OpenToolCalls:
         self._emit = emit
         self._arguments: dict[str, list[str]] = {}
 
-    def say(self, part: Json, name: str) -> None:
+    def emit(self, part: Json, name: str) -> None:
         """Emit the events of a tool part; `name` identifies a call that has no id."""
         if (result := parts.tool_result(part)) is not None:
             self._stop(result)

@@ -178,10 +178,10 @@ class HectorFold:
         if (values := signal(part)) is not None:
             self._update(update, **values)
         elif parts.event_type(part) == parts.TOOL_CALL:
-            self._calls.say(part, alone)
+            self._calls.emit(part, alone)
         elif "text" in part and parts.event_type(part) == _MESSAGE:
             self._emit("message_delta", messageId=self._message, delta=part["text"])
         elif "text" in part and block:
-            self._blocks.say(part, block)
+            self._blocks.emit(part, block)
         else:
-            self._blocks.whole(part, block or alone)
+            self._blocks.emit_whole(part, block or alone)

@@ -28,7 +28,7 @@ async def hooked(bus: Bus, tenant: str = "default", agent: str = "ask", **progre
     kept = await webhooks.get(key, "my_20hook")
     assert kept is not None
     told = WebhookProgress.model_validate({"generation": 4, **progress})
-    await webhooks.tell(key, "my_20hook", kept, told)
+    await webhooks.store_progress(key, "my_20hook", kept, told)
     return key.task
 
 

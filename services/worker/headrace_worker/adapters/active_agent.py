@@ -8,7 +8,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.signals import Subagent
 
 
-class Speaker:
+class ActiveAgent:
     """The agent that currently works on one run."""
 
     def __init__(self, ctx: RunContext, first: str) -> None:
@@ -21,7 +21,7 @@ class Speaker:
         """The agent's name."""
         return self._name
 
-    async def become(self, name: str) -> None:
+    async def switch_to(self, name: str) -> None:
         """Emit that the agent `name` continues, unless it is the current one."""
         if name == self._name:
             return
