@@ -192,6 +192,9 @@ def _log_uncaught_in_thread(failed: threading.ExceptHookArgs) -> None:
 WINDOW = 60.0
 """Seconds for which lines are counted."""
 
+_LIMITED = ("headrace", "uvicorn")
+"""How the names of limited loggers begin."""
+
 UNLIMITED = {"is_unlimited": True}
 """The ``extra`` of lines that are never left out."""
 
@@ -211,7 +214,8 @@ class RepeatLimit(logging.Filter):
     """Lets through a number of lines per minute from each place in Headrace's code.
 
     The lines left out are counted, and reported at the end of the minute as one line. Debug lines,
-    and those of agents and libraries, are not limited.
+    and those of agents and libraries, are not limited, except those of the HTTP server: anybody can
+    cause them.
     """
 
     def __init__(
@@ -285,6 +289,6 @@ class RepeatLimit(logging.Filter):
 def _is_limited(record: logging.LogRecord) -> bool:
     return (
         record.levelno > logging.DEBUG
-        and record.name.startswith("headrace")
+        and record.name.startswith(_LIMITED)
         and not getattr(record, "is_unlimited", False)
     )

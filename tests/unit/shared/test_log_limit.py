@@ -50,6 +50,13 @@ def test_further_lines_of_a_place_are_left_out_and_counted(lines: Lines) -> None
     assert lines.written[2].__dict__["left_out"] == 8
 
 
+def test_lines_of_the_http_server_which_anybody_can_cause_are_limited() -> None:
+    server = Lines("uvicorn.error", 2)
+    for _ in range(5):
+        server.log("Invalid HTTP request received.")
+    assert len(server.written) == 2
+
+
 def test_another_place_has_a_limit_of_its_own(lines: Lines) -> None:
     for line in (1, 1, 1, 2):
         lines.log(f"from line {line}", line=line)

@@ -1,22 +1,39 @@
-"""The services that anybody may call, health and reflection, with a limit on their requests.
+"""The services that anybody may call, health and reflection, with limits on their requests.
 
-A request is held as long as its call is open, and those of health's `Watch` have no end.
+gRPC itself would receive 10 MB of each of 256 calls of one connection, and wait for the rest
+without limit; a request is held as long as its call is open, and those of health's `Watch` have no
+end.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 _LARGEST = 4096
 """Maximum bytes of a request, which is little more than a name."""
 
-_TOO_LARGE = object()
-"""In place of a request that is too large: an error here would be logged as the service's own."""
+_TIMEOUT = 10.0
+"""Seconds to wait for a request."""
+
+_SLOW = 0.25
+"""Seconds after which a request is slow. A usual one arrives with its call."""
+
+_MOST_SLOW = 8
+"""Maximum slow requests at a time, each of up to 10 MB; of more, the oldest is refused."""
+
+_TOO_LARGE = f"the request has more than {_LARGEST} bytes"
+
+_MALFORMED = "the request is malformed"
+
+_TOO_LATE = "the request was not received within the time limit"
 
 type _Handler = grpc.RpcMethodHandler[Any, Any]
 type _Context = grpc.aio.ServicerContext[Any, Any]
+type _Requests = AsyncIterator[bytes]
 
 
 class PublicServices(grpc.GenericRpcHandler):
@@ -25,6 +42,7 @@ class PublicServices(grpc.GenericRpcHandler):
     def __init__(self) -> None:
         """Begin with no services."""
         self._services: list[grpc.GenericRpcHandler] = []
+        self._receptions = _Receptions()
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """Add a service, as generated code adds it to a server."""
@@ -37,36 +55,81 @@ class PublicServices(grpc.GenericRpcHandler):
         """Return the handler of a call; None if it is not one of these services."""
         for one in self._services:
             if (handler := one.service(handler_call_details)) is not None:
-                return _limited(handler)
+                return self._limited(handler)
         return None
 
+    def _limited(self, handler: Any) -> _Handler:  # noqa: ANN401 - its type states no members
+        """Return the handler with limits on its requests.
 
-def _limited(handler: Any) -> _Handler:  # noqa: ANN401 - a named tuple, which its type does not state
-    """Return the handler with a limit on its requests."""
+        It takes its request as a message of a stream, as those of A2A's operations do.
+        """
+        encode = handler.response_serializer
 
-    def parsed(request: bytes) -> Any:  # noqa: ANN401 - a message, or `_TOO_LARGE`
-        return _TOO_LARGE if len(request) > _LARGEST else handler.request_deserializer(request)
+        async def request_of(requests: _Requests, context: _Context) -> Any:  # noqa: ANN401
+            return await self._request(handler, requests, context)
 
-    async def one(request: object, context: _Context) -> Any:  # noqa: ANN401 - the service's
-        await _check(request, context)
-        return await (handler.unary_unary or handler.unary_stream)(request, context)
+        async def unary(requests: _Requests, context: _Context) -> Any:  # noqa: ANN401
+            return await handler.unary_unary(await request_of(requests, context), context)
 
-    async def each(requests: AsyncIterator[object], context: _Context) -> AsyncIterator[object]:
-        async for request in requests:
-            await _check(request, context)
-            yield request
+        async def answers(requests: _Requests, context: _Context) -> None:
+            await handler.unary_stream(await request_of(requests, context), context)
 
-    async def stream(requests: AsyncIterator[object], context: _Context) -> AsyncIterator[object]:
-        async for response in handler.stream_stream(each(requests, context), context):
-            yield response
+        async def each(requests: _Requests, context: _Context) -> AsyncIterator[object]:
+            while (request := await request_of(requests, context)) is not None:
+                yield request
 
-    kinds = {"unary_unary": one, "unary_stream": one, "stream_stream": stream}
-    given = {kind: limit for kind, limit in kinds.items() if getattr(handler, kind) is not None}
-    limited: _Handler = handler._replace(request_deserializer=parsed, **given)
-    return limited
+        async def stream(requests: _Requests, context: _Context) -> AsyncIterator[object]:
+            async for response in handler.stream_stream(each(requests, context), context):
+                yield response
+
+        if handler.unary_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(unary, None, encode)
+        serve = answers if handler.unary_stream is not None else stream
+        return grpc.stream_stream_rpc_method_handler(serve, None, encode)
+
+    async def _request(self, handler: Any, requests: _Requests, context: _Context) -> Any:  # noqa: ANN401
+        """Return the next request of a call, or refuse the call; None: no request follows."""
+        try:
+            received = await self._receptions.receive(requests)
+        except TimeoutError:
+            return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, _TOO_LATE)
+        if received is None:
+            if handler.request_streaming:
+                return None
+            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _MALFORMED)
+        if len(received) > _LARGEST:
+            return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _TOO_LARGE)
+        try:
+            return handler.request_deserializer(received)
+        except DecodeError:
+            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _MALFORMED)
 
 
-async def _check(request: object, context: _Context) -> None:
-    if request is _TOO_LARGE:
-        rule = f"the request has more than {_LARGEST} bytes"
-        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, rule)
+class _Receptions:
+    """Receives requests, few slow ones at a time."""
+
+    def __init__(self) -> None:
+        self._slow: list[asyncio.Timeout] = []
+
+    async def receive(self, requests: _Requests) -> bytes | None:
+        """Return the next request of a call; None: none follows.
+
+        Raises:
+            TimeoutError: It was not received in time, or too many others are slow.
+        """
+        async with asyncio.timeout(_TIMEOUT) as limit:
+            loop = asyncio.get_running_loop()
+            slowing = loop.call_later(_SLOW, self._become_slow, limit)
+            try:
+                return await anext(requests, None)
+            finally:
+                slowing.cancel()
+                if limit in self._slow:
+                    self._slow.remove(limit)
+
+    def _become_slow(self, limit: asyncio.Timeout) -> None:
+        self._slow.append(limit)
+        if len(self._slow) > _MOST_SLOW:
+            oldest = self._slow.pop(0)
+            if not oldest.expired():
+                oldest.reschedule(asyncio.get_running_loop().time())

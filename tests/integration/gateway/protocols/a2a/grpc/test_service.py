@@ -19,6 +19,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from headrace_gateway.protocols.a2a.grpc import public_services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.integration.gateway.test_process import NOWHERE, WITHIN, bus_of, started
@@ -125,6 +126,42 @@ async def test_large_requests_to_what_anybody_may_call_are_not_held(
     usual = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
     assert (await usual.read()).status == health_pb2.HealthCheckResponse.SERVING
     usual.cancel()
+
+
+@pytest.mark.parametrize(
+    "method", ["health.v1.Health/Check", "reflection.v1alpha.ServerReflection/ServerReflectionInfo"]
+)
+async def test_a_malformed_request_to_what_anybody_may_call_is_refused_without_a_line(
+    channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    rpc: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(f"/grpc.{method}")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await rpc(iter([b"\xff"])).read()
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert not caplog.records
+
+
+async def test_few_requests_that_do_not_come_are_awaited_at_a_time(
+    channel: grpc.aio.Channel,
+) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    check: grpc.aio.StreamUnaryMultiCallable[bytes, bytes]
+    check = channel.stream_unary("/grpc.health.v1.Health/Check")
+    silent = [check(never()) for _ in range(2 * public_services._MOST_SLOW)]
+    usual = health_pb2.HealthCheckRequest(service=SERVICE)
+    assert (await health_pb2_grpc.HealthStub(channel).Check(usual)).status
+    ended, _ = await asyncio.wait(
+        [asyncio.ensure_future(call.code()) for call in silent],
+        timeout=60,
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    assert ended
+    assert {call.result() for call in ended} == {grpc.StatusCode.DEADLINE_EXCEEDED}
+    for silent_call in silent:
+        silent_call.cancel()
 
 
 async def test_while_it_starts_it_is_unavailable_and_says_so(tmp_path: Path) -> None:
