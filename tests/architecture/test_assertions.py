@@ -6,7 +6,8 @@ written out have turns, and helpers that always assert count wherever they are c
 """
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,12 @@ _AS_LONG = frozenset({"enumerate", "items", "keys", "list", "reversed", "sorted"
 """Calls that have turns where what they are given has."""
 
 
-def _functions(tree: ast.AST) -> list[_Function]:
-    return [
-        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+def _functions(tree: ast.AST) -> Iterator[_Function]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):  # no expression
+            yield from _functions(node)
 
 
 def _called(call: ast.Call) -> str:
@@ -36,6 +39,12 @@ def _names(call: ast.Call) -> list[str]:
     name = _called(call)
     mapped = call.args[:1] if name == "map" else []
     return [name, *(one.id for one in mapped if isinstance(one, ast.Name))]
+
+
+@cache  # each of many rounds asks for all of them
+def _called_in(part: ast.AST) -> frozenset[str]:
+    calls = (node for node in ast.walk(part) if isinstance(node, ast.Call))
+    return frozenset(name for call in calls for name in _names(call))
 
 
 def _gives_up(function: _Function) -> bool:
@@ -61,12 +70,8 @@ def _has_turns(looped: ast.expr) -> bool:
     return False
 
 
-def _always(body: Iterable[ast.stmt], asserting: Iterable[str]) -> bool:
+def _always(body: Iterable[ast.stmt], asserting: Collection[str]) -> bool:
     """Tell whether whoever runs `body` to its end asserts something."""
-
-    def calls(*parts: ast.AST) -> bool:
-        nodes = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Call))
-        return any(name in asserting for node in nodes for name in _names(node))
 
     def asserts(statement: ast.stmt) -> bool:
         evaluated: list[ast.AST] = [statement]
@@ -85,7 +90,7 @@ def _always(body: Iterable[ast.stmt], asserting: Iterable[str]) -> bool:
                 inner = _always(one, asserting) and _always(other, asserting)
             case ast.Try(body=tried, finalbody=last):
                 evaluated, inner = [], _always([*tried, *last], asserting)
-        return inner or calls(*evaluated)
+        return inner or any(not _called_in(one).isdisjoint(asserting) for one in evaluated)
 
     return any(map(asserts, body))
 

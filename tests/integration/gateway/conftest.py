@@ -146,6 +146,7 @@ async def talk(
 @pytest.hookimpl
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of this folder on their modules' loops, where the fixtures are."""
+    folder = f"{Path(__file__).parent}/"
     for item in items:
-        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+        if str(item.path).startswith(folder) and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
