@@ -116,8 +116,8 @@ class BusSettings(SecretSettings):
     (`headrace streams apply` changes it)."""
 
     event_streams: int = Field(default=1, ge=1, le=64)
-    """Number of event streams, with 16 shards each. It can grow but never shrink: a service refuses
-    to start if there are more."""
+    """Number of event streams, with 16 shards each. A service refuses to start if there are more or
+    fewer. To add some: `headrace streams apply`; the number can't shrink."""
 
     events_max_bytes: int | None = Field(default=None, ge=-1)
     """Maximum size of each event stream in bytes; -1: unlimited. A full stream refuses new tasks

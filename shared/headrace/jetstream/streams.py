@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import orjson
@@ -342,8 +343,10 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
         nats.errors.Error: JetStream does not answer or refuses a declaration.
     """
     found = await differences(js, settings)
-    # A queue beside mirrors would take messages of the region that they are mirrors of.
-    if not any(one.effect is Effect.PROMOTE for one in found):
+    # A service whose settings differ leaves nothing behind, such as an event stream too many, with
+    # which no other service would start. A queue beside mirrors would take messages of the region
+    # that they are mirrors of.
+    if all(one.effect is Effect.CREATE for one in found):
         found = await _create_missing(js, settings, found)
     if found:
         lines = "\n  ".join(map(str, found))
@@ -356,8 +359,8 @@ async def _create_missing(
     js: JetStreamContext, settings: BusSettings, found: list[Difference]
 ) -> list[Difference]:
     """Create the streams that are missing by `found`; return what differs then."""
-    if missing := {one.stream for one in found if one.effect is Effect.CREATE}:
-        for declared in declarations(settings):
+    if missing := {one.stream for one in found}:
+        for declared in _in_order_of_creation(settings):
             if declared.name in missing:
                 await create(js, declared)
         found = await differences(js, settings)
@@ -365,6 +368,14 @@ async def _create_missing(
         # Created a moment ago, and not yet known to every NATS server.
         raise BusUnavailable(f"{', '.join(unseen)} can't be checked yet")
     return found
+
+
+def _in_order_of_creation(settings: BusSettings) -> list[api.StreamConfig]:
+    """Return the declared streams, the first event stream last.
+
+    So a fleet that has it has the number of event streams that it was created with.
+    """
+    return declarations(settings)[::-1]
 
 
 async def differences(js: JetStreamContext, settings: BusSettings) -> list[Difference]:
@@ -376,31 +387,35 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
     found = list[Difference]()
     is_worker = settings.role == "worker"
     hidden = hidden_from_workers(settings) if is_worker else frozenset()
+    streams, wanted = Streams(settings.stream_prefix), settings.event_streams
+    growth = partial(
+        Difference,
+        setting="the number of event streams",
+        wanted=wanted,
+        variable=variable("event_streams"),
+    )
+    event_streams = {streams.events(number) for number in range(wanted)}
+    there = 0
     for declared in declarations(settings):
         if declared.name in hidden:
             continue
         config = await find(js, str(declared.name))
-        if config is None:
-            found.append(Difference(str(declared.name), Effect.CREATE))
-        else:
+        if config is not None:
+            there += declared.name == streams.events(there)
             found.extend(_differing(declared, config, settings))
+        elif there and declared.name in event_streams:
+            found.append(growth(str(declared.name), Effect.GROW, found=there))
+        else:
+            found.append(Difference(str(declared.name), Effect.CREATE))
     # A process configured for fewer event streams than exist would treat their tasks as unknown. A
     # worker derives the stream from the task id, and has access only to the configured streams.
-    streams, there = Streams(settings.stream_prefix), settings.event_streams
+    there = wanted
     while not is_worker and await find(js, streams.events(there)) is not None:
         there += 1
-    if there > settings.event_streams:
-        found.append(
-            Difference(
-                streams.events(settings.event_streams),
-                Effect.IMPOSSIBLE,
-                "the number of event streams",
-                there,
-                settings.event_streams,
-                variable("event_streams"),
-                f"set {variable('event_streams')}={there}",
-            )
-        )
+    if there > wanted:
+        remedy = f"set {variable('event_streams')}={there}"
+        surplus = streams.events(wanted)
+        found.append(growth(surplus, Effect.IMPOSSIBLE, found=there, remedy=remedy))
     return found
 
 
@@ -440,15 +455,15 @@ async def apply(
     """
     wanted = await allowed_changes(js, settings, shrink=shrink, promote=promote)
     mirrors = {one.stream for one in wanted if one.effect is Effect.PROMOTE}
-    for declared in declarations(settings):
+    for declared in _in_order_of_creation(settings):
         mine = [one for one in wanted if one.stream == declared.name]
-        if any(one.effect is Effect.CREATE for one in mine):
+        config = await find(js, str(declared.name)) if mine else None
+        if mine and config is None:
             await create(js, declared)
-        elif mine:
+        elif config is not None:
             changed = {one.setting: one.wanted for one in mine}
             if declared.name in mirrors:
                 changed["mirror_direct"] = False
-            config = await find(js, str(declared.name)) or {}
             await _ask(js, "STREAM.UPDATE", str(declared.name), orjson.dumps(config | changed))
     return wanted
 

@@ -88,7 +88,7 @@ async def test_a_plan_says_what_apply_does(own: Bus) -> None:
     events, more = own.streams.events(0), own.streams.events(1)
     assert planned.stdout.splitlines() == [
         f"shrink      {events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES requires 5000000",
-        f"create      {more} is missing",
+        f"grow        {more}: the number of event streams is 1, HEADRACE_EVENT_STREAMS requires 2",
     ]
     refused = await asyncio.to_thread(headrace, "apply")
     assert refused.exit_code == 1

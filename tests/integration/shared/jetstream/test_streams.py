@@ -7,7 +7,14 @@ import pytest
 from nats.js import api
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.streams import Effect, apply, declarations, differences, ensure_streams
+from headrace.jetstream.streams import (
+    Effect,
+    apply,
+    declarations,
+    differences,
+    ensure_streams,
+    find,
+)
 from headrace.model.errors import StreamsDiffer
 from headrace.settings import BusSettings
 from tests.integration.shared.conftest import Connect
@@ -185,10 +192,28 @@ async def test_who_knows_fewer_event_streams_than_there_are_is_refused(connect: 
         await delete_stream(bus.js, str(declared.name))
 
 
+async def test_a_service_that_knows_more_event_streams_than_there_are_adds_none(own: Bus) -> None:
+    """Otherwise no service with the right number would start again."""
+    more = settings(own, event_streams=3)
+    refusal = "EVENTS_2: the number of event streams is 1, HEADRACE_EVENT_STREAMS requires 3"
+    with pytest.raises(StreamsDiffer, match=refusal):
+        await ensure_streams(own.js, more)
+    await ensure_streams(own.js, own.settings)
+
+
+async def test_a_service_whose_settings_differ_creates_nothing(own: Bus) -> None:
+    await delete_stream(own.js, own.streams.dead)
+    with pytest.raises(StreamsDiffer, match="nothing was changed"):
+        await ensure_streams(own.js, settings(own, events_max_bytes=5_000_000))
+    assert await find(own.js, own.streams.dead) is None
+    await ensure_streams(own.js, own.settings)
+    assert await find(own.js, own.streams.dead) is not None
+
+
 async def test_apply_makes_what_is_missing(own: Bus) -> None:
     more = settings(own, event_streams=2)
     [missing] = await differences(own.js, more)
-    assert (missing.stream, missing.effect) == (own.streams.events(1), Effect.CREATE)
+    assert (missing.stream, missing.effect) == (own.streams.events(1), Effect.GROW)
     await apply(own.js, more, shrink=False)
     assert await differences(own.js, more) == []
     await delete_stream(own.js, own.streams.events(1))
