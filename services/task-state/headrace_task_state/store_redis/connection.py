@@ -281,10 +281,11 @@ def trouble(error: Exception) -> StateUnavailable:
 
 
 _SHARED = {
-    "apply": ("usage", "listings"),
-    "complete": ("usage", "listings"),
-    "page": ("history",),
-    "task": ("history",),
+    "apply": ("packed", "members", "usage", "listings"),
+    "complete": ("packed", "members", "usage", "listings"),
+    "fields": ("packed",),
+    "page": ("packed", "members", "history"),
+    "task": ("packed", "history"),
 }
 """The scripts with functions that a script needs, by its name."""
 

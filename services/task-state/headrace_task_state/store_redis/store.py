@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import orjson
 
@@ -34,12 +33,13 @@ from headrace_task_state.store import (
     TaskRemoval,
 )
 from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.encoding import encoded, fields_of, items_in
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
 
-SHAPE = "7"
+SHAPE = "8"
 """Version of the stored data's format, a number. A new version's view is built from the log while
 replicas of the old version keep the old view and answer from it. It also changes with the versions
 of logs that are read, because entries that could not be read are missing in the old view."""
@@ -196,7 +196,10 @@ class RedisReader:
             ],
         )
         _check_reached(heads, positions)
-        return StoredPage([_stored_task(*task) for task in tasks], total, more == b"1")
+        found = [_stored_task(*task) for task in tasks]
+        if not query.include_artifacts:
+            found = [replace(one, artifacts=[]) if one.artifacts else one for one in found]
+        return StoredPage(found, total, more == b"1")
 
     async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""
@@ -249,31 +252,17 @@ def _check_reached(heads: Heads, positions: Iterable[bytes | None]) -> None:
 
 
 def _stored_task(
-    task: bytes, time: bytes, pairs: list[bytes], history: list[bytes], artifacts: list[bytes]
+    task: bytes,
+    time: bytes,
+    found: bytes | list[bytes],
+    history: list[bytes],
+    artifacts: list[bytes],
 ) -> StoredTask:
-    words = [word.decode() for word in pairs]
-    fields = _expanded(dict(zip(words[::2], words[1::2], strict=True)))
-    return StoredTask(task.decode(), time.decode(), fields, _items(history), _items(artifacts))
-
-
-_PLAIN_STATUS = re.compile(r'\{"state":"(\w+)","timestamp":"([^"\\]+)"\}')
-
-
-def _shortened(fields: Fields) -> Fields:
-    """Return the fields with a status of a state and a time in its short form.
-
-    Redis stores a hash in half the memory if each of its values has at most 64 bytes.
-    """
-    plain = _PLAIN_STATUS.fullmatch(fields.get("status", ""))
-    return fields if plain is None else {**fields, "status": " ".join(plain.groups())}
-
-
-def _expanded(fields: Fields) -> Fields:
-    """Return the fields that `_shortened` was called with."""
-    state, is_short, timestamp = fields.get("status", "{").partition(" ")
-    if state.startswith("{") or not is_short:
-        return fields
-    return {**fields, "status": f'{{"state":"{state}","timestamp":"{timestamp}"}}'}
+    if isinstance(found, bytes):
+        history, artifacts = items_in(found)
+    return StoredTask(
+        task.decode(), time.decode(), fields_of(found), _items(history), _items(artifacts)
+    )
 
 
 def _rows(day: str, fields: Mapping[bytes, bytes]) -> Iterator[UsageRow]:
@@ -343,7 +332,7 @@ class RedisWriter:
         answer = await self._redis.run(
             "apply",
             [self._keys.lease(place), self._keys.progress(place)],
-            [self.lease.token, LIFE_MS, *head, *map(_encoded, changes)],
+            [self.lease.token, LIFE_MS, *head, *(word for one in changes for word in encoded(one))],
         )
         self._check(answer)
         return [name.decode() for name in answer]
@@ -351,13 +340,13 @@ class RedisWriter:
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
         """Replace the summary of the entry at `sequence` by the content of the whole log."""
         place = self.lease.range
-        encoded = b"" if task is None else _encoded(task)
         answer = await self._redis.run(
             "complete",
             [self._keys.lease(place)],
             [
                 *(self.lease.token, self._view, place.name, LOOK_AFTER_MS, *self._usage),
-                *(name, sequence, encoded),
+                *(name, sequence),
+                *(() if task is None else encoded(task)),
             ],
         )
         self._check(answer)
@@ -387,8 +376,7 @@ class RedisWriter:
 
     async def fields(self, name: str) -> Fields:
         """Return the task's fields that events overwrite; empty if the task does not exist."""
-        [fields] = await self._redis.ask(["HGETALL", f"{self._view}t:{name}"])
-        return _expanded({key.decode(): value.decode() for key, value in fields.items()})
+        return fields_of(await self._redis.run("fields", [f"{self._view}t:{name}"], []))
 
     @staticmethod
     def _check(answer: object) -> None:
@@ -396,38 +384,6 @@ class RedisWriter:
             raise LeaseLost("the lease was lost")
         if answer == b"moved":
             raise PositionMoved("another replica has applied the range")
-
-
-def _encoded(change: TaskChange | TaskRemoval) -> bytes:
-    """Return a change as ``apply.lua`` expects it: one argument, as the client packs each one."""
-    key = change.key
-    if isinstance(change, TaskRemoval):
-        when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
-        return orjson.dumps([key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0])
-    return orjson.dumps(
-        [
-            key.tenant,
-            key.task,
-            change.log,
-            "1" if change.begins else "",
-            change.state,
-            str(change.time),
-            "" if change.due is None else str(change.due),
-            "" if change.ended is None else str(change.ended),
-            change.owner,
-            key.agent,
-            change.context,
-            "1" if change.is_asked_for else "",
-            [word for pair in _shortened(change.fields).items() for word in pair],
-            [orjson.dumps(item).decode() for item in change.history],
-            [orjson.dumps(item).decode() for item in change.artifacts],
-            change.replaces,
-            "" if change.urgency is None else str(change.urgency),
-            [list(record) for record in change.usage],
-            change.root,
-            change.copied,
-        ]
-    )
 
 
 class Shapes:

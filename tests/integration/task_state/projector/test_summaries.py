@@ -21,6 +21,7 @@ from headrace_task_state.projector import last_entries
 from headrace_task_state.projector.consumer import MOST_BYTES
 from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.summaries import Summaries
+from headrace_task_state.store_redis.encoding import fields_of
 from tests.integration.task_state.projector.test_rebuild import pages
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -80,11 +81,26 @@ async def until_complete(fleet: TaskStates, logs: list[LegalLog]) -> None:
 
 
 async def view(fleet: TaskStates) -> dict[bytes, object]:
-    """Return all that the view in use holds but histories, which are compared as they fold."""
+    """Return all that the view in use holds but histories, which are compared as they fold.
+
+    Owners are numbered as they come, so their numbers are replaced by their names.
+    """
     redis, found = fleet.redis._redis, dict[bytes, object]()
     root = fleet.keys.view(int(await redis.get(fleet.keys.era) or 0))
+    numbers = await redis.hgetall(f"{root}u:default")
+    owners: dict[bytes, object] = {
+        int(number).to_bytes(4): owner for owner, number in numbers.items() if owner
+    }
     async for key in redis.scan_iter(f"{root}*"):
         match await redis.type(key):
+            case b"hash" if key.startswith(f"{root}u:".encode()):
+                found[key] = set(owners.values())
+            case b"zset" if key.startswith(f"{root}c:".encode()):
+                [listed] = await fleet.redis.ask(["ZRANGE", key, 0, -1])
+                found[key] = {(owners[one[:4]], one[4:]) for one in listed}
+            case b"string":
+                [text] = await fleet.redis.ask(["GET", key])
+                found[key] = fields_of(text)
             case b"hash":
                 found[key] = await redis.hgetall(key)
             case b"zset":

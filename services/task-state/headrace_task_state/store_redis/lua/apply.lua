@@ -6,13 +6,14 @@
 -- ARGV: token, lease duration (ms), view, range, ms after which the parent of a child task is
 --       checked, prefix of the usage keys, seconds for which usage is kept, expected position, expected number of batches of last entries, number of
 --       progress fields, these fields and values; then for
---       each task a JSON array:
+--       each task its member in lists ('': none), its text if it begins and ends here and is short, else '',
+--       and a JSON array:
 --         tenant, task, log, '1' if its log begins here or 'gone' if a tombstone replaced it,
 --         state, time of the status (us), when a waiting input is due (ms) or since when the task
 --         waits for its user, when it ended (ms), each '' if it does not change;
---         owner, agent, context, '1' for a child task, each but the agent '' unless its log begins
+--         owner, agent, context, the parent of a child task, each but the agent '' unless its log begins
 --         here;
---         arrays of hash fields and values, of history items and of artifact items;
+--         arrays of hash fields and values, of history items and of artifact items, empty with a text;
 --         the agent whose task of this id it replaces, and the urgency of completing a summary, each
 --         '' if there is none;
 --         the array of usage records, the agent at the root ('': none), and the last generation that
@@ -30,8 +31,9 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local foreign = {}
 local first = 11 + tonumber(ARGV[10])
 redis.call('HSET', KEYS[2], unpack(ARGV, 11, first - 1))
-for at = first, #ARGV do
-  foreign[#foreign + 1] = apply_change(ARGV[3], ARGV[4], ARGV[5], ARGV[6], cjson.decode(ARGV[at]))
+for at = first, #ARGV, 3 do
+  local member, text, change = ARGV[at], ARGV[at + 1], cjson.decode(ARGV[at + 2])
+  foreign[#foreign + 1] = apply_change(ARGV[3], ARGV[4], ARGV[5], ARGV[6], change, member, text)
 end
 add_now()
 count_now(ARGV[7])

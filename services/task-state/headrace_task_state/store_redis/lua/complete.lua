@@ -4,19 +4,20 @@
 --
 -- KEYS: lease
 -- ARGV: token, view, range, ms after which the parent of a child task is checked, prefix of
---       the usage keys, seconds for which usage is kept, name (<tenant>:<task>), stream sequence of the entry, the task as in apply.lua ('': there is none)
+--       the usage keys, seconds for which usage is kept, name (<tenant>:<task>), stream sequence of the entry, the task as in apply.lua
+--       (nothing: there is none)
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'
 end
 local view, range, name = ARGV[2], ARGV[3], ARGV[7]
-local was = redis.call('HMGET', view .. 't:' .. name, 'summary', 'sequence')
-if not was[1] or was[2] ~= ARGV[8] then
+local was = standing(view .. 't:' .. name)
+if not was or not was.summary or was.sequence ~= ARGV[8] then
   return 0
 end
-forget(view, range, name, ARGV[9] ~= '')
-if ARGV[9] ~= '' then
-  apply_change(view, range, ARGV[4], ARGV[5], cjson.decode(ARGV[9]))
+forget(view, range, name, was, ARGV[9] ~= nil)
+if ARGV[9] then
+  apply_change(view, range, ARGV[4], ARGV[5], cjson.decode(ARGV[11]), ARGV[9], ARGV[10])
   add_now()
   count_now(ARGV[6])
 end

@@ -77,3 +77,13 @@ local function history_of(key, length)
   return items
 end
 
+-- Returns a task's hash (empty: there is none), the history items that its last `length` messages and its
+-- metadata need, and its artifact items, if asked for; or its text.
+local function task_of(key, length, with_artifacts)
+  if type_of(key) == 'string' then
+    return redis.call('GET', key), {}, {}
+  end
+  return redis.call('HGETALL', key), history_of(key, length),
+    with_artifacts and redis.call('LRANGE', key .. ':a', 0, -1) or {}
+end
+

@@ -1,15 +1,17 @@
--- Shared by the other scripts: the keys of a view, and adding tasks to them and removing them.
+-- Shared by the scripts that change tasks: the keys of a view, and adding tasks to them and removing them.
 --
---   <view>t:<tenant>:<task>          hash: the fields that events overwrite, and `marks`: the positions
---                                    of the history items that readers of the last messages need, too
+--   <view>t:<tenant>:<task>          hash: the fields that events overwrite, the `time` of the status, and
+--                                    `marks`: the positions of the history items that readers of the
+--                                    last messages need, too. Of a short task that has ended a string
+--                                    with everything (`packed.lua`)
 --   <view>t:<tenant>:<task>:h        list: history items
 --   <view>t:<tenant>:<task>:a        list: artifact items
---   <view>l:<tenant>:<owner>:<agent> sorted set: tasks by the time of their status (us); also with
---                                    the suffixes :s:<state>, :c:<context>, :s:<state>:c:<context>.
---                                    Without an owner: the tasks of all owners, not by context
+--   <view>l:<tenant>:<owner>:<agent> sorted set: the owner's tasks, by state and time (`members.lua`).
+--                                    Without an owner: the tasks of all owners
+--   <view>c:<tenant>:<agent>:<context> sorted set: the tasks in the context, by owner, state and time
 --   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with; without an owner:
 --                                    those of all owners
---   <view>k:<tenant>:<agent>:<context> set: the owners of tasks in the context
+--   <view>u:<tenant>                 hash: the number of each owner with tasks, and as '' the highest
 --   <view>w:<range>                  sorted set: inputs that no worker has started and working
 --                                    tasks, by when (ms) the sweep checks them
 --   <view>i:<range>                  sorted set: tasks that wait for their user, by the start of
@@ -28,17 +30,71 @@
 --
 -- Tenants, owners, agents, tasks and states contain no colon, and contexts and versions come last.
 
--- Returns the lists of one task: those of all states, and those of its state.
-local function listings(view, tenant, owner, agent, context, state)
-  local of_owner = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
-  local of_all = view .. 'l:' .. tenant .. '::' .. agent
-  local of_state, within = ':s:' .. state, ':c:' .. context
-  return { of_owner, of_all, of_owner .. within },
-    { of_owner .. of_state, of_all .. of_state, of_owner .. of_state .. within }
+-- What is remembered of a task while it changes.
+local KEPT = { 'log', 'owner', 'agent', 'context', 'state', 'time', 'version', 'parent', 'summary', 'sequence' }
+
+-- Returns these fields of a task as a table, and whether it is stored as a string; nil: there is no task.
+local function standing(key)
+  local kind = type_of(key)
+  if kind == 'none' then
+    return nil
+  elseif kind == 'string' then
+    return fields_in(redis.call('GET', key)), true
+  end
+  local found = {}
+  for i, value in ipairs(redis.call('HMGET', key, unpack(KEPT))) do
+    found[KEPT[i]] = value or nil
+  end
+  return found, false
 end
 
-local function context_owners(view, tenant, agent, context)
-  return view .. 'k:' .. tenant .. ':' .. agent .. ':' .. context
+-- Owners with tasks have numbers, which take less memory than their names.
+local numbers = {}
+
+local function number_of(view, tenant, owner)
+  local key = view .. 'u:' .. tenant
+  local name = key .. ':' .. owner
+  if not numbers[name] then
+    local number = redis.call('HGET', key, owner)
+    if not number then
+      number = redis.call('HINCRBY', key, '', 1)
+      redis.call('HSET', key, owner, number)
+    end
+    numbers[name] = packed_number(number)
+  end
+  return numbers[name]
+end
+
+local function free_number(view, tenant, owner)
+  local key = view .. 'u:' .. tenant
+  numbers[key .. ':' .. owner] = nil
+  redis.call('HDEL', key, owner)
+  if redis.call('HLEN', key) == 1 then
+    redis.call('DEL', key)
+  end
+end
+
+local function list_of(view, tenant, owner, agent)
+  return view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
+end
+
+local function context_list(view, tenant, agent, context)
+  return view .. 'c:' .. tenant .. ':' .. agent .. ':' .. context
+end
+
+-- Calls `use` with each list of a task and its member there. `member` is the one in lists of owners; '':
+-- the task is on no list.
+local function each_listing(view, tenant, about, member, use)
+  if member ~= '' then
+    use(list_of(view, tenant, about.owner, about.agent), member)
+    use(list_of(view, tenant, '', about.agent), member)
+    local number = number_of(view, tenant, about.owner)
+    use(context_list(view, tenant, about.agent, about.context), number .. member)
+  end
+end
+
+local function take_off(key, member)
+  redis.call('ZREM', key, member)
 end
 
 local function tenant_and_task(name)
@@ -53,36 +109,30 @@ local function close(view, agent, version, name)
   end
 end
 
--- Removes a task from all keys; `name` is <tenant>:<task>. Its set of child tasks can be kept.
-local function forget(view, range, name, keeps_children)
+-- Removes a task from all keys; `name` is <tenant>:<task>, `was` what `standing` returned. Its set of
+-- child tasks can be kept.
+local function forget(view, range, name, was, keeps_children)
   local key = view .. 't:' .. name
   local tenant, task = tenant_and_task(name)
-  local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state', 'version')
-  local owner, agent, context, state = was[1], was[2], was[3], was[4]
-  redis.call('ZREM', view .. 'w:' .. range, name)
-  redis.call('ZREM', view .. 'i:' .. range, name)
-  redis.call('ZREM', view .. 'e:' .. range, name)
-  redis.call('ZREM', view .. 'd:' .. range, name)
-  redis.call('ZREM', view .. 's:' .. range, name)
+  for _, due in ipairs({ 'w:', 'i:', 'e:', 'd:', 's:' }) do
+    redis.call('ZREM', view .. due .. range, name)
+  end
   redis.call('UNLINK', key, key .. ':h', key .. ':a')
   if not keeps_children then
     redis.call('UNLINK', key .. ':d')
   end
-  if not owner then
+  if not was then
     return
   end
-  close(view, agent, was[5], name)
-  local of_any, of_state = listings(view, tenant, owner, agent, context, state or '')
-  for i = 1, #of_any do
-    redis.call('ZREM', of_any[i], task)
-    redis.call('ZREM', of_state[i], task)
-  end
-  local gone = { { of_any[1], view .. 'o:' .. tenant .. ':' .. owner, agent },
-    { of_any[2], view .. 'o:' .. tenant .. ':', agent },
-    { of_any[3], context_owners(view, tenant, agent, context), owner } }
-  for _, one in ipairs(gone) do
-    if redis.call('EXISTS', one[1]) == 0 then
-      redis.call('SREM', one[2], one[3])
+  close(view, was.agent, was.version, name)
+  each_listing(view, tenant, was, member_of(task, was.state, was.time), take_off)
+  for _, owner in ipairs({ was.owner, '' }) do
+    local agents = view .. 'o:' .. tenant .. ':' .. owner
+    if redis.call('EXISTS', list_of(view, tenant, owner, was.agent)) == 0 then
+      redis.call('SREM', agents, was.agent)
+      if owner ~= '' and redis.call('EXISTS', agents) == 0 then
+        free_number(view, tenant, owner)
+      end
     end
   end
 end
@@ -134,33 +184,17 @@ local function push_history(key, items)
   push(key .. ':h', items)
 end
 
-local function take_off(view, tenant, owner, agent, context, task, state)
-  local _, of_state = listings(view, tenant, owner, agent, context, state)
-  for _, listing in ipairs(of_state) do
-    redis.call('ZREM', listing, task)
-  end
+local function list(key, member)
+  add_later(key, 0, member)
 end
 
-local function list(view, tenant, owner, agent, context, task, state, time)
-  for _, some in ipairs({ listings(view, tenant, owner, agent, context, state) }) do
-    for _, listing in ipairs(some) do
-      if state == 'HEADRACE_ANSWERED' then
-        redis.call('ZREM', listing, task)
-      else
-        add_later(listing, time, task)
-      end
-    end
-  end
-end
-
-local function own(view, tenant, owner, agent, context)
+local function own(view, tenant, owner, agent)
   local agents = view .. 'o:' .. tenant .. ':' .. owner
   if owning[agents] ~= agent then
     owning[agents] = agent
     redis.call('SADD', agents, agent)
     redis.call('SADD', view .. 'o:' .. tenant .. ':', agent)
   end
-  redis.call('SADD', context_owners(view, tenant, agent, context), owner)
 end
 
 local function open(view, agent, version, due, name)
@@ -169,12 +203,11 @@ local function open(view, agent, version, due, name)
 end
 
 -- A child task is registered until it ends, because its parent may end or disappear first.
-local function mind_parent(view, range, tenant, task, ended, look_after)
-  local name = tenant .. ':' .. task
-  local parent = redis.call('HGET', view .. 't:' .. name, 'parent')
+local function mind_parent(view, range, tenant, task, parent, ended, look_after)
   if not parent then
     return
   end
+  local name = tenant .. ':' .. task
   local key = view .. 't:' .. tenant .. ':' .. parent
   if ended ~= '' then
     redis.call('ZREM', view .. 'd:' .. range, name)
@@ -196,72 +229,113 @@ local function mind_children(view, range, tenant, name, state)
   end
 end
 
--- Applies `change`, the array that `store_redis/store.py` builds, to one task. If the log is under
--- the id of another agent's task, changes nothing and returns its name: <tenant>:<task>:<agent>.
-local function apply_change(view, range, look_after, usage, change)
-  local tenant, task, log, kind, state, time, due, ended, owner, agent, context, asked, fields,
+local function write_task(key, fields, history, artifacts)
+  redis.call('HSET', key, unpack(fields))
+  push_history(key, history)
+  push(key .. ':a', artifacts)
+end
+
+-- Makes a hash and lists of a task that is a string.
+local function unpack_task(key)
+  local text = redis.call('GET', key)
+  redis.call('DEL', key)
+  local fields = {}
+  for name, value in pairs(fields_in(text)) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  write_task(key, fields, items_in(text))
+end
+
+-- Makes a string of a task that has ended, if it is short.
+local function pack_task(key)
+  if redis.call('LLEN', key .. ':h') > MOST_ITEMS or redis.call('LLEN', key .. ':a') > MOST_ITEMS then
+    return
+  end
+  local history = redis.call('LRANGE', key .. ':h', 0, -1)
+  local artifacts = redis.call('LRANGE', key .. ':a', 0, -1)
+  local text = text_of(as_table(redis.call('HGETALL', key)), history, artifacts)
+  if text then
+    redis.call('SET', key, text)
+    redis.call('UNLINK', key .. ':h', key .. ':a')
+  end
+end
+
+-- Applies `change`, the array that `store_redis/store.py` builds, to one task. `member` is its new one in
+-- lists ('': none), `text` the whole task if it begins and ends here and is short, else ''. If the log is
+-- under the id of another agent's task, changes nothing and returns its name: <tenant>:<task>:<agent>.
+local function apply_change(view, range, look_after, usage, change, member, text)
+  local tenant, task, log, kind, state, time, due, ended, owner, agent, context, parent, fields,
     history, artifacts, replaces, urgency, records, root, copied = unpack(change)
   local begins = kind == '1'
   local name = tenant .. ':' .. task
   local key = view .. 't:' .. name
-  local was = redis.call('HMGET', key, 'log', 'owner', 'agent', 'context', 'state', 'summary', 'version')
-  local known = was[1]
-  if known or not begins then
+  local is_new = text ~= '' and redis.call('SET', key, text, 'NX')
+  local was, is_packed
+  if not is_new then
+    was, is_packed = standing(key)
+  end
+  if was or not begins then
     add_now()
   end
-  if known and was[3] ~= agent and was[3] ~= replaces then
+  if was and was.agent ~= agent and was.agent ~= replaces then
     -- A worker can write to all subjects of its agents, also with the ids of other agents' tasks.
     return name .. ':' .. agent
   elseif kind == 'gone' then
-    forget(view, range, name)
+    forget(view, range, name, was)
     forget_ledger(usage, tenant, task)
     redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
-  elseif begins and known then
+  elseif begins and was then
     -- The log is read again, or its subject was purged and a new log was started on it.
-    forget(view, range, name, known == log)
+    forget(view, range, name, was, was.log == log)
   end
   -- A log without its beginning, or with another id than the known one, gives no task.
-  if not (begins or known == log) then
+  if not (begins or (was and was.log == log)) then
     return nil
   end
   -- What a summary leaves out is counted with the whole log, and so is what follows it until then.
-  if begins or not was[6] then
-    count_usage(usage, tenant, task, begins and owner or was[2], agent, log, root, copied, records)
+  if begins or not was.summary then
+    count_usage(usage, tenant, task, begins and owner or was.owner, agent, log, root, copied, records)
   end
+  local about = was
   if begins then
-    own(view, tenant, owner, agent, context)
-  elseif state ~= '' then
-    owner, context = was[2], was[4]
-    if was[5] and was[5] ~= state then
-      take_off(view, tenant, owner, agent, context, task, was[5])
-    end
+    own(view, tenant, owner, agent)
+    about = { owner = owner, agent = agent, context = context, parent = parent ~= '' and parent or nil }
   end
-  redis.call('HSET', key, unpack(fields))
-  push_history(key, history)
-  push(key .. ':a', artifacts)
+  if text == '' then
+    if is_packed and not begins then
+      unpack_task(key)
+    end
+    write_task(key, fields, history, artifacts)
+    if ended ~= '' or (is_packed and not begins) then
+      pack_task(key)
+    end
+  elseif not is_new then
+    redis.call('SET', key, text)
+  end
   if urgency ~= '' then
     add_later(view .. 's:' .. range, urgency, name)
   end
   if state == '' then
     return nil
   end
-  list(view, tenant, owner, agent, context, task, state, time)
+  local now = as_table(fields)
   if not begins then
+    each_listing(view, tenant, was, member_of(task, was.state, was.time), take_off)
     redis.call('ZREM', view .. 'w:' .. range, name)
     redis.call('ZREM', view .. 'i:' .. range, name)
-    close(view, agent, was[7], name)
+    close(view, agent, was.version, name)
   end
+  each_listing(view, tenant, about, member, list)
   if due ~= '' then
     local waits = state == 'TASK_STATE_INPUT_REQUIRED' and 'i:' or 'w:'
     add_later(view .. waits .. range, due, name)
-    open(view, agent, redis.call('HGET', key, 'version'), due, name)
+    open(view, agent, now.version or about.version, due, name)
   end
   if ended ~= '' then
     add_later(view .. 'e:' .. range, ended, name)
   end
-  if not begins or asked == '1' then
-    mind_parent(view, range, tenant, task, ended, look_after)
-  end
+  mind_parent(view, range, tenant, task, now.parent or about.parent, ended, look_after)
   if not begins then
     mind_children(view, range, tenant, name, state)
   end

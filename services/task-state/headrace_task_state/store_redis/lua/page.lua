@@ -1,6 +1,6 @@
 -- Returns one page of a list, newest status first, tasks with equal times by descending id:
 -- {positions of the ranges, total, '1' if there are more, {task, time, hash, history items,
--- artifact items}, …}.
+-- artifact items}, …}; of some tasks the text (`packed.lua`) instead of the hash, and no items.
 --
 -- KEYS: era, positions of the ranges, read in the same step, so that the caller notices if the view
 --       has been lost
@@ -24,79 +24,128 @@ local function less(a, b)
   return #a < #b
 end
 
-local function listing(owner, agent)
-  local key = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
-  if ARGV[5] ~= '' then
-    key = key .. ':s:' .. ARGV[5]
-  end
-  if ARGV[6] == '1' then
-    key = key .. ':c:' .. ARGV[7]
-  end
-  return key
-end
-
-local found = {}
-
-local function collect(key)
-  local from = after_time == '' and '+inf' or after_time
-  local offset, taken, most = 0, 0, size + 1
-  while taken < most do
-    local some = redis.call(
-      'ZRANGE', key, from, least, 'BYSCORE', 'REV', 'LIMIT', offset, most, 'WITHSCORES')
-    for i = 1, #some, 2 do
-      local task, time = some[i], some[i + 1]
-      if time ~= after_time or less(task, after_task) then
-        found[#found + 1] = { task, time }
-        taken = taken + 1
-      end
-    end
-    if #some < 2 * most then
-      return
-    end
-    offset = offset + most
+local letters = {}
+for state, letter in pairs(LETTERS) do
+  if ARGV[5] == '' or ARGV[5] == state then
+    letters[#letters + 1] = letter
   end
 end
 
--- Lists within a context are by owner.
-local function owners_with(agent)
-  if ARGV[3] == '' and ARGV[6] == '1' then
-    return redis.call('SMEMBERS', view .. 'k:' .. tenant .. ':' .. agent .. ':' .. ARGV[7])
+-- Returns the numbers of the owners with tasks in a context.
+local function numbers_in(key)
+  local found, from = {}, '-'
+  while true do
+    local first = redis.call('ZRANGE', key, from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+    if not first then
+      return found
+    end
+    local number = string.sub(first, 1, 4)
+    found[#found + 1] = number
+    from = '(' .. number .. '\255'
   end
-  return { ARGV[3] }
+end
+
+-- Returns the list of an agent's tasks, and what its members begin with: an owner's number, or nothing.
+local function lists_with(agent)
+  if ARGV[6] ~= '1' then
+    return view .. 'l:' .. tenant .. ':' .. ARGV[3] .. ':' .. agent, { '' }
+  end
+  local key = view .. 'c:' .. tenant .. ':' .. agent .. ':' .. ARGV[7]
+  if ARGV[3] == '' then
+    return key, numbers_in(key)
+  end
+  local number = redis.call('HGET', view .. 'u:' .. tenant, ARGV[3])
+  return key, number and { packed_number(number) } or {}
+end
+
+local oldest = packed_time(least == '-inf' and 0 or least)
+local total, sources = 0, {}
+
+-- Adds the tasks in one state, which are in the order of the page.
+local function collect(key, start)
+  local first, last = '[' .. start .. oldest, '(' .. start .. '\255'
+  local number = redis.call('ZLEXCOUNT', key, first, last)
+  if number == 0 then
+    return
+  end
+  total = total + number
+  if after_time ~= '' then
+    last = '(' .. start .. packed_time(after_time) .. short_id(after_task)
+  end
+  local some = redis.call('ZRANGE', key, last, first, 'BYLEX', 'REV', 'LIMIT', 0, size + 1)
+  if #some > 0 then
+    sources[#sources + 1] = { some = some, at = 0, skip = #start }
+  end
 end
 
 local agents = { ARGV[4] }
 if ARGV[4] == '' then
   agents = redis.call('SMEMBERS', view .. 'o:' .. tenant .. ':' .. ARGV[3])
 end
-local total = 0
 for _, agent in ipairs(agents) do
-  for _, owner in ipairs(owners_with(agent)) do
-    local key = listing(owner, agent)
-    total = total + redis.call('ZCOUNT', key, least, '+inf')
-    collect(key)
+  local key, starts = lists_with(agent)
+  for _, start in ipairs(starts) do
+    for _, letter in ipairs(letters) do
+      collect(key, start .. letter)
+    end
   end
 end
-table.sort(found, function(a, b)
-  if a[2] ~= b[2] then
-    return tonumber(a[2]) > tonumber(b[2])
+
+-- Goes to the source's next task; returns whether there is one.
+local function advance(source)
+  source.at = source.at + 1
+  local member = source.some[source.at]
+  if member then
+    source.time = struct.unpack('>I7', member, source.skip + 1)
+    source.id = string.sub(member, source.skip + 8)
   end
-  return less(b[1], a[1])
-end)
+  return member ~= nil
+end
+
+local function is_later(a, b)
+  if a.time ~= b.time then
+    return a.time > b.time
+  end
+  return less(b.id, a.id)
+end
+
+for _, source in ipairs(sources) do
+  advance(source)
+end
+
+-- Returns the next task of all sources, and its time; nil: there are no more.
+local function next_task()
+  local best
+  for i, source in ipairs(sources) do
+    if not best or is_later(source, sources[best]) then
+      best = i
+    end
+  end
+  if not best then
+    return nil
+  end
+  local source = sources[best]
+  local id, time = source.id, source.time
+  if not advance(source) then
+    table.remove(sources, best)
+  end
+  return long_id(id), string.format('%.0f', time)
+end
 
 local positions = {}
 for i = 2, #KEYS do
   positions[i - 1] = redis.call('HGET', KEYS[i], 'position')
 end
-local answer = { positions, total, #found > size and '1' or '0' }
-for i = 1, math.min(size, #found) do
-  local key = view .. 't:' .. tenant .. ':' .. found[i][1]
-  answer[#answer + 1] = {
-    found[i][1],
-    found[i][2],
-    redis.call('HGETALL', key),
-    history_of(key, ARGV[13]),
-    ARGV[12] == '1' and redis.call('LRANGE', key .. ':a', 0, -1) or {},
-  }
+local answer = { positions, total, '0' }
+for _ = 1, size do
+  local task, time = next_task()
+  if not task then
+    break
+  end
+  local key = view .. 't:' .. tenant .. ':' .. task
+  answer[#answer + 1] = { task, time, task_of(key, ARGV[13], ARGV[12] == '1') }
+end
+if #sources > 0 then
+  answer[3] = '1'
 end
 return answer

@@ -1,0 +1,141 @@
+"""How tasks and their changes are encoded for Redis and its scripts.
+
+A short task that has ended is one string, its text (``lua/packed.lua``). The first line of a text
+is a JSON array: the values of the usual fields, then the names and values of others. Each other
+line is an item, after ``h`` (history) or ``a`` (artifacts). JSON contains no line ends.
+"""
+
+import re
+from collections.abc import Sequence
+
+import orjson
+
+from headrace.model.task import (
+    AUTH_REQUIRED,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUBMITTED,
+    WORKING,
+)
+from headrace_task_state.store import Fields, TaskChange, TaskRemoval
+
+_USUAL = (
+    *("log", "agent", "owner", "context", "state", "time", "status", "status_generation"),
+    *("generation", "sequence", "run", "submitted", "priority", "start_by"),
+)
+_IS_USUAL = frozenset(_USUAL)
+
+_MOST_BYTES = 4096
+_MOST_ITEMS = 64
+
+_LETTERS = {
+    SUBMITTED: b"s",
+    WORKING: b"w",
+    INPUT_REQUIRED: b"i",
+    AUTH_REQUIRED: b"a",
+    COMPLETED: b"c",
+    FAILED: b"f",
+    CANCELED: b"x",
+    REJECTED: b"r",
+}
+
+_PLAIN_STATUS = re.compile(r'\{"state":"(\w+)","timestamp":"([^"\\]+)"\}')
+
+
+def encoded(change: TaskChange | TaskRemoval) -> tuple[bytes, bytes, bytes]:
+    """Return a change as ``lua/apply.lua`` expects it: member, text, array."""
+    key = change.key
+    if isinstance(change, TaskRemoval):
+        when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
+        gone = [key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0]
+        return b"", b"", orjson.dumps(gone)
+    fields = change.fields
+    if change.state:
+        fields = {**fields, "time": str(change.time)}
+        if plain := _PLAIN_STATUS.fullmatch(fields.get("status", "")):
+            fields["status"] = f"{plain[1]} {plain[2]}"
+    history = list(map(orjson.dumps, change.history))
+    artifacts = list(map(orjson.dumps, change.artifacts))
+    if change.begins and change.ended is not None:
+        text = _text_of(fields, history, artifacts)
+        if len(text) <= _MOST_BYTES and max(len(history), len(artifacts)) <= _MOST_ITEMS:
+            return _member(change), text, orjson.dumps(_array(change, {}, (), ()))
+    return _member(change), b"", orjson.dumps(_array(change, fields, history, artifacts))
+
+
+def _array(
+    change: TaskChange, fields: Fields, history: Sequence[bytes], artifacts: Sequence[bytes]
+) -> list[object]:
+    key = change.key
+    return [
+        key.tenant,
+        key.task,
+        change.log,
+        "1" if change.begins else "",
+        change.state,
+        str(change.time),
+        "" if change.due is None else str(change.due),
+        "" if change.ended is None else str(change.ended),
+        change.owner,
+        key.agent,
+        change.context,
+        change.fields["parent"] if change.is_asked_for else "",
+        [word for pair in fields.items() for word in pair],
+        [item.decode() for item in history],
+        [item.decode() for item in artifacts],
+        change.replaces,
+        "" if change.urgency is None else str(change.urgency),
+        list(map(list, change.usage)),
+        change.root,
+        change.copied,
+    ]
+
+
+def _member(change: TaskChange) -> bytes:
+    """Return the task's member in lists of owners (``lua/members.lua``); empty: on no list."""
+    if (letter := _LETTERS.get(change.state)) is None:
+        return b""
+    shard, _, digits = change.key.task.partition("-")
+    return letter + change.time.to_bytes(7) + f"{shard}-".encode() + bytes.fromhex(digits)
+
+
+def _text_of(fields: Fields, history: Sequence[bytes], artifacts: Sequence[bytes]) -> bytes:
+    """Return the text of a task with encoded items."""
+    first = list(map(fields.get, _USUAL))
+    for name in fields.keys() - _IS_USUAL:
+        first += name, fields[name]
+    lines = [orjson.dumps(first)]
+    lines += [b"h" + item for item in history]
+    lines += [b"a" + item for item in artifacts]
+    return b"\n".join(lines)
+
+
+def fields_of(found: bytes | list[bytes]) -> Fields:
+    """Return the fields of a text, or of a hash: its names and values in turn."""
+    if isinstance(found, bytes):
+        fields = _fields_in(found)
+    else:
+        words = [word.decode() for word in found]
+        fields = dict(zip(words[::2], words[1::2], strict=True))
+    # A hash takes half the memory if each of its values has at most 64 bytes.
+    state, is_short, timestamp = fields.get("status", "{").partition(" ")
+    if is_short and not state.startswith("{"):
+        fields["status"] = f'{{"state":"{state}","timestamp":"{timestamp}"}}'
+    return fields
+
+
+def _fields_in(text: bytes) -> Fields:
+    first = orjson.loads(text.partition(b"\n")[0])
+    fields = {name: value for name, value in zip(_USUAL, first, strict=False) if value is not None}
+    others = first[len(_USUAL) :]
+    return fields | dict(zip(others[::2], others[1::2], strict=True))
+
+
+def items_in(text: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the encoded items of a text: those of the history, and those of the artifacts."""
+    lines = text.split(b"\n")[1:]
+    history = [line[1:] for line in lines if line.startswith(b"h")]
+    return history, [line[1:] for line in lines if line.startswith(b"a")]
