@@ -94,16 +94,25 @@ def test_the_image_installs_by_hash_and_runs_without_privileges() -> None:
 
 def test_no_server_has_roots_capabilities() -> None:
     declared = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
-    confined = {
+    free = [
         name
         for name, service in declared.items()
-        if service.get("cap_drop") == ["ALL"]
-        and service.get("security_opt") == ["no-new-privileges:true"]
+        if service.get("cap_drop") != ["ALL"]
+        or service.get("security_opt") != ["no-new-privileges:true"]
+    ]
+    assert (len(declared), free) == (7, [])
+
+
+def test_only_nats_is_root_as_its_image_has_no_user() -> None:
+    declared = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    # Headrace's image has a user of its own.
+    users = {
+        name: service.get("user") for name, service in declared.items() if "build" not in service
     }
-    # Valkey's image begins as root, gives its volume to its own user, and continues as that one.
-    assert declared.keys() - confined == {"valkey"}
-    user = str(declared["proxy"]["user"]).split(":")
-    assert "0" not in user
+    assert users == {"proxy": "101:101", "valkey": "999:1000", "nats": None}
+    chart = (ROOT / "deploy" / "helm" / "headrace" / "templates" / "valkey.yaml").read_text()
+    assert "runAsUser: 999" in chart
+    assert "runAsGroup: 1000" in chart
 
 
 def test_the_proxy_writes_only_below_tmp() -> None:
