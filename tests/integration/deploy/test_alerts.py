@@ -1,6 +1,7 @@
 """Each alert rule on made-up series, by promtool: what makes it fire, and what does not."""
 
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.support.compose_file import ROOT
 from tests.support.prometheus import needs_prometheus, promtool
 
 RULES = ROOT / "deploy" / "alerts.yml"
+PAGE = ROOT / "docs" / "operations.md"
 
 
 @dataclass(frozen=True)
@@ -275,6 +277,16 @@ def test_every_rule_fires_in_a_case_and_ends_in_it() -> None:
         name for name, cases in CASES.items() if any(one.fires and one.silent for one in cases)
     ]
     assert made_to_fire == list(CASES)
+
+
+def test_the_page_says_of_each_alert_what_to_do_and_what_made_it_fire() -> None:
+    section = PAGE.read_text().partition("## Alerts\n")[2].partition("\n## ")[0]
+    explained, fired = section.split("Each of them was also made to fire")
+    assert re.findall(r"^\| `(Headrace\w+)`", explained, re.MULTILINE) == sorted(
+        rules(), key=explained.index
+    )
+    causes = "".join(line.split("|")[1] for line in fired.splitlines() if line.startswith("| `"))
+    assert sorted(re.findall(r"`(Headrace\w+)`", causes)) == sorted(rules())
 
 
 @needs_prometheus
