@@ -4,10 +4,10 @@ The docstring under a field is its description in the generated table in ``docs/
 """
 
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from headrace.log_lines import LogOptions
@@ -17,6 +17,13 @@ from headrace.secret_settings import SecretSettings, SecretStr, variable
 
 _LOGINS = ("nats_user", "nats_token", "nats_nkey", "nats_creds")
 """The ways to log in to NATS. A connection uses one."""
+
+
+def _lower(value: Any) -> Any:  # noqa: ANN401  # it is not checked yet
+    return value.lower() if isinstance(value, str) else value
+
+
+_LOWERED = BeforeValidator(_lower)
 
 _NO_SERVERS = (
     "not comma-separated URLs of servers; a password with special characters belongs in "
@@ -149,11 +156,11 @@ class BusSettings(SecretSettings):
     data_dir: Path = Path(".headrace")
     """Data directory of `headrace dev`."""
 
-    log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error)$")
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _LOWERED] = "info"
     """Log level: debug, info, warning or error. SIGUSR2 switches a running service between this
     level and debug."""
 
-    log_format: str = Field(default="text", pattern=r"^(?i:text|json)$")
+    log_format: Annotated[Literal["text", "json"], _LOWERED] = "text"
     """Format of log lines: text, or json with one object per line."""
 
     log_lines_per_minute: int = Field(default=30, ge=0)
@@ -200,7 +207,7 @@ class BusSettings(SecretSettings):
     def log_options(self, service: str) -> LogOptions:
         """Return how the `service` logs."""
         return LogOptions(
-            self.log_level, self.log_format.lower() == "json", self.log_lines_per_minute, service
+            self.log_level, self.log_format == "json", self.log_lines_per_minute, service
         )
 
     def nats_login(self) -> tuple[str, str | None] | None:
