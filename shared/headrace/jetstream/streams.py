@@ -6,7 +6,7 @@ requires nothing.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -476,6 +476,16 @@ def _differing(
     if mirror := found.get("mirror"):
         yield Difference(stream, Effect.PROMOTE, "mirror", mirror, None)
     there = found.get("subjects") or []
+    if (other := _other_prefix(declared.subjects or [], there, settings)) is not None:
+        # To add this prefix would take the live subjects away from the fleet that has the stream.
+        remedy = (
+            f"set {variable('prefix')}={other}; a second fleet on this NATS needs another "
+            f"{variable('stream_prefix')}, too"
+        )
+        what = "the prefix of its subjects"
+        named = variable("prefix")
+        yield Difference(stream, Effect.IMPOSSIBLE, what, other, settings.prefix, named, remedy)
+        return
     if missing := [subject for subject in declared.subjects or [] if subject not in there]:
         yield Difference(stream, Effect.CHANGE, "subjects", there, [*there, *missing])
     for name in _CONTRACT[1:]:
@@ -492,6 +502,21 @@ def _differing(
         grows = _size(wanted[name]) > _size(found.get(name, 1))
         effect = Effect.GROW if grows else Effect.SHRINK
         yield Difference(stream, effect, name, found.get(name), wanted[name], variable(field))
+
+
+def _other_prefix(
+    declared: Sequence[str], there: Sequence[str], settings: BusSettings
+) -> str | None:
+    """Return the prefix of a stream's subjects `there`, if that is another fleet's."""
+    ours = f"{settings.prefix}."
+    if any(subject.startswith(ours) for subject in there):
+        return None
+    for subject in declared:
+        rest = subject.removeprefix(settings.prefix)
+        for found in there:
+            if subject.startswith(ours) and found.endswith(rest):
+                return found.removesuffix(rest)
+    return None
 
 
 def _size(limit: int) -> float:

@@ -217,3 +217,19 @@ async def test_apply_makes_what_is_missing(own: Bus) -> None:
     await apply(own.js, more, shrink=False)
     assert await differences(own.js, more) == []
     await delete_stream(own.js, own.streams.events(1))
+
+
+async def test_streams_of_another_prefix_are_left_to_their_fleet(own: Bus) -> None:
+    before = await shapes(own)
+    other = settings(own, prefix="elsewhere.fleet")
+    with pytest.raises(StreamsDiffer) as refused:
+        await apply(own.js, other, shrink=True)
+    assert await shapes(own) == before
+    stream, prefix = own.streams.events(0), own.settings.prefix
+    assert (
+        f'{stream}: the prefix of its subjects is "{prefix}", HEADRACE_PREFIX requires '
+        f'"elsewhere.fleet": set HEADRACE_PREFIX={prefix}; a second fleet on this NATS needs '
+        "another HEADRACE_STREAM_PREFIX, too"
+    ) in str(refused.value)
+    found = await differences(own.js, other)
+    assert [one.effect for one in found] == [Effect.IMPOSSIBLE] * 5
