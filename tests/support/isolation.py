@@ -208,27 +208,30 @@ class Socket(Rpc):
     """JSON-RPC over WebSockets, one for each call; a stream is its first event."""
 
     async def send(self, operation: str, params: Any) -> httpx.Response:  # noqa: ANN401 - any JSON
-        return await self._first(self.request(operation, params))
+        return await _first(self.http, f"{self.base}/stream", self.request(operation, params))
 
     @asynccontextmanager
     async def open(
         self, operation: str, params: Json, headers: Json
     ) -> AsyncIterator[httpx.Response]:
         after = {"after": headers["Last-Event-ID"]} if headers["Last-Event-ID"] else {}
-        yield await self._first(self.request(operation, params) | after)
+        frame = self.request(operation, params) | after
+        yield await _first(self.http, f"{self.base}/stream", frame)
 
-    async def _first(self, frame: Json) -> httpx.Response:
-        url = str(self.http.base_url.copy_with(scheme="ws")).rstrip("/")
-        headers = {k: v for k, v in self.http.headers.items() if k in _PASSED_ON}
-        try:
-            async with connect(f"{url}{self.base}/stream", additional_headers=headers) as socket:
-                await socket.send(json.dumps(frame))
-                said = await asyncio.wait_for(socket.recv(), _TIMEOUT)
-        except ConnectionClosed as closed:
-            is_refused = closed.rcvd is not None and closed.rcvd.code == CloseCode.POLICY_VIOLATION
-            return httpx.Response(_UNAUTHENTICATED if is_refused else 500, text=f"{closed.rcvd}")
-        is_error = "error" in json.loads(said)
-        return httpx.Response(400 if is_error else 200, text=str(said))
+
+async def _first(http: httpx.AsyncClient, path: str, frame: Json) -> httpx.Response:
+    """Return the first message of a WebSocket to which `frame` is sent."""
+    url = str(http.base_url.copy_with(scheme="ws")).rstrip("/")
+    headers = {k: v for k, v in http.headers.items() if k in _PASSED_ON}
+    try:
+        async with connect(f"{url}{path}", additional_headers=headers) as socket:
+            await socket.send(json.dumps(frame))
+            said = await asyncio.wait_for(socket.recv(), _TIMEOUT)
+    except ConnectionClosed as closed:
+        is_refused = closed.rcvd is not None and closed.rcvd.code == CloseCode.POLICY_VIOLATION
+        return httpx.Response(_UNAUTHENTICATED if is_refused else 500, text=f"{closed.rcvd}")
+    is_error = "error" in json.loads(said)
+    return httpx.Response(400 if is_error else 200, text=str(said))
 
 
 class A2Av03Binding(Binding):
@@ -409,10 +412,15 @@ class Pages(Binding):
             "task log: stream": self._log_stream,
             "tasks: watch": self._watch,
         }
+        self._other_asks: Mapping[str, Sequence[Callable[[Thing], Awaitable[MaskedResponse]]]] = {
+            "AG-UI: attach": (self._attach_by_get, self._attach_over_websocket),
+            "CopilotKit: connect": (self._connect_by_envelope,),
+        }
         self.operations = tuple(self._asks)
 
     async def ask(self, operation: str, thing: Thing) -> list[MaskedResponse]:
-        return [await self._asks[operation](thing)]
+        asks = (self._asks[operation], *self._other_asks.get(operation, ()))
+        return [await one(thing) for one in asks]
 
     @staticmethod
     def _agui(thing: Thing) -> str:
@@ -426,6 +434,19 @@ class Pages(Binding):
 
     async def _stream(self, thing: Thing, path: str, body: Json) -> MaskedResponse:
         return MaskedResponse.of(await _begun(self._http.stream("POST", path, json=body)), thing)
+
+    async def _attach_by_get(self, thing: Thing) -> MaskedResponse:
+        stream = self._http.stream("GET", f"{self._agui(thing)}/attach", params=_thread(thing))
+        return MaskedResponse.of(await _begun(stream), thing)
+
+    async def _attach_over_websocket(self, thing: Thing) -> MaskedResponse:
+        frame = {"attach": _thread(thing)}
+        return MaskedResponse.of(await _first(self._http, f"{self._agui(thing)}/ws", frame), thing)
+
+    async def _connect_by_envelope(self, thing: Thing) -> MaskedResponse:
+        params = {"agentId": thing.agent, "threadId": thing.context}
+        envelope = {"method": "agent/connect", "params": params, "body": _input(thing)}
+        return await self._stream(thing, "/copilotkit", envelope)
 
     async def _log_stream(self, thing: Thing) -> MaskedResponse:
         path = f"/v1/agents/{thing.agent}/tasks/{thing.task}/log"
