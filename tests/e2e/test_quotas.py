@@ -230,3 +230,5 @@ async def test_at_a_quota_that_asks_a_task_waits_and_goes_on_with_the_next_messa
     refused = await http.post(fork, json={"generation": 1}, headers=PAT.bearer)
     reason = refused.json()["error"]["details"][0]["reason"]
     assert (refused.status_code, reason) == (429, "QUOTA_EXCEEDED")
+    waiting = await http.post(fork, json={}, headers=PAT.bearer)
+    assert waiting.json()["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", "it begins no run"
