@@ -151,13 +151,23 @@ class TriggerStore:
             )
 
         if (await self._find(tenant, owner, spec.name))[1].data is None:
-            await self._check_room(tenant, owner)
+            await self._check_number(tenant, owner, self._most_per_owner - 1)
         before, trigger = await self._change(tenant, owner, spec.name, put_over)
+        if before is None:
+            try:
+                await self._check_number(tenant, owner, self._most_per_owner)
+            except TooManyTriggers:  # Others were made at the same time.
+                await self.delete(trigger)
+                raise
         return trigger, before is None
 
-    async def _check_room(self, tenant: str, owner: str) -> None:
-        owned = await self.all(tenant, owner)
-        if len(owned) >= self._most_per_owner:
+    async def _check_number(self, tenant: str, owner: str, most: int) -> None:
+        """Check that the owner has at most `most` triggers.
+
+        Raises:
+            TooManyTriggers: there are more.
+        """
+        if len(await self.all(tenant, owner)) > most:
             raise TooManyTriggers(
                 f"an owner may have at most {self._most_per_owner} triggers; delete one"
             )

@@ -1,5 +1,6 @@
 """Triggers over HTTP: who may make, see and delete which."""
 
+import asyncio
 import logging
 from datetime import timedelta
 
@@ -17,7 +18,7 @@ from headrace.model.subjects import encode_token
 from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace.trigger_firings import FiringHistory, TriggerFiring
 from headrace.trigger_spec import TriggerSpec
-from headrace.triggers import TriggerStore
+from headrace.triggers import TooManyTriggers, TriggerStore
 from headrace_gateway.server.auth.audit import Audited
 from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
 from tests.support.credentials import ANN, BOB, EVE
@@ -344,3 +345,16 @@ async def test_a_list_of_ones_triggers_reads_no_others(
     for one in await store.all():
         await store.delete(one)
     assert (await http.get(PATH)).json() == {"triggers": []}
+
+
+async def test_no_more_triggers_than_allowed_are_made_at_the_same_time(bus: Bus) -> None:
+    store = TriggerStore(bus, most_per_owner=3)
+    specs = [TriggerSpec.model_validate(SPEC | {"name": f"t{number}"}) for number in range(20)]
+    putting = (store.put(spec, "default", "ann") for spec in specs)
+    made = await asyncio.gather(*putting, return_exceptions=True)
+    refused = [one for one in made if isinstance(one, BaseException)]
+    assert {type(one) for one in refused} == {TooManyTriggers}
+    kept = await store.all("default", "ann")
+    assert len(kept) == len(specs) - len(refused) <= 3
+    for one in kept:
+        await store.delete(one)
