@@ -11,6 +11,7 @@ This decides nothing, like the watch of workers: who gets such a run contacts it
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from itertools import batched
 
@@ -20,7 +21,7 @@ from headrace.model.messages import Control
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.tasks.holder import ask_holder
 from headrace_task_state.maintenance.clock import Clock
-from headrace_task_state.maintenance.due import repeat
+from headrace_task_state.maintenance.due import AT_ONCE, repeat
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.maintenance.worker_watch import was_cut_off
@@ -31,10 +32,14 @@ _log = logging.getLogger(__name__)
 _MOST = 1_000_000
 """Tasks that are checked at once; more are left to the sweep."""
 
-_AT_ONCE = 200
+_ASKED_AT_ONCE = 200
 """Holders asked concurrently."""
 
 type _Running = tuple[TaskKey, Fields]
+
+_REST = 10.0
+"""Rest after a check, as a multiple of the processor time that this process has used during it: a
+fleet with many tasks may replace many workers."""
 
 _ANSWER = 1.0
 """Seconds to wait for a holder's answer, twice."""
@@ -59,7 +64,9 @@ class HolderCheck:
         self._bus, self._writer, self._directory = bus, writer, directory
         self._sweep, self._clock, self._timing = sweep, clock, timing
         self._workers: set[str] | None = None
-        """Those at the last check; None: there was none."""
+        """Those at the last look; None: there was no check."""
+        self._not_before = 0.0
+        """When the next check may begin, monotonic."""
 
     async def run(self) -> None:
         """Run until the lease is lost."""
@@ -74,25 +81,27 @@ class HolderCheck:
             StateUnavailable: the store does not answer.
         """
         # Workers may be on their way back, too.
-        if was_cut_off(self._bus, self._timing.watch):
+        if was_cut_off(self._bus, self._timing.watch) or time.monotonic() < self._not_before:
             return
         workers = set(self._directory.workers())
         if self._workers is None or self._workers - workers:
+            used = time.process_time()
             await self._check()
+            self._not_before = time.monotonic() + _REST * (time.process_time() - used)
         self._workers = workers
 
     async def _check(self) -> None:
         # Runs that sleep have no holder. Those that sleep for long are due later.
         until = round((self._clock.now() + self._timing.max_silence) * 1000)
         silent = list[_Running]()
-        for names in batched(await self._writer.due(DueList.AT_WORK, until, _MOST), _AT_ONCE):
+        for names in batched(await self._writer.due(DueList.AT_WORK, until, _MOST), _ASKED_AT_ONCE):
             silent += await self._without_holder(await self._running(names))
         if silent:
             # A worker that lost its connection is back, or the run has been taken over.
             await asyncio.sleep(self._timing.holder_pause)
-        for some in batched(silent, _AT_ONCE):
-            for key, task in await self._without_holder(some):
-                await self._recover(key, task)
+        for some in batched(silent, _ASKED_AT_ONCE):
+            for lost in batched(await self._without_holder(some), AT_ONCE):
+                await asyncio.gather(*(self._recover(key, task) for key, task in lost))
 
     async def _recover(self, key: TaskKey, task: Fields) -> None:
         try:
