@@ -21,7 +21,8 @@ class Pieces:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._pieces: list[tuple[int, Json | str]] = []
+        self._pieces: list[tuple[int, Json | list[str]]] = []
+        """Parts, and texts of consecutive generations, with the (first) generation of each."""
 
     def extend(self, generation: int, parts: list[Json]) -> None:
         """Append the parts of a piece."""
@@ -30,13 +31,16 @@ class Pieces:
 
     def go_on(self, generation: int, texts: list[str]) -> None:
         """Append texts of consecutive generations to the last text part."""
-        for offset, text in enumerate(texts):
-            self._pieces.append((generation + offset, text))
+        self._pieces.append((generation, texts))
 
     def drop_after(self, generation: int) -> None:
         """Discard the parts after `generation`."""
         while self._pieces and self._pieces[-1][0] > generation:
             self._pieces.pop()
+        if self._pieces:
+            first, piece = self._pieces[-1]
+            if isinstance(piece, list):
+                self._pieces[-1] = first, piece[: generation + 1 - first]
 
     def merged(self, before: int | None = None) -> list[Json]:
         """Return the parts before generation `before`; adjacent texts that match are merged."""
@@ -44,7 +48,10 @@ class Pieces:
         for generation, piece in self._pieces:
             if before is not None and generation >= before:
                 break
-            run.take(piece)
+            if isinstance(piece, list):
+                run.go_on(piece if before is None else piece[: before - generation])
+            else:
+                run.take(piece)
         return run.finish()
 
 
@@ -56,11 +63,12 @@ class _TextRun:
         self._first: Json | None = None
         self._texts: list[str] = []
 
-    def take(self, piece: Json | str) -> None:
-        if isinstance(piece, str):
-            self._first = {"text": ""} if self._first is None else self._first
-            self._texts.append(piece)
-            return
+    def go_on(self, texts: list[str]) -> None:
+        if self._first is None:
+            self._first = {"text": ""}
+        self._texts += texts
+
+    def take(self, piece: Json) -> None:
         text = piece.get("text")
         if text is not None and self._first is not None and same_but_text(self._first, piece):
             self._texts.append(text)

@@ -1,0 +1,40 @@
+"""Texts of consecutive generations are kept, cut and merged as if each was a part of its own."""
+
+import pytest
+
+from headrace.model.events import Json
+from headrace.model.pieces import Pieces
+
+
+def pieces() -> Pieces:
+    """Return texts of generations 2 to 6."""
+    made = Pieces()
+    made.extend(2, [{"text": "2"}])
+    made.go_on(3, ["3", "4", "5"])
+    made.go_on(6, ["6"])
+    return made
+
+
+@pytest.mark.parametrize("last", range(2, 8))
+def test_what_came_after_a_generation_is_dropped_though_it_came_with_earlier_texts(
+    last: int,
+) -> None:
+    found = pieces()
+    found.drop_after(last)
+    found.extend(9, [{"text": "9"}])
+    assert found.merged() == [{"text": "23456"[: last - 1] + "9"}]
+
+
+@pytest.mark.parametrize("before", range(2, 9))
+def test_parts_before_a_generation_leave_out_the_rest_of_its_texts(before: int) -> None:
+    expected: list[Json] = [{"text": "23456"[: before - 2]}] if before > 2 else []
+    assert pieces().merged(before) == expected
+
+
+def test_texts_without_a_part_before_them_are_one() -> None:
+    found = Pieces()
+    found.drop_after(0)
+    found.go_on(3, ["3", "4"])
+    assert found.merged() == [{"text": "34"}]
+    found.drop_after(2)
+    assert found.merged() == []
