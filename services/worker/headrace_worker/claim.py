@@ -27,7 +27,8 @@ from headrace.model.events import BEHIND, Draft, Json
 from headrace.model.messages import Control, HolderReply
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.sdk.agent import Policy
-from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unstarted
+from headrace.tasks.clean_up import request_clean_up
+from headrace.tasks.end import TOO_LATE, reject_unstarted
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.holder import ask_holder
 from headrace_worker.assignment import Assignment
@@ -105,7 +106,7 @@ async def give_up(
     await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
     metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
     request = assignment.request
-    await have_cleaned_up(bus, key, last, request.context, request.owner or "")
+    await request_clean_up(bus, key, last, request.context, request.owner or "")
 
 
 _log = logging.getLogger(__name__)

@@ -108,16 +108,7 @@ class Execution:
         )
         ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)
         state = _state_of(recovered)
-        index, tools = recovered.checkpoint.index, taken.span.tools
-        run = key.task, request.context, ids
-        if (texts := taken.span.texts) is not None:
-            self.encoder: Encoder = RecordingEncoder(
-                *run, index, state, texts=texts, tool_spans=tools
-            )
-            self.endings: Endings = RecordingEndings(texts, *run)
-        else:
-            self.encoder = Encoder(*run, index, state, tool_spans=tools)
-            self.endings = Endings(*run)
+        self.encoder, self.endings = _encoding(taken, (key.task, request.context, ids), state)
         self.emitter = Emitter(
             self.encoder,
             self.endings,
@@ -135,25 +126,8 @@ class Execution:
             attempt.interrupt,
             resources.timing,
         )
-        self.context = RunContext(
-            key=key,
-            context=request.context,
-            owner=request.owner,
-            run=assignment.run,
-            attempt=taken.authorship.attempt,
-            message=recovered.message,
-            metadata=recovered.metadata,
-            deadline=taken.deadline,
-            checkpoint_data=recovered.checkpoint.data,
-            traceparent=parent.traceparent,
-            _runtime=WorkerRuntime(
-                self.emitter,
-                state,
-                self.children,
-                self.sleeps,
-                parent,
-            ),
-        )
+        runtime = WorkerRuntime(self.emitter, state, self.children, self.sleeps, parent)
+        self.context = _run_context(assignment, taken, parent.traceparent, runtime)
         self.agent_task: asyncio.Task[None] | None = None
 
     def _parent(
@@ -245,3 +219,33 @@ def _state_of(recovered: RecoveredRun) -> SharedState:
     for part in recovered.signals:
         state.replay(part)
     return state
+
+
+def _encoding(
+    taken: ClaimedRun, run: tuple[str, str, RunIds], state: SharedState
+) -> tuple[Encoder, Endings]:
+    """Return the encoder and the endings of `run`; they record texts if its span wants them."""
+    index, tools = taken.recovered.checkpoint.index, taken.span.tools
+    if (texts := taken.span.texts) is None:
+        return Encoder(*run, index, state, tool_spans=tools), Endings(*run)
+    encoder = RecordingEncoder(*run, index, state, texts=texts, tool_spans=tools)
+    return encoder, RecordingEndings(texts, *run)
+
+
+def _run_context(
+    assignment: Assignment, taken: ClaimedRun, traceparent: str | None, runtime: WorkerRuntime
+) -> RunContext:
+    request, recovered = assignment.request, taken.recovered
+    return RunContext(
+        key=assignment.key,
+        context=request.context,
+        owner=request.owner,
+        run=assignment.run,
+        attempt=taken.authorship.attempt,
+        message=recovered.message,
+        metadata=recovered.metadata,
+        deadline=taken.deadline,
+        checkpoint_data=recovered.checkpoint.data,
+        traceparent=traceparent,
+        _runtime=runtime,
+    )

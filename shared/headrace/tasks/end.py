@@ -1,82 +1,43 @@
 """Ending a task regardless of its holder, by a terminal status after the log's last entry.
 
 The append fences a holder, and fails if another entry comes first. Then the task's waiting runs are
-removed from the queue, and its agent cleans up.
-
-An agent ends work that it started elsewhere when its run is stopped. A task that waits for its user
-has no running run, nor has one whose worker is dead. The process that ends such a task publishes a
-last run request, named after the generation of the end. Its worker calls the agent's `clean_up`.
+removed from the queue, and its agent cleans up (`headrace.tasks.clean_up`).
 """
 
-import logging
 import secrets
 from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket
 from headrace.jetstream.purge import purge
 from headrace.log import LogWriter, first_entry, last_entry
 from headrace.model import events, parts
-from headrace.model.agent_card import AgentCard, card_key
-from headrace.model.agent_route import UNPINNED
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import (
     BusUnavailable,
     Fenced,
     HeadraceError,
     TaskUnknown,
-    UndecodableMessage,
 )
 from headrace.model.events import Json
-from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, REJECTED, SUBMITTED, TaskKey
+from headrace.tasks.clean_up import request_clean_up
 from headrace.tasks.delayed_runs import withdraw_delayed
-from headrace.tasks.runs import RunRequests
 from headrace.wait_for import ELECTION
-
-_log = logging.getLogger(__name__)
-
-
-async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
-    """Publish the clean-up run, if the task was started and its agent has a clean-up.
-
-    `last` is the entry after which the end was appended. If NATS does not accept the run request, a
-    warning is logged: the task has ended all the same.
-    """
-    if last.stamp.attempt == 0 and last.stamp.run == 1:
-        return
-    try:
-        await _ask(bus, key, last, context, owner)
-    except BusUnavailable as trouble:
-        _log.warning("task %s: could not request the agent's clean-up: %s", key.task, trouble)
-
-
-async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
-    version = await _version(bus, key)
-    if not await _cleans_up(bus, key.agent, version):
-        return
-    request = RunRequest(log=last.stamp.log, context=context, owner=owner, version=version or None)
-    await RunRequests(bus).publish(key, last.last_generation + 1, request)
-
-
-async def _version(bus: Bus, key: TaskKey) -> str:
-    """Return the version that began the task, which also cleans it up; empty: it is not pinned."""
-    first = await first_entry(bus, key)
-    metadata = {} if first is None else first.events[0].get("task", {}).get("metadata") or {}
-    return str(metadata.get(events.VERSION) or UNPINNED)
-
-
-async def _cleans_up(bus: Bus, agent: str, version: str) -> bool:
-    value = await Bucket(bus, bus.streams.agents).get(card_key(agent, version))
-    try:
-        return value.data is not None and AgentCard.decode(agent, value.data).cleans_up
-    except UndecodableMessage:
-        return False
-
 
 QUEUE_FULL = "Rejected: the queue is full; try again later"
 
 TOO_LATE = "Rejected: no worker started the task in time"
+
+ENDED_BY_OPERATOR = "Ended by an operator"
+"""The reason that clients are shown if an operator gives none."""
+
+_TIMEOUT = ELECTION
+
+_WITHDRAWAL = 1.0
+"""Seconds that the end of a task waits for its runs to be removed from the queue."""
+
+_ROUNDS = 100
+"""Maximum number of appends against a holder that keeps appending; one takes less than 1 ms."""
 
 
 def is_unstarted(last: Entry, run: int) -> bool:
@@ -110,15 +71,6 @@ async def withdraw(bus: Bus, runs: str, timeout: float) -> None:
     """
     with suppress(BusUnavailable):
         await purge(bus, bus.streams.runs, runs, timeout=timeout)
-
-
-_TIMEOUT = ELECTION
-
-_WITHDRAWAL = 1.0
-"""Seconds that the end of a task waits for its runs to be removed from the queue."""
-
-_ROUNDS = 100
-"""Maximum number of appends against a holder that keeps appending; one takes less than 1 ms."""
 
 
 async def end_task(
@@ -164,7 +116,7 @@ async def end_after(  # noqa: PLR0917 - what such an event says, and where
     await LogWriter.after(bus, key, last).append([draft], stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
     await withdraw_delayed(bus, key, last, _WITHDRAWAL)
-    await have_cleaned_up(bus, key, last, context, owner or "")
+    await request_clean_up(bus, key, last, context, owner or "")
 
 
 async def _owner(bus: Bus, key: TaskKey) -> str | None:
@@ -191,10 +143,6 @@ def _context(last: Entry) -> str:
         context = body.get("contextId") if isinstance(body, dict) else None
         return context if isinstance(context, str) else ""
     return ""
-
-
-ENDED_BY_OPERATOR = "Ended by an operator"
-"""The reason that clients are shown if an operator gives none."""
 
 
 class AlreadyOver(HeadraceError):

@@ -3,24 +3,13 @@
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import replace
 
 from headrace.log import Follower, last_entry
 from headrace.model.entry import ANSWERED, Entry, Stamp
-from headrace.model.errors import (
-    InvalidName,
-    LogFull,
-    LogLost,
-    LogTooNew,
-    StartRefused,
-    StateUnavailable,
-    TaskUnknown,
-)
-from headrace.model.events import (
-    Json,
-)
+from headrace.model.errors import LogLost, LogTooNew
+from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.messages import StartTask, TaskStarted, TellChild
+from headrace.model.messages import TaskStarted
 from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,
@@ -32,158 +21,13 @@ from headrace.model.task import (
     TERMINAL,
     TaskKey,
 )
-from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, RunOver
+from headrace.sdk.errors import DelegationFailed, MalformedOutput, RunOver
 from headrace.sdk.results import Result
+from headrace_worker.delegation.child_credentials import ChildCredentials
 from headrace_worker.delegation.child_events import KnownChild, Relay
 from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.parent import Parent
-
-SETTLE = 0.2
-"""Seconds that a child must wait before its user is asked: in a replayed log, the wait may be
-over."""
-
-_PAUSE = 0.3
-
-
-class ChildCredentials:
-    """Forwarding of one child's credential requests to the user."""
-
-    def __init__(self, parent: Parent, child: TaskKey) -> None:
-        """Ask the user of `parent` on behalf of `child`."""
-        self._parent, self._child = parent, child
-        self._asking: asyncio.Task[None] | None = None
-
-    def needed(self, prompt: Json | None, generation: int) -> None:
-        """Ask the user: since event `generation` with `prompt`, the child waits for credentials."""
-        self.settled()
-        self._asking = asyncio.create_task(self._ask(prompt, generation))
-
-    def settled(self) -> None:
-        """Stop asking: the child no longer waits."""
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
-
-    async def _ask(self, prompt: Json | None, generation: int) -> None:
-        await asyncio.sleep(SETTLE)
-        with suppress(RunOver):
-            async with self._parent.asking:
-                message = None if prompt is None else _without_ids(prompt)
-                answer = await self._parent.inputs.ask(message)
-            await self._send_answer(answer, generation)
-
-    async def _send_answer(self, answer: Json, asked_at: int) -> None:
-        """Send the answer to the child's holder, with retries; its input id prevents duplicates."""
-        parent = self._parent.key
-        request = TellChild(
-            tenant=self._child.tenant,
-            agent=self._child.agent,
-            task=self._child.task,
-            parent=parent.task,
-            parent_agent=parent.agent,
-            input=f"{parent.task}-{asked_at}",
-            message=answer,
-            asked_at=asked_at,
-        )
-        while True:
-            try:
-                if await self._parent.state.tell(request) is not None:
-                    return
-            except (StateUnavailable, TaskUnknown) as trouble:
-                _log.info("task %s: %s", self._child.task, trouble)
-            await asyncio.sleep(_PAUSE)
-
-
-def _without_ids(prompt: Json) -> Json:
-    """Return the child's prompt without the ids of the child's task."""
-    return {key: value for key, value in prompt.items() if key not in {"taskId", "contextId"}}
-
-
-_PAUSES = (0.05, 0.2, 0.5, 1.0)
-
-_ENTRY_OVERHEAD = 16 * 1024
-"""Maximum bytes of the child's first entry in addition to the message."""
-
-_RUN_OVER = "run_over"
-
-
-async def start_child(
-    parent: Parent, key: TaskKey, request: ChildRequest, name: str
-) -> TaskStarted:
-    """Start the child, or find it started; waits while task state is unavailable.
-
-    Large files of the message are first stored as the parent's: where NATS permissions are per
-    agent, workers can't write another agent's files. The files are deleted with the parent's log.
-
-    Raises:
-        DelegationRefused: a rule forbids it.
-        RunOver: the parent's run is over, or another worker has taken it over.
-    """
-    message, links = await _offloaded(parent, request)
-    query, tries = _query(parent, key, replace(request, message=message), name), 0
-    try:
-        _check_size(parent, request.agent, query)
-        while (started := await _try(parent, request.agent, query, tries)) is None:
-            await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
-            tries += 1
-    except (DelegationRefused, RunOver):
-        await parent.offload.drop(links)
-        raise
-    if started.again and not tries:
-        # The child's log refers to the files of the attempt that started it. After a retry, these
-        # files may be the ones in the log.
-        await parent.offload.drop(links)
-    return started
-
-
-async def _offloaded(parent: Parent, request: ChildRequest) -> tuple[Json, list[str]]:
-    try:
-        return await parent.offload.of(request.message)
-    except LogFull:
-        raise DelegationRefused(request.agent, "busy", "the file store is full") from None
-
-
-def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
-    size, most = len(query.encode()), parent.bus.max_payload - _ENTRY_OVERHEAD
-    if size > most:
-        why = f"the message has {size} bytes, the limit is {most}; send large content as files"
-        raise DelegationRefused(agent, "bad_request", why)
-
-
-async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> TaskStarted | None:
-    """Return the started task, or None if task state does not answer now."""
-    try:
-        return await parent.state.start(query)
-    except StartRefused as refusal:
-        if refusal.why == _RUN_OVER:
-            raise RunOver(str(refusal)) from refusal
-        raise DelegationRefused(agent, refusal.why, str(refusal)) from refusal
-    except (InvalidName, TaskUnknown) as error:
-        reason = error.rule if isinstance(error, InvalidName) else str(error)
-        raise DelegationRefused(agent, "bad_request", reason) from error
-    except StateUnavailable as trouble:
-        if not tries:
-            _log.warning("task %s: delegation to %s: %s", parent.key.task, query.agent, trouble)
-        return None
-
-
-def _query(parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> StartTask:
-    return StartTask(
-        tenant=key.tenant,
-        agent=key.agent,
-        parent=parent.key.task,
-        parent_agent=parent.key.agent,
-        run=parent.run,
-        attempt=parent.attempt,
-        name=name,
-        message=request.message,
-        into=request.into,
-        deadline=request.deadline.isoformat() if request.deadline else None,
-        budget=request.budget,
-        priority=parent.priority,
-        traceparent=parent.traceparent,
-    )
-
+from headrace_worker.delegation.start_child import start_child
 
 _log = logging.getLogger(__name__)
 
