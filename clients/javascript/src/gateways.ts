@@ -57,7 +57,7 @@ export class Gateways {
       let refused: RequestRefused | null = null;
       let reason: unknown;
       try {
-        const response = await this.asked(path, init);
+        const response = await this.sent(path, init);
         if (response.ok) return response;
         refused = new RequestRefused(response);
         this.wasConnected = true;
@@ -100,9 +100,9 @@ export class Gateways {
       if (reason instanceof RequestRefused) throw reason;
       throw new ConnectionLost(`no answer from ${url}: ${reason}`, { cause: reason });
     }
-    const asked = reason instanceof RequestRefused ? askedPause(reason.response) : 0;
-    if (asked || this.failures >= this.urls.length) {
-      await this.pause(Math.max(asked, this.nextPause()));
+    const requested = reason instanceof RequestRefused ? requestedPause(reason.response) : 0;
+    if (requested || this.failures >= this.urls.length) {
+      await this.pause(Math.max(requested, this.nextPause()));
     }
   }
 
@@ -111,7 +111,7 @@ export class Gateways {
     return Math.min(firstPause * 2 ** (this.failures - 1), longestPause) * (0.5 + Math.random() / 2);
   }
 
-  private asked(path: string, init: RequestInit): Promise<Response> {
+  private sent(path: string, init: RequestInit): Promise<Response> {
     const { signal, fetch: chosen } = this.connecting;
     const url = this.urls[this.current] + path;
     const request = { ...init, signal: signal ?? null };
@@ -150,10 +150,10 @@ function mayRetry(response: Response): boolean {
   const isUnavailable =
     UNAVAILABLE.includes(response.status) ||
     (response.status === 429 && response.headers.has("Retry-After"));
-  return isUnavailable && askedPause(response) <= LONGEST_ASKED;
+  return isUnavailable && requestedPause(response) <= LONGEST_ASKED;
 }
 
-function askedPause(response: Response): number {
+function requestedPause(response: Response): number {
   const seconds = Number(response.headers.get("Retry-After") ?? 0);
   return Number.isFinite(seconds) ? seconds * 1_000 : 0;
 }

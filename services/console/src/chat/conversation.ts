@@ -100,13 +100,13 @@ export class Conversation extends Store {
   private async stream(
     run: Run,
     place: string,
-    said: UserMessage[],
+    messages: UserMessage[],
     input: Pick<RunAgentInput, "resume"> | Json,
   ): Promise<void> {
     const agent = new HeadraceAgent({
       url: urlOf(this.path + place),
       threadId: this.thread,
-      initialMessages: said.map(({ id, content }) => ({ id, role: "user", content }) as Message),
+      initialMessages: messages.map(({ id, content }) => ({ id, role: "user", content }) as Message),
       initialState: this.transcript.state,
       ...CONNECTION,
     });

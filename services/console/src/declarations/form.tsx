@@ -17,7 +17,7 @@ interface Declared {
 
 const NAME: Field = { name: "name", label: "Name", kind: "text", isRequired: true };
 
-/** A form for a trigger or schedule. What the gateway refuses is said at its field. */
+/** A form for a trigger or schedule. Errors of the gateway are shown at their fields. */
 export function DeclarationForm({ title, fields, old, back, verb = "Save", onSave }: Declared) {
   const form = useRef<HTMLFormElement>(null);
   const [refusal, setRefusal] = useState({ field: "", rule: "" });
