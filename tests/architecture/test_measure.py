@@ -26,7 +26,7 @@ def test_a_round_number_is_no_error_number(code: str, *, counts: bool) -> None:
 
 
 @pytest.mark.parametrize(("code", "streams"), [(LOOP, True), (BOUNDED, False), (STEP, False)])
-def test_a_loop_that_writes_to_a_client_is_told_from_one_that_only_reads(
+def test_a_loop_that_writes_to_a_client_is_distinguished_from_one_that_only_reads(
     code: str, *, streams: bool
 ) -> None:
     assert (reads_a_feed(code), streams_a_feed(code)) == (True, streams)
@@ -45,7 +45,7 @@ def test_each_protocol_is_a_folder_of_its_own_in_the_table() -> None:
     protocols = ROOT / "services/gateway/headrace_gateway/protocols"
     folders = {str(p.parent.relative_to(ROOT)) for p in protocols.glob("*/__init__.py")}
     assert len(folders) > 4
-    assert folders <= lines_by_folder(tracked()).keys()
+    assert folders <= lines_by_folder(tracked()).keys(), "add the new folder to git"
 
 
 def test_a_folder_counts_all_files_below_it() -> None:
@@ -54,15 +54,18 @@ def test_a_folder_counts_all_files_below_it() -> None:
     assert lines_by_folder([one]) == {folder: len(one.read_text().splitlines())}
 
 
+_PAGE = ROOT / "docs" / "design.md"
+
+
 def _section() -> str:
-    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    page = _PAGE.read_text(encoding="utf-8")
     return page.partition("## The tree and its size\n")[2].partition("\n## ")[0]
 
 
 def test_each_small_module_with_a_single_importer_has_a_reason() -> None:
     explained = set(re.findall(r"^\| `(headrace[\w.]*)[`*]", _section(), re.MULTILINE))
     found = {re.sub(r"^headrace_dojo\..*", "headrace_dojo.", name) for name in lone_modules()}
-    assert found == explained
+    assert found == explained, f"join it with its importer, or give the reason in {_PAGE}"
 
 
 def test_the_documented_sizes_are_right_to_a_twentieth() -> None:

@@ -54,7 +54,8 @@ def test_only_composition_roots_read_their_surroundings() -> None:
 
 
 def test_class_names_are_unique() -> None:
-    assert repeated_classes({path: ast.parse(path.read_text()) for path in modules()}) == []
+    found = repeated_classes({path: ast.parse(path.read_text()) for path in modules()})
+    assert found == [], "rename one of them"
 
 
 def test_a_class_name_in_two_modules_is_seen() -> None:
