@@ -4,11 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import DeferredToolRequests
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.ui.ag_ui import AGUIAdapter
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +16,12 @@ from tests.support.asgi_server import asgi_server
 @asynccontextmanager
 async def pydantic_backend(model_url: str, office: Office) -> AsyncIterator[str]:
     """Serve the agent of the suite for the length of a block, and yield where it is."""
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai import DeferredToolRequests
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.ui.ag_ui import AGUIAdapter
+
     model = OpenAIChatModel("small", provider=OpenAIProvider(base_url=model_url, api_key="k"))
     wrapped: PydanticAgent[None, Any] = PydanticAgent(
         model, system_prompt="Be brief.", output_type=[str, DeferredToolRequests]

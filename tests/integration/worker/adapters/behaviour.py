@@ -108,7 +108,7 @@ class Behaviour:
 
         return start
 
-    async def test_a_second_turn_is_told_the_first_as_it_was(
+    async def test_a_second_turn_gets_the_first_unchanged(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
         script = [BOB, says("I mailed ", "bob."), says("You asked for a mail.")]
@@ -457,7 +457,7 @@ class Approvals(Behaviour):
         assert (code, office.done("refunded")) == (0, ["A1:5"])
         assert "So be it." in shown
 
-    async def test_later_turns_are_told_what_an_approval_led_to(
+    async def test_later_turns_get_the_result_of_an_approval(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
         async with serve([REFUND, says("Done."), says("A refund.")]) as model:

@@ -6,8 +6,8 @@ from langgraph.graph import END, START, StateGraph
 
 from headrace import Agent
 from headrace_worker.adapters import langgraph_agent
+from tests.integration.worker.adapters.file_saver import FileSaver
 from tests.integration.worker.adapters.office import Office
-from tests.integration.worker.adapters.test_langgraph import FileSaver
 from tests.support.gates import opened
 
 

@@ -181,7 +181,7 @@ async def test_it_finds_what_the_request_accepts_activates_and_attaches(
     assert (made.card.description, made.card.version) == ("Looks.", "7")
 
 
-async def test_the_task_so_far_has_its_files_and_may_be_told_again(
+async def test_the_current_task_has_its_files_and_may_be_relayed_again(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     file, found = b"\x89PNG" + bytes(200_000), list[A2ATask]()

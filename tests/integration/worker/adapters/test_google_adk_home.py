@@ -2,25 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from google.adk.agents import LlmAgent, SequentialAgent
-from google.adk.apps import App
-from google.adk.plugins import BasePlugin
-from google.adk.tools import request_input  # type: ignore[attr-defined]
-from google.adk.tools.agent_tool import AgentTool
-from google.adk.tools.function_tool import FunctionTool
-from google.adk.tools.long_running_tool import LongRunningFunctionTool
-from google.adk.tools.tool_context import ToolContext
-from google.adk.workflow import Workflow
 from pydantic import BaseModel
 
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters import adk_agent
-from headrace_worker.adapters.adk_events import AdkEvents
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.gemini_wire import GeminiModel, chunk, gemini_model, last
 from tests.integration.worker.adapters.test_google_adk import gemini
@@ -39,6 +28,10 @@ from tests.support.log_reading import (
 from tests.support.log_reading import calls as called
 from tests.support.task_submitter import TaskSubmitter
 
+if TYPE_CHECKING:
+    from google.adk.agents import LlmAgent
+
+
 OVER = calls(("t1", "transfer_to_agent", {"agent_name": "refunds"}))
 PAY = calls(("c1", "pay", {"amount": 5}))
 
@@ -48,6 +41,7 @@ type Served = Callable[..., Any]
 @pytest.fixture
 def served(working: Working) -> Served:
     """Returns how to serve what `made` makes of a model that follows a script."""
+    from headrace_worker.adapters import adk_agent
 
     @asynccontextmanager
     async def serve(
@@ -76,8 +70,10 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def desk_of(llm: Any, *tools: Any) -> LlmAgent:  # noqa: ANN401  # the library's
+def desk_of(llm: Any, *tools: Any) -> "LlmAgent":  # noqa: ANN401  # the library's
     """Return an agent that may hand over to another, which has the tools."""
+    from google.adk.agents import LlmAgent
+
     refunds = LlmAgent(
         name="refunds", description="Refunds.", instruction="Refund.", model=llm, tools=[*tools]
     )
@@ -107,6 +103,8 @@ async def test_the_example_asks_and_refunds(
 async def test_the_agent_that_was_transferred_to_goes_on_as_a_subagent(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.tools.function_tool import FunctionTool
+
     script = [OVER, PAY, says("Done.")]
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: desk_of(llm, tool)) as model:
@@ -139,6 +137,9 @@ async def test_a_retry_goes_on_with_the_agent_that_was_transferred_to(
 async def test_a_long_running_tools_result_is_the_users_to_give(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools.long_running_tool import LongRunningFunctionTool
+
     started: list[str] = []
 
     def order(item: str) -> Json:
@@ -161,6 +162,9 @@ async def test_a_long_running_tools_result_is_the_users_to_give(
 async def test_a_request_for_input_takes_an_answer_of_its_schema(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools import request_input  # type: ignore[attr-defined]
+
     asks = {"message": "How many?", "response_schema": {"type": "integer"}}
     script = [calls(("c1", "adk_request_input", asks)), says("Three.")]
     async with served(
@@ -179,6 +183,9 @@ async def test_a_request_for_input_takes_an_answer_of_its_schema(
 async def test_a_retry_behind_an_approval_carries_it_out_once(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools.function_tool import FunctionTool
+
     paid: list[int] = []
 
     def pay_out(amount: int) -> str:
@@ -203,6 +210,9 @@ async def test_a_retry_behind_an_approval_carries_it_out_once(
 async def test_a_tool_that_asks_for_more_is_given_it(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools.tool_context import ToolContext
+
     def book(days: int, tool_context: ToolContext) -> Json:
         """Book days off."""
         if tool_context.tool_confirmation is None:
@@ -225,6 +235,9 @@ async def test_a_tool_that_asks_for_more_is_given_it(
 async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_once(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools.function_tool import FunctionTool
+
     paid: list[int] = []
 
     def note(amount: int) -> str:
@@ -250,9 +263,12 @@ async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_on
     assert sorted(told.text for told in model.heard[1][2:]) == ["noted", "paid"]
 
 
-async def test_words_beside_an_approval_are_told_behind_the_result(
+async def test_text_beside_an_approval_is_sent_after_the_result(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools.function_tool import FunctionTool
+
     script = [PAY, calls(("c2", "pay", {"amount": 6})), says("Done.")]
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
@@ -270,9 +286,11 @@ async def test_words_beside_an_approval_are_told_behind_the_result(
     ]
 
 
-async def test_thoughts_are_shown_and_signatures_told_again(
+async def test_reasoning_is_shown_and_signatures_are_sent_again(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+
     signed = {"functionCall": {"id": "c1", "name": "pay", "args": {"amount": 1}}}
     replies = [
         Reply(
@@ -293,6 +311,8 @@ async def test_thoughts_are_shown_and_signatures_told_again(
 
 
 async def test_output_of_a_shape_is_data(submitter: TaskSubmitter, served: Served) -> None:
+    from google.adk.agents import LlmAgent
+
     async with served(
         [says('{"sides"', ": 6}")], lambda llm: LlmAgent(name="a", model=llm, output_schema=Shape)
     ):
@@ -301,8 +321,10 @@ async def test_output_of_a_shape_is_data(submitter: TaskSubmitter, served: Serve
     assert artifact["parts"][0]["data"] == {"sides": 6}
 
 
-def steps_of(llm: Any) -> list[LlmAgent]:  # noqa: ANN401  # the library's
+def steps_of(llm: Any) -> "list[LlmAgent]":  # noqa: ANN401  # the library's
     """Return two agents."""
+    from google.adk.agents import LlmAgent
+
     return [LlmAgent(name=name, model=llm, instruction=name) for name in ("one", "two")]
 
 
@@ -310,6 +332,8 @@ def steps_of(llm: Any) -> list[LlmAgent]:  # noqa: ANN401  # the library's
 async def test_agents_in_sequence_each_say_their_part(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import SequentialAgent
+
     def made(llm: Any) -> SequentialAgent:  # noqa: ANN401  # the library's
         return SequentialAgent(name="both", sub_agents=[*steps_of(llm)])
 
@@ -323,6 +347,10 @@ async def test_agents_in_sequence_each_say_their_part(
 async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
     submitter: TaskSubmitter, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from google.adk.workflow import Workflow
+
+    from headrace_worker.adapters.adk_events import AdkEvents
+
     def made(llm: Any) -> Workflow:  # noqa: ANN401  # the library's
         return Workflow(name="both", edges=[("START", *steps_of(llm))])
 
@@ -346,6 +374,10 @@ async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
 async def test_an_answer_that_was_kept_is_not_asked_for_again(
     submitter: TaskSubmitter, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from google.adk.agents import LlmAgent
+
+    from headrace_worker.adapters.adk_events import AdkEvents
+
     failures = [Retryable("once")]
     whole = AdkEvents.end
 
@@ -365,6 +397,9 @@ async def test_an_answer_that_was_kept_is_not_asked_for_again(
 async def test_a_tool_that_is_an_agent_is_one_call(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools.agent_tool import AgentTool
+
     script = [
         calls(("c1", "payer", {"request": "Pay."})),
         calls(("n1", "pay", {"amount": 1})),
@@ -385,6 +420,10 @@ async def test_a_tool_that_is_an_agent_is_one_call(
 async def test_callbacks_and_plugins_of_the_agent_decide_what_a_tool_has_answered(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.apps import App
+    from google.adk.plugins import BasePlugin
+
     class Shouting(BasePlugin):
         async def after_tool_callback(self, **kwargs: Any) -> Json:  # noqa: ANN401  # the library's
             return {"result": kwargs["result"].upper()}
@@ -399,9 +438,11 @@ async def test_callbacks_and_plugins_of_the_agent_decide_what_a_tool_has_answere
     assert model.heard[1][-1].text == "PAID 5"
 
 
-async def test_ids_that_a_model_uses_again_are_told_apart(
+async def test_ids_that_a_model_uses_again_are_distinguished(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+
     script = [PAY, calls(("c1", "pay", {"amount": 6})), says("Done.")]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])):
         done = await folded(await submitter.start("a", "Pay twice."))
@@ -411,6 +452,8 @@ async def test_ids_that_a_model_uses_again_are_told_apart(
 async def test_a_model_that_refuses_rejects_and_a_wrong_request_fails(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "x"}
     script: Any = [Reply([blocked]), Refuses(400)]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm)):
@@ -423,6 +466,8 @@ async def test_a_model_that_refuses_rejects_and_a_wrong_request_fails(
 async def test_arguments_stream_where_the_model_streams_them(
     submitter: TaskSubmitter, served: Served
 ) -> None:
+    from google.adk.agents import LlmAgent
+
     def piece(*pieces: Json, **more: Any) -> Json:  # noqa: ANN401  # any JSON
         call = {"partialArgs": [*pieces], "willContinue": True, **more}
         return chunk({"functionCall": call})

@@ -6,17 +6,10 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.config import get_stream_writer
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import interrupt
 
 from headrace import Status
 from headrace.model import parts
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS
-from headrace_worker.adapters import langgraph_agent
 from tests.integration.worker.adapters.behaviour import answered, cancel_waiting, interrupts
 from tests.integration.worker.conftest import Working
 from tests.support.examples import example
@@ -37,6 +30,8 @@ pytestmark = pytest.mark.usefixtures("task_state")
 
 def chain(schema: Any, *nodes: Any, **compiled: Any) -> Any:  # noqa: ANN401  # LangGraph's types
     """Return a graph of functions, one after the other."""
+    from langgraph.graph import END, START, StateGraph
+
     graph = StateGraph(schema)
     places = [START, *(node.__name__ for node in nodes), END]
     for node in nodes:
@@ -89,6 +84,13 @@ async def test_an_interrupt_is_answered_by_its_id(
 async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_said(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage, ToolMessage
+    from langgraph.config import get_stream_writer
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
     model = GenericFakeChatModel(messages=iter([AIMessage("hello big world")]))
 
     async def talk(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
@@ -133,6 +135,8 @@ class Shop(TypedDict, total=False):
 async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from headrace_worker.adapters import langgraph_agent
+
     def price(_: Shop) -> Shop:
         return {"price": 3}
 
@@ -152,7 +156,15 @@ async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
     assert [part["data"] for part in kinds(done, parts.STATE_SNAPSHOT)] == [{"price": 3}]
 
 
-async def test_what_is_no_json_is_told_as_text(submitter: TaskSubmitter, working: Working) -> None:
+async def test_output_that_is_no_json_becomes_text(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.config import get_stream_writer
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
     class Odd:
         def __str__(self) -> str:
             return "odd"
@@ -171,16 +183,20 @@ async def test_what_is_no_json_is_told_as_text(submitter: TaskSubmitter, working
     assert kinds(done, parts.STATE_SNAPSHOT)[-1]["data"] == {"thing": "odd"}
 
 
-class Basket(MessagesState):
-    """A graph that shares a list with user interfaces."""
-
-    items: Annotated[list[str], operator.add]
-    tools: list[Any]
-
-
-async def test_state_is_told_after_reducers_and_taken_from_the_client(
+async def test_state_is_emitted_after_reducers_and_taken_from_the_client(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
+    class Basket(MessagesState):
+        """A graph that shares a list with user interfaces."""
+
+        items: Annotated[list[str], operator.add]
+        tools: list[Any]
+
     offered: list[list[str]] = []
 
     def add(basket: Basket) -> Any:  # noqa: ANN401  # an update
@@ -210,6 +226,12 @@ async def test_state_is_told_after_reducers_and_taken_from_the_client(
 async def test_a_call_of_the_clients_tool_is_left_to_the_client(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langchain_core.messages import AIMessage, ToolMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
     heard: list[str] = []
 
     def talk(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
@@ -236,9 +258,14 @@ async def test_a_call_of_the_clients_tool_is_left_to_the_client(
     assert heard == ["human: Paint.", "tool: wet"]
 
 
-async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
+async def test_a_graph_without_a_checkpointer_gets_the_earlier_messages(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
     heard: list[list[str]] = []
 
     class Count(MessagesState):
@@ -261,6 +288,12 @@ async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
 async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
     heard: list[list[str]] = []
     reached = asyncio.Event()
 
@@ -292,6 +325,12 @@ async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
 async def test_agents_that_share_a_saver_share_no_thread(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
     heard: list[list[str]] = []
 
     def listen(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
@@ -336,6 +375,11 @@ async def test_an_interrupt_is_resumed_by_its_own_task_alone(
 
 
 async def test_only_the_named_nodes_answer(submitter: TaskSubmitter, working: Working) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import MessagesState
+
+    from headrace_worker.adapters import langgraph_agent
+
     def inner(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage("draft")]}
 
@@ -351,6 +395,13 @@ async def test_only_the_named_nodes_answer(submitter: TaskSubmitter, working: Wo
 
 
 async def test_several_interrupts_are_all_asked(submitter: TaskSubmitter, working: Working) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.types import interrupt
+
+    from headrace_worker.adapters import langgraph_agent
+
     def first(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage(f"a={interrupt('a?')} ")]}
 

@@ -5,20 +5,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage
-from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared, Retryable
-from headrace_worker.adapters import langgraph_agent
-from headrace_worker.adapters.langgraph_events import LangGraphEvents
-from tests.integration.worker.adapters import breakpoint_graph
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, chat_model, says
@@ -46,6 +36,12 @@ class Shop(TypedDict, total=False):
 
 def asks(schema: Any = None, value: Any = "How many?", **options: Any) -> Any:  # noqa: ANN401  # LangGraph's types
     """Return an agent that asks once, and says what it was answered."""
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from langgraph.types import interrupt
+
+    from headrace_worker.adapters import langgraph_agent
 
     def ask(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage(repr(interrupt(value, response_schema=schema)))]}
@@ -60,6 +56,8 @@ def asks(schema: Any = None, value: Any = "How many?", **options: Any) -> Any:  
 
 def steps(**compiled: Any) -> Any:  # noqa: ANN401  # LangGraph's types
     """Return a graph of two steps that note themselves in the state."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import END, START, StateGraph
 
     def step(name: str) -> Callable[[Shop], Shop]:
         def run(shop: Shop) -> Shop:
@@ -79,6 +77,8 @@ def steps(**compiled: Any) -> Any:  # noqa: ANN401  # LangGraph's types
 
 def stepping(graph: Any, **options: Any) -> Any:  # noqa: ANN401  # LangGraph's types
     """Return the agent of such a graph."""
+    from headrace_worker.adapters import langgraph_agent
+
     given: Any = {"name": "g", "memory": "task", "input_of": lambda _: {}, **options}
     return langgraph_agent(graph, output="done", state_keys=["price"], **given)
 
@@ -167,6 +167,13 @@ async def test_a_canceled_question_is_answered_with_none_or_stays_open(
 async def test_answers_by_interrupt_id_stand_in_one_object(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.types import interrupt
+
+    from headrace_worker.adapters import langgraph_agent
+
     def ask(name: str) -> Any:  # noqa: ANN401  # a node
         return lambda _: {"messages": [AIMessage(f"{name}={interrupt(name)} ")]}
 
@@ -189,6 +196,12 @@ async def test_answers_by_interrupt_id_stand_in_one_object(
 async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import END, START, MessagesState, StateGraph
+
+    from headrace_worker.adapters import langgraph_agent
+
     heard: list[Any] = []
 
     def talk(held: MessagesState) -> Any:  # noqa: ANN401  # an update
@@ -235,6 +248,13 @@ async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
 async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
     submitter: TaskSubmitter, working: Working, part: Json, paid: list[str]
 ) -> None:
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import HumanInTheLoopMiddleware
+    from langchain_openai import ChatOpenAI
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    from headrace_worker.adapters import langgraph_agent
+
     paying: list[str] = []
 
     def pay(to: str, amount: int) -> str:
@@ -303,6 +323,11 @@ async def test_a_breakpoint_that_is_not_passed_ends_the_task(
 async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch, *, is_inner: bool
 ) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import END, START, StateGraph
+
+    from headrace_worker.adapters.langgraph_events import LangGraphEvents
+
     failures: list[Exception] = [Retryable("as if the worker had died")]
     ends: Any = LangGraphEvents.end
 
@@ -331,6 +356,8 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
 async def test_a_worker_killed_at_a_breakpoint_has_its_successor_ask(
     submitter: TaskSubmitter, spawn: Spawn, working: Working, tmp_path: Path
 ) -> None:
+    from tests.integration.worker.adapters import breakpoint_graph
+
     target, module = "tests.integration.worker.adapters.serving:agents", breakpoint_graph.__name__
     with spawn(target, adapter=module, model="none", office=tmp_path) as worker:
         task = await submitter.start("g", "x")

@@ -6,9 +6,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from mcp.server import MCPServer
 from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -18,9 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace import Agent, Emission, RunContext, ToolError, agent
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.adapters import McpServer, openai_agent
 from headrace_worker.adapters.event_stream import LARGEST
-from headrace_worker.adapters.mcp_tools import MOST_PAGES
 from tests.integration.worker.conftest import Working
 from tests.support.asgi_server import asgi_server
 from tests.support.chat_stub import Reply, call, chat_stub, deltas
@@ -33,6 +31,10 @@ from tests.support.log_reading import (
     words,
 )
 from tests.support.task_submitter import TaskSubmitter
+
+if TYPE_CHECKING:
+    from headrace_worker.adapters import McpServer
+
 
 _CLOCK = Path(__file__).resolve().parents[4] / "examples" / "mcp_clock.py"
 
@@ -52,7 +54,7 @@ server.run("stdio")
 """
 
 
-def caller(server: McpServer, *names: str) -> Agent:
+def caller(server: "McpServer", *names: str) -> Agent:
     """Return an agent that calls the tools it is asked to, with their JSON arguments."""
 
     @agent(name="caller", backoff=0.0, max_attempts=2)
@@ -73,7 +75,7 @@ async def test_the_example_calls_its_servers_tool(
 ) -> None:
     monkeypatch.syspath_prepend(str(_CLOCK.parent))
     monkeypatch.delitem(sys.modules, "mcp_clock", raising=False)
-    import mcp_clock  # noqa: PLC0415  # it lies among the examples
+    import mcp_clock  # it lies among the examples
 
     async with working(mcp_clock.clock):
         done = await folded(await submitter.start("clock", "10:30 45"))
@@ -85,6 +87,8 @@ async def test_the_example_calls_its_servers_tool(
 async def test_one_process_serves_all_runs_and_a_dead_one_is_started_anew(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from headrace_worker.adapters import McpServer
+
     server = McpServer(command=[sys.executable, "-c", _SERVER])
     async with working(caller(server, "pid", "pid")):
         first = answer(await folded(await submitter.start("caller", "x")))
@@ -100,6 +104,8 @@ async def test_one_process_serves_all_runs_and_a_dead_one_is_started_anew(
 
 
 async def test_a_tools_failure_is_its_answer(submitter: TaskSubmitter, working: Working) -> None:
+    from headrace_worker.adapters import McpServer
+
     server = McpServer(command=[sys.executable, "-c", _SERVER])
     async with working(caller(server, "fail")):
         done = await folded(await submitter.start("caller", "x"))
@@ -111,6 +117,10 @@ async def test_a_tools_failure_is_its_answer(submitter: TaskSubmitter, working: 
 async def test_a_model_calls_tools_over_http_under_a_prefix(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from mcp.server import MCPServer
+
+    from headrace_worker.adapters import McpServer, openai_agent
+
     served = MCPServer("shop")
 
     @served.tool()
@@ -144,6 +154,8 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
 async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from headrace_worker.adapters import McpServer
+
     for server in (McpServer(command=["/nowhere/at/all"]), McpServer(f"http://127.0.0.1:{1}/mcp")):
         async with working(caller(server)):
             done = await folded(await submitter.start("caller", "x"))
@@ -152,6 +164,10 @@ async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
 
 
 async def test_a_compressed_answer_is_not_read(submitter: TaskSubmitter, working: Working) -> None:
+    from mcp.server import MCPServer
+
+    from headrace_worker.adapters import McpServer
+
     packing = GZipMiddleware(MCPServer("shop").streamable_http_app(json_response=True), 0)
 
     async def always_packing(scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,6 +224,9 @@ async def test_a_list_of_tools_is_not_read_without_end(
     *,
     pages: bool,
 ) -> None:
+    from headrace_worker.adapters import McpServer
+    from headrace_worker.adapters.mcp_tools import MOST_PAGES
+
     endless = EndlessServer(pages=pages)
 
     @agent(name="once", max_attempts=1)
@@ -225,5 +244,7 @@ async def test_a_list_of_tools_is_not_read_without_end(
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://x.test", "command": ["x"]}])
 def test_a_server_needs_one_place(given: dict[str, object]) -> None:
+    from headrace_worker.adapters import McpServer
+
     with pytest.raises(Misdeclared, match="either a url or a command"):
         McpServer(**given)  # type: ignore[arg-type]  # what is refused

@@ -6,24 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from agents import Agent as SdkAgent
-from agents import OpenAIChatCompletionsModel, function_tool
-from langchain.agents import create_agent
-from langchain_openai import ChatOpenAI
-from openai import AsyncOpenAI
 from opentelemetry.sdk.trace import ReadableSpan
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from headrace import tool, tracing
 from headrace.sdk.agent import Agent
-from headrace_worker.adapters import (
-    langgraph_agent,
-    openai_agent,
-    openai_agents_agent,
-    pydantic_ai_agent,
-)
 from headrace_worker.span_content import LIMIT
 from tests.integration.worker.adapters.wire import calls, chat_model, says
 from tests.integration.worker.conftest import Working
@@ -42,12 +28,20 @@ def look(where: str) -> str:
 
 def chat(url: str) -> Agent:
     """Return an agent of the adapter for chat endpoints."""
+    from headrace_worker.adapters import openai_agent
+
     given: Any = {"base_url": url, "api_key": "k", "memory": "task", "backoff": 0.0, "retries": 0}
     return openai_agent(name="a", model="small", instruction=RULE, tools=[tool(look)], **given)
 
 
 def agents_sdk(url: str) -> Agent:
     """Return an agent of the OpenAI Agents SDK."""
+    from agents import Agent as SdkAgent
+    from agents import OpenAIChatCompletionsModel, function_tool
+    from openai import AsyncOpenAI
+
+    from headrace_worker.adapters import openai_agents_agent
+
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatCompletionsModel("small", client)
     wrapped: SdkAgent[Any] = SdkAgent(
@@ -58,6 +52,11 @@ def agents_sdk(url: str) -> Agent:
 
 def langgraph(url: str) -> Agent:
     """Return an agent of LangGraph."""
+    from langchain.agents import create_agent
+    from langchain_openai import ChatOpenAI
+
+    from headrace_worker.adapters import langgraph_agent
+
     asked: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
     graph: Any = create_agent(ChatOpenAI(**asked, stream_usage=True), [look], system_prompt=RULE)
     return langgraph_agent(graph, name="a", memory="task", backoff=0.0)
@@ -65,6 +64,13 @@ def langgraph(url: str) -> Agent:
 
 def pydantic(url: str) -> Agent:
     """Return an agent of pydantic-ai."""
+    from openai import AsyncOpenAI
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatModel("small", provider=OpenAIProvider(openai_client=client))
     wrapped = PydanticAgent(model, instructions=RULE, tools=[look])

@@ -5,28 +5,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from agents import Agent as SdkAgent
-from agents import OpenAIChatCompletionsModel, function_tool
-from google.adk.agents import LlmAgent
-from google.adk.telemetry import tracing as adk_tracing
-from langchain.agents import create_agent
-from langchain_openai import ChatOpenAI
-from openai import AsyncOpenAI
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from headrace.sdk.agent import Agent
-from headrace_worker.adapters import (
-    adk_agent,
-    langgraph_agent,
-    openai_agents_agent,
-    pydantic_ai_agent,
-)
 from tests.integration.worker.adapters.behaviour import until_said
 from tests.integration.worker.adapters.gemini_wire import MODEL, gemini_model
 from tests.integration.worker.adapters.test_google_adk import gemini
@@ -46,6 +30,12 @@ def look() -> str:
 
 def agents_sdk(url: str) -> Agent:
     """Return an agent of the OpenAI Agents SDK."""
+    from agents import Agent as SdkAgent
+    from agents import OpenAIChatCompletionsModel, function_tool
+    from openai import AsyncOpenAI
+
+    from headrace_worker.adapters import openai_agents_agent
+
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     wrapped: SdkAgent[Any] = SdkAgent(
         "a", model=OpenAIChatCompletionsModel("small", client), tools=[function_tool(look)]
@@ -55,6 +45,11 @@ def agents_sdk(url: str) -> Agent:
 
 def langgraph(url: str) -> Agent:
     """Return an agent of LangGraph."""
+    from langchain.agents import create_agent
+    from langchain_openai import ChatOpenAI
+
+    from headrace_worker.adapters import langgraph_agent
+
     asked: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
     graph: Any = create_agent(ChatOpenAI(**asked, stream_usage=True), [look])
     return langgraph_agent(graph, name="a", memory="task", backoff=0.0)
@@ -62,6 +57,13 @@ def langgraph(url: str) -> Agent:
 
 def pydantic(url: str) -> Agent:
     """Return an agent of pydantic-ai."""
+    from openai import AsyncOpenAI
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatModel("small", provider=OpenAIProvider(openai_client=client))
     return pydantic_ai_agent(
@@ -156,6 +158,11 @@ async def test_adks_own_spans_are_of_the_attempt_and_hold_no_content(
     spans: RecordedSpans,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.telemetry import tracing as adk_tracing
+
+    from headrace_worker.adapters import adk_agent
+
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # A process' provider can be set only once.

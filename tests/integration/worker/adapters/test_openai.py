@@ -3,7 +3,6 @@
 from typing import Any
 
 from headrace import Agent, RunContext, agent, tool
-from headrace_worker.adapters import openai_agent
 from tests.integration.worker.adapters.behaviour import (
     AsksItsModel,
     ClientTools,
@@ -27,6 +26,8 @@ async def put(ctx: RunContext, item: str) -> str:
 
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
+    from headrace_worker.adapters import openai_agent
+
     tools = [tool(office.mail), tool(put)]
     return openai_agent(
         name="agent", model="small", base_url=url, api_key="k", tools=tools, backoff=0.0, **options
@@ -36,9 +37,11 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedState):
     """Its behaviour."""
 
-    async def test_what_children_say_is_told_to_no_later_turn_of_their_parents(
+    async def test_output_of_children_is_in_no_later_turn_of_their_parents(
         self, submitter: TaskSubmitter, working: Working
     ) -> None:
+        from headrace_worker.adapters import openai_agent
+
         @agent()
         async def child(ctx: RunContext) -> str:
             return f"child on {ctx.prompt}"

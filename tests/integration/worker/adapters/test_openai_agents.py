@@ -2,12 +2,7 @@
 
 from typing import Any
 
-from agents import Agent as SdkAgent
-from agents import OpenAIChatCompletionsModel, RunContextWrapper, function_tool
-from openai import AsyncOpenAI
-
 from headrace import Agent, RunContext, State
-from headrace_worker.adapters import openai_agents_agent
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsBesideClientTools,
     ApprovalsInTime,
@@ -19,15 +14,20 @@ from tests.integration.worker.adapters.behaviour import (
 from tests.integration.worker.adapters.office import Office
 
 
-async def put(ctx: RunContextWrapper[RunContext], item: str) -> str:
-    """Add to the state that is shared."""
-    state = ctx.context.state
-    await ctx.context.emit(State({"items": [*state["items"], item]}))
-    return "put"
-
-
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
+    from agents import Agent as SdkAgent
+    from agents import OpenAIChatCompletionsModel, RunContextWrapper, function_tool
+    from openai import AsyncOpenAI
+
+    from headrace_worker.adapters import openai_agents_agent
+
+    async def put(ctx: RunContextWrapper[RunContext], item: str) -> str:
+        """Add to the state that is shared."""
+        state = ctx.context.state
+        await ctx.context.emit(State({"items": [*state["items"], item]}))
+        return "put"
+
     client = AsyncOpenAI(base_url=url, api_key="k")
     wrapped: SdkAgent[RunContext] = SdkAgent(
         "clerk",

@@ -2,30 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import Agent as SdkAgent
-from agents import (
-    GuardrailFunctionOutput,
-    OpenAIChatCompletionsModel,
-    RunContextWrapper,
-    ToolOutputImage,
-    ToolOutputText,
-    TResponseInputItem,
-    function_tool,
-    handoff,
-    input_guardrail,
-    trace,
-)
-from agents.tracing import TracingProcessor, set_trace_processors
-from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from headrace import RunContext
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters import openai_agents_agent
-from headrace_worker.adapters.agents_events import AgentsEvents
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.wire import (
     ChatModel,
@@ -50,10 +33,16 @@ from tests.support.log_reading import (
 from tests.support.log_reading import calls as called
 from tests.support.task_submitter import TaskSubmitter
 
+if TYPE_CHECKING:
+    from agents import OpenAIChatCompletionsModel
+
 
 @asynccontextmanager
-async def model(script: Script) -> AsyncIterator[tuple[ChatModel, OpenAIChatCompletionsModel]]:
+async def model(script: Script) -> "AsyncIterator[tuple[ChatModel, OpenAIChatCompletionsModel]]":
     """Serve a model for the length of a block."""
+    from agents import OpenAIChatCompletionsModel
+    from openai import AsyncOpenAI
+
     async with chat_model(script) as served:
         client = AsyncOpenAI(base_url=served.url, api_key="k")
         yield served, OpenAIChatCompletionsModel("small", client)
@@ -82,6 +71,11 @@ async def test_the_example_hands_over_and_answers(
 async def test_the_agent_that_was_handed_over_to_goes_on(
     submitter: TaskSubmitter, working: Working, *, made: bool
 ) -> None:
+    from agents import Agent as SdkAgent
+    from agents import function_tool, handoff
+
+    from headrace_worker.adapters import openai_agents_agent
+
     script = [
         calls(("h1", "transfer_to_refunds", {})),
         calls(("c1", "refund", {"order": "A1"})),
@@ -122,6 +116,10 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
 async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from agents import Agent as SdkAgent
+
+    from headrace_worker.adapters import openai_agents_agent
+
     over = calls(("h1", "transfer_to_refunds", {}))
     script: list[Spoken] = [over, *[Refuses(429)] * 3, says("Done.")]
     async with model(script) as (served, llm):
@@ -141,6 +139,11 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
 async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused_clearly(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from agents import Agent as SdkAgent
+    from agents import function_tool
+
+    from headrace_worker.adapters import openai_agents_agent
+
     def pay() -> str:
         """Pay."""
         return "paid"
@@ -170,9 +173,14 @@ async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused
     assert "needs approval" in str(failed["status"]["message"])
 
 
-async def test_words_beside_an_approval_are_told_behind_the_result(
+async def test_text_beside_an_approval_is_sent_after_the_result(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from agents import Agent as SdkAgent
+    from agents import function_tool
+
+    from headrace_worker.adapters import openai_agents_agent
+
     def pay() -> str:
         """Pay."""
         return "paid"
@@ -191,6 +199,12 @@ async def test_words_beside_an_approval_are_told_behind_the_result(
 
 
 async def test_reasoning_is_shown(submitter: TaskSubmitter, working: Working) -> None:
+    from agents import Agent as SdkAgent
+    from agents import OpenAIChatCompletionsModel
+    from openai import AsyncOpenAI
+
+    from headrace_worker.adapters import openai_agents_agent
+
     said: list[dict[str, Any]] = [{"reasoning_content": "Hm."}, {"content": "Six."}]
     async with chat_stub(Reply(deltas(*said))) as stub:
         client = AsyncOpenAI(base_url=stub.url, api_key="k")
@@ -201,9 +215,14 @@ async def test_reasoning_is_shown(submitter: TaskSubmitter, working: Working) ->
     assert (thoughts(done), answer(done)) == ("Hm.", "Six.")
 
 
-async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
+async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from agents import Agent as SdkAgent
+
+    from headrace_worker.adapters import openai_agents_agent
+    from headrace_worker.adapters.agents_events import AgentsEvents
+
     failures = [Retryable("once")]
     whole = AgentsEvents.end
 
@@ -223,9 +242,14 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
     assert len(served.requests) == 1
 
 
-async def test_images_that_a_tool_returns_are_told_again(
+async def test_images_that_a_tool_returns_are_sent_again(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from agents import Agent as SdkAgent
+    from agents import ToolOutputImage, ToolOutputText, function_tool
+
+    from headrace_worker.adapters import openai_agents_agent
+
     image = ToolOutputImage(image_url="data:image/png;base64,iVBO")
 
     def look(words: str = "") -> object:
@@ -248,6 +272,12 @@ async def test_images_that_a_tool_returns_are_told_again(
 async def test_a_tools_result_can_be_the_answer(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
+    from agents import Agent as SdkAgent
+    from agents import function_tool
+
+    from headrace_worker.adapters import openai_agents_agent
+    from headrace_worker.adapters.agents_events import AgentsEvents
+
     failures = [Retryable("once")] * fails
     whole, carried_out = AgentsEvents.end, list[str]()
 
@@ -274,6 +304,10 @@ async def test_a_tools_result_can_be_the_answer(
 async def test_output_of_a_shape_is_data_and_usage_is_counted(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from agents import Agent as SdkAgent
+
+    from headrace_worker.adapters import openai_agents_agent
+
     async with model([says('{"sides"', ": 6}")]) as (_, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
@@ -286,6 +320,17 @@ async def test_output_of_a_shape_is_data_and_usage_is_counted(
 async def test_tools_get_the_runs_context_and_guardrails_reject(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from agents import Agent as SdkAgent
+    from agents import (
+        GuardrailFunctionOutput,
+        RunContextWrapper,
+        TResponseInputItem,
+        function_tool,
+        input_guardrail,
+    )
+
+    from headrace_worker.adapters import openai_agents_agent
+
     @function_tool
     def whoami(ctx: RunContextWrapper[RunContext]) -> str:
         """Tell who asks."""
@@ -311,7 +356,30 @@ async def test_tools_get_the_runs_context_and_guardrails_reject(
 
 
 async def test_nothing_is_traced(submitter: TaskSubmitter, working: Working) -> None:
-    seen = _Seen()
+    from agents import Agent as SdkAgent
+    from agents import trace
+    from agents.tracing import TracingProcessor, set_trace_processors
+
+    from headrace_worker.adapters import openai_agents_agent
+
+    class Seen(TracingProcessor):
+        traces = 0
+
+        def on_trace_start(self, trace: object) -> None:
+            del trace
+            self.traces += 1
+
+        def on_trace_end(self, trace: object) -> None: ...
+
+        def on_span_start(self, span: object) -> None: ...
+
+        def on_span_end(self, span: object) -> None: ...
+
+        def shutdown(self) -> None: ...
+
+        def force_flush(self) -> None: ...
+
+    seen = Seen()
     set_trace_processors([seen])
     try:
         async with model([says("x")]) as (_, llm):
@@ -324,21 +392,3 @@ async def test_nothing_is_traced(submitter: TaskSubmitter, working: Working) -> 
         assert seen.traces == 1
     finally:
         set_trace_processors([])
-
-
-class _Seen(TracingProcessor):
-    traces = 0
-
-    def on_trace_start(self, trace: object) -> None:
-        del trace
-        self.traces += 1
-
-    def on_trace_end(self, trace: object) -> None: ...
-
-    def on_span_start(self, span: object) -> None: ...
-
-    def on_span_end(self, span: object) -> None: ...
-
-    def shutdown(self) -> None: ...
-
-    def force_flush(self) -> None: ...

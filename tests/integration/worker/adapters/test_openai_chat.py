@@ -11,7 +11,6 @@ from prometheus_client import REGISTRY
 from headrace import Agent, RunContext, ToolError, tool
 from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
 from tests.support.examples import example
@@ -53,6 +52,8 @@ def refuse() -> str:
 
 
 def model(stub: ChatStub, **more: object) -> Agent:
+    from headrace_worker.adapters import openai_agent
+
     given = {
         "tools": [add, whose, break_, refuse],
         "memory": "task",
@@ -235,7 +236,7 @@ async def test_what_goes_wrong_with_a_tool_is_its_answer(
     assert (state(done), answer(done)) == ("COMPLETED", "Sorry.")
 
 
-async def test_calls_that_share_index_or_id_are_told_apart(
+async def test_calls_that_share_index_or_id_are_distinguished(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(
@@ -498,12 +499,14 @@ async def test_the_example_answers_with_its_tool(
 
 
 async def _alone(ctx: RunContext, _: object, verbatim: str) -> object:
-    from headrace_worker.memory import conversation  # noqa: PLC0415  # the real one
+    from headrace_worker.memory import conversation  # the real one
 
     return await conversation(ctx, "task", verbatim)
 
 
 def test_an_endpoint_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace_worker.adapters import openai_agent
+
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert openai_agent(name="model", model="small", base_url="http://127.0.0.1:1/v1")
     with pytest.raises(Misdeclared, match="api_key"):
@@ -511,6 +514,8 @@ def test_an_endpoint_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
+    from headrace_worker.adapters import openai_agent
+
     also = tool(name="add")(lambda: 1)
     with pytest.raises(Misdeclared, match="'add'"):
         openai_agent(name="m", model="s", base_url="http://x.test/v1", tools=[add, also])

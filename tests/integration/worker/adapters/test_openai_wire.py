@@ -5,11 +5,9 @@ import threading
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI
 
 from headrace import Agent, tool
 from headrace.model.events import Json
-from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
 from tests.support.log_reading import (
@@ -30,6 +28,8 @@ def add(a: int, b: int = 1) -> int:
 
 
 def model(stub: ChatStub, **more: object) -> Agent:
+    from headrace_worker.adapters import openai_agent
+
     given = {"tools": [add], "memory": "task", "backoff": 0.0, "retries": 0, **more}
     return openai_agent(name="model", model="small", base_url=stub.url, api_key="k", **given)  # type: ignore[arg-type]
 
@@ -139,7 +139,9 @@ async def test_null_deltas_and_choices_say_nothing(
     assert (state(done), answer(done)) == ("COMPLETED", "fine")
 
 
-async def test_calls_without_ids_are_told_apart(submitter: TaskSubmitter, working: Working) -> None:
+async def test_calls_without_ids_are_distinguished(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     first = deltas(
         call(0, name="add", said='{"a":1}'),
         call(0, name="add", said='{"a":2}'),
@@ -189,6 +191,8 @@ async def test_an_empty_answer_of_an_earlier_turn_is_not_null(
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The clients that agents make."""
+    from openai import AsyncOpenAI
+
     clients: list[Any] = []
 
     class Noted(AsyncOpenAI):
@@ -203,6 +207,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_keys_of_openais_go_to_openai_alone(
     monkeypatch: pytest.MonkeyPatch, made: list[Any]
 ) -> None:
+    from headrace_worker.adapters import openai_agent
+
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_ORG_ID", "org")
     for url in ("http://elsewhere.test/v1", "https://openai.com.evil.test/v1", None):
@@ -213,6 +219,8 @@ def test_keys_of_openais_go_to_openai_alone(
 
 
 def test_a_connection_has_a_time_out_of_its_own(made: list[Any]) -> None:
+    from headrace_worker.adapters import openai_agent
+
     openai_agent(name="m", model="s", base_url="http://x.test/v1", connect_timeout=3.0)
     assert (made[0].timeout.connect, made[0].timeout.read) == (3.0, 600.0)
 

@@ -2,26 +2,13 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import ModelRetry, RunContext
-from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import CustomEvent, ModelMessage, ModelRequest, ModelResponse
-from pydantic_ai.models.function import (
-    AgentInfo,
-    DeltaThinkingCalls,
-    DeltaThinkingPart,
-    DeltaToolCall,
-    DeltaToolCalls,
-    FunctionModel,
-)
-from pydantic_ai.models.test import TestModel
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.conftest import Working
 from tests.support.examples import example
 from tests.support.log_reading import (
@@ -35,16 +22,13 @@ from tests.support.log_reading import (
 )
 from tests.support.task_submitter import TaskSubmitter
 
+if TYPE_CHECKING:
+    from pydantic_ai.models.function import DeltaThinkingCalls, DeltaToolCalls
+
+
 BUSY = [(429, "COMPLETED"), (503, "COMPLETED"), (401, "FAILED")]
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
-
-
-@dataclass(kw_only=True)
-class Progress(CustomEvent):
-    """What a tool tells the user."""
-
-    done: int
 
 
 async def test_the_example_answers_with_its_tool(
@@ -63,6 +47,24 @@ async def test_the_example_answers_with_its_tool(
 async def test_reasoning_events_and_dependencies_get_there(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai import RunContext
+    from pydantic_ai.messages import CustomEvent, ModelMessage
+    from pydantic_ai.models.function import (
+        AgentInfo,
+        DeltaThinkingPart,
+        DeltaToolCall,
+        FunctionModel,
+    )
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
+    @dataclass(kw_only=True)
+    class Progress(CustomEvent):
+        """What a tool tells the user."""
+
+        done: int
+
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
         if len(messages) == 1:
             yield {0: DeltaThinkingPart(content="Hm.")}
@@ -90,6 +92,12 @@ async def test_reasoning_events_and_dependencies_get_there(
 async def test_a_tool_that_asks_for_another_try_is_an_error(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai import ModelRetry
+    from pydantic_ai.models.test import TestModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     wrapped = PydanticAgent(TestModel(custom_output_text="x"), retries=2)
     tries: list[int] = []
 
@@ -114,6 +122,11 @@ class City(BaseModel):
 
 
 async def test_structured_output_is_data(submitter: TaskSubmitter, working: Working) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.test import TestModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     wrapped = PydanticAgent(TestModel(custom_output_args={"name": "Bern"}), output_type=City)
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
         done = await folded(await submitter.start("p", "Where?"))
@@ -125,6 +138,12 @@ async def test_structured_output_is_data(submitter: TaskSubmitter, working: Work
 async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+    from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     seen: list[list[ModelMessage]] = []
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> Stream:
@@ -159,6 +178,13 @@ async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
 async def test_a_busy_model_is_asked_again_and_a_refusing_one_not(
     submitter: TaskSubmitter, working: Working, status: int, ends: str
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.exceptions import ModelHTTPError
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     asked: list[int] = []
 
     async def stream(_messages: list[ModelMessage], _: AgentInfo) -> Stream:

@@ -5,13 +5,8 @@ from typing import Any
 
 from ag_ui.core import EventType, StateSnapshotEvent
 from pydantic import BaseModel
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import RunContext, ToolReturn
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from headrace import Agent
-from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsBesideClientTools,
     ApprovalsInTime,
@@ -36,16 +31,22 @@ class Deps:
     state: Basket
 
 
-def put(ctx: RunContext[Deps], item: str) -> ToolReturn[str]:
-    """Add to the state that is shared."""
-    ctx.deps.state.items.append(item)
-    snapshot = ctx.deps.state.model_dump()
-    event = StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot=snapshot)
-    return ToolReturn("put", metadata=[event])
-
-
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai import RunContext, ToolReturn
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
+    def put(ctx: RunContext[Deps], item: str) -> ToolReturn[str]:
+        """Add to the state that is shared."""
+        ctx.deps.state.items.append(item)
+        snapshot = ctx.deps.state.model_dump()
+        event = StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot=snapshot)
+        return ToolReturn("put", metadata=[event])
+
     model = OpenAIChatModel("small", provider=OpenAIProvider(base_url=url, api_key="k"))
     wrapped = PydanticAgent(model, system_prompt="Be brief.", deps_type=Deps)
     wrapped.tool(put)

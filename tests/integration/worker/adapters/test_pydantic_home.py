@@ -3,40 +3,23 @@
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import REGISTRY
 from pydantic import BaseModel
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import BinaryContent, ImageUrl, PromptedOutput, ToolReturn
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    SystemPromptPart,
-    ThinkingPart,
-    UserPromptPart,
-)
-from pydantic_ai.models.function import (
-    AgentInfo,
-    DeltaThinkingCalls,
-    DeltaThinkingPart,
-    DeltaToolCall,
-    DeltaToolCalls,
-    FunctionModel,
-)
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
 from tests.integration.worker.adapters.wire import Refuses, Spoken, calls, chat_model, says
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import answer, folded, results, state
 from tests.support.task_submitter import TaskSubmitter
+
+if TYPE_CHECKING:
+    from pydantic_ai.models.function import DeltaThinkingCalls, DeltaToolCalls
+
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
 
@@ -54,6 +37,12 @@ SECOND: Json = {"id": "3", "role": "user"}
 async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.messages import ModelMessage, SystemPromptPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     heard: list[list[ModelMessage]] = []
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
@@ -70,9 +59,20 @@ async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
     assert [prompt.content for prompt in prompts] == ["Be brief."]
 
 
-async def test_signed_reasoning_is_told_again_as_it_was(
+async def test_signed_reasoning_is_sent_again_unchanged(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ThinkingPart
+    from pydantic_ai.models.function import (
+        AgentInfo,
+        DeltaThinkingPart,
+        DeltaToolCall,
+        FunctionModel,
+    )
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     heard: list[list[ModelMessage]] = []
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
@@ -105,6 +105,13 @@ async def test_signed_reasoning_is_told_again_as_it_was(
 async def test_declared_media_types_of_files_and_links_are_kept(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai import BinaryContent, ImageUrl
+    from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     heard: list[Any] = []
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
@@ -129,9 +136,16 @@ async def test_declared_media_types_of_files_and_links_are_kept(
     assert (linked.media_type, inline.media_type) == ("image/webp", "application/x-thing")
 
 
-async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
+async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai import PromptedOutput
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
+
     failures, asked = [Retryable("once")], 0
     whole = pydantic_events.PydanticEvents._finish
 
@@ -154,17 +168,22 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
     assert asked == 1
 
 
-IMAGE = BinaryContent(b"\x89PNG", media_type="image/png")
-
-
-@pytest.mark.parametrize(
-    "returned", [IMAGE, ToolReturn("seen", content=["This:", IMAGE], metadata=object())]
-)
-async def test_images_that_a_tool_returns_are_told_again(
-    submitter: TaskSubmitter, working: Working, returned: object
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_images_that_a_tool_returns_are_sent_again(
+    submitter: TaskSubmitter, working: Working, *, is_alone: bool
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai import BinaryContent, ToolReturn
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
+    image = BinaryContent(b"\x89PNG", media_type="image/png")
+    among_text = ToolReturn("seen", content=["This:", image], metadata=object())
+
     def look() -> object:
-        return returned
+        return image if is_alone else among_text
 
     script: list[Spoken] = [calls(("c1", "look", {})), *[Refuses(429)] * 4, says("Nice.")]
     async with chat_model(script) as served:
@@ -183,6 +202,12 @@ async def test_images_that_a_tool_returns_are_told_again(
 async def test_bytes_that_a_tool_returns_are_base64(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     def look() -> bytes:
         return b"\xff\x00"
 
@@ -197,6 +222,12 @@ async def test_bytes_that_a_tool_returns_are_base64(
 async def test_the_text_that_an_output_function_makes_is_the_answer(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     def shout(word: str) -> str:
         return word.upper()
 
@@ -216,6 +247,14 @@ def spent() -> float:
 async def test_tokens_cost_what_the_library_says(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from headrace_worker.adapters import pydantic_ai_agent
+
     def cost(response: ModelResponse) -> SimpleNamespace:
         if response.usage.output_tokens == 5:
             return SimpleNamespace(total_price=Decimal("0.25"))

@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_what_it_says_is_told_over_every_binding(
+async def test_its_output_is_sent_over_every_binding(
     submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     async with (
@@ -216,7 +216,7 @@ async def test_a_cancel_reaches_its_task(
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
+async def test_a_broken_stream_is_reopened_and_nothing_is_emitted_twice(
     submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
@@ -250,7 +250,7 @@ async def test_a_silent_stream_is_opened_anew(submitter: TaskSubmitter, working:
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
-async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
+async def test_a_new_attempt_follows_the_same_task_and_emits_all_of_it(
     submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()

@@ -95,7 +95,7 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
     assert executor.received == [_TEXT, _TEXT]
 
 
-async def test_the_successor_says_what_came_in_one_write_behind_the_last_that_was_told(
+async def test_the_successor_emits_what_came_in_one_write_after_the_last_that_was_sent(
     submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     agent = BurstingAgent()

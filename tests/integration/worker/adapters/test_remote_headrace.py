@@ -41,7 +41,7 @@ def chunks(log: list[events.Json]) -> list[str]:
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
-async def test_its_events_are_told_with_their_metadata(
+async def test_its_events_are_relayed_with_their_metadata(
     submitter: TaskSubmitter, working: Working, other: OtherHeadrace, binding: str
 ) -> None:
     async with working(await other.agent("patient", binding)):
