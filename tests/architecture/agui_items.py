@@ -107,12 +107,12 @@ ITEMS: dict[str, list[Item]] = {
         _is(
             "STATE_DELTA",
             f"{_STATE}::test_state_is_said_whole_or_as_a_patch",
-            f"{_STATE}::test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing",
+            f"{_STATE}::test_a_patch_that_does_not_fit_is_reported_and_changes_nothing",
             _DEMO,
         ),
         _is(
             "MESSAGES_SNAPSHOT",
-            f"{_UNIT}/test_messages.py::test_it_is_told_as_said_and_ends_what_is_open",
+            f"{_UNIT}/test_messages.py::test_a_message_is_rendered_unchanged_and_ends_open_items",
             "e2e/test_agui_comes_back.py::test_it_holds_the_same_as_if_it_had_stayed",
         ),
         _is(
@@ -204,7 +204,7 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "content as a string or as parts: text, image, audio, video, document, by data, URL or "
             "file",
-            f"{_INPUT}::test_what_the_user_said_can_be_told_back_as_it_was_sent",
+            f"{_INPUT}::test_the_users_message_can_be_returned_unchanged",
             f"{_INPUT}::test_parts_of_0_x_clients_become_todays",
         ),
         _says(
@@ -230,7 +230,7 @@ ITEMS: dict[str, list[Item]] = {
             "WebSocket and the binary form as further transports",
             f"{_WIRE}/test_run_socket.py::test_one_socket_serves_one_run_after_the_other",
             f"{_WIRE}/test_binary.py::test_a_run_is_streamed_in_it_to_who_asks",
-            "e2e/test_agui_demo_agents.py::test_every_transport_tells_the_same",
+            "e2e/test_agui_demo_agents.py::test_every_transport_sends_the_same",
         ),
         _says(
             "text and arguments are streamed",
@@ -290,7 +290,7 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "what the protocol has no event for is CUSTOM, named `headrace.…`",
             f"{_UNIT}/test_attempts.py::test_what_the_dead_attempt_said_is_taken_back",
-            f"{_STATE}::test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing",
+            f"{_STATE}::test_a_patch_that_does_not_fit_is_reported_and_changes_nothing",
         ),
         _says(
             "a run always ends with RUN_FINISHED or RUN_ERROR, also where its log is lost",
@@ -310,7 +310,7 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "a run sent again joins it: at once, later, elsewhere, with its gateway killed under "
             "the official client",
-            f"{_WIRE}/test_sent_again.py::test_what_is_sent_again_is_told_from_its_beginning_and_works_once",
+            f"{_WIRE}/test_sent_again.py::test_a_repeated_request_is_streamed_from_the_beginning_and_runs_once",
             f"{_WIRE}/test_sent_again.py::test_over_other_transports_it_is_the_same_run",
             "e2e/test_agui_sent_again.py::test_a_run_whose_gateway_was_killed_is_joined_by_a_repeated_request",
         ),
@@ -319,7 +319,7 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "every demo agent over every transport, before the official client",
             "e2e/test_agui_demo_agents.py::test_every_stream_keeps_every_rule",
-            "e2e/test_agui_demo_agents.py::test_every_transport_tells_the_same",
+            "e2e/test_agui_demo_agents.py::test_every_transport_sends_the_same",
         ),
         _says(
             "drawn logs: the official client holds the fold's state; resuming after any frame "

@@ -24,7 +24,7 @@ SHOWN: dict[str, dict[str, tuple[str, str]]] = {
             "test_each_event_carries_its_cursor_and_a_stream_goes_on_behind_it",
             r"headrace\.cursor(?s:.*)last-event-id",
         ),
-        "loss": ("test_a_lost_past_is_told_in_metadata_before_the_task", r"headrace-recovered"),
+        "loss": ("test_a_lost_past_is_reported_in_metadata_before_the_task", r"headrace-recovered"),
         "limits": (
             "test_streams_beyond_the_limit_are_refused_until_one_ends",
             r"RESOURCE_EXHAUSTED",
@@ -37,12 +37,12 @@ SHOWN: dict[str, dict[str, tuple[str, str]]] = {
             "test_a_client_that_takes_nothing_is_cut_off_and_its_task_goes_on",
             r"stall_timeout(?s:.*)stopped reading",
         ),
-        "reflection": ("test_reflection_tells_the_services", r"ServerReflectionInfo"),
+        "reflection": ("test_reflection_lists_the_services", r"ServerReflectionInfo"),
         "health": ("test_health_says_that_it_serves", r"HealthCheckResponse\.SERVING"),
     },
     "extensions": {
         "extensions": (
-            "test_what_is_activated_is_echoed_and_told_to_the_agent",
+            "test_activated_extensions_are_echoed_and_passed_to_the_agent",
             r"headrace\.extensions",
         ),
         "0.3's header": (
@@ -54,7 +54,7 @@ SHOWN: dict[str, dict[str, tuple[str, str]]] = {
             r"does not support streaming",
         ),
         "output modes": (
-            "test_the_modes_that_a_client_accepts_are_told_to_the_agent",
+            "test_the_agent_gets_the_modes_that_a_client_accepts",
             r"acceptedOutputModes",
         ),
     },

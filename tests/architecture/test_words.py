@@ -121,7 +121,7 @@ def test_words_that_are_gone_stay_gone() -> None:
         for path in sources
         if (words := replaced_in(str(path.relative_to(ROOT)), path.read_text()))
     }
-    assert not found
+    assert not found, "REPLACED in this module has the words to use"
 
 
 def test_no_test_module_is_named_for_them() -> None:

@@ -143,7 +143,7 @@ async def test_every_stream_keeps_every_rule(
 
 
 @pytest.mark.parametrize("transport", ["binary", "ws"])
-async def test_every_transport_tells_the_same(
+async def test_every_transport_sends_the_same(
     fleet: Fleet,
     driven_over: Driven,
     transport: str,

@@ -227,7 +227,7 @@ async def test_a_chat_that_is_left_while_it_is_restored_follows_no_run(
     await page.until("!document.querySelector('[data-state=running]')", "it is stopped")
 
 
-async def test_the_console_works_below_a_path_and_tells_of_a_new_build(
+async def test_the_console_works_below_a_path_and_announces_a_new_build(
     fleet: Fleet, page: Page
 ) -> None:
     async with prefixed(fleet.gateways[0], "/fleet/one") as proxy:
@@ -1016,7 +1016,9 @@ async def test_an_operator_reads_why_what_concerns_all_tenants_is_refused(
         await page.until(f"document.querySelector('.versions').innerText.includes('{says}')", says)
 
 
-async def test_who_is_no_operator_is_told_so(fleet: Fleet, page: Page, tmp_path: Path) -> None:
+async def test_callers_that_are_no_operators_are_refused_with_the_reason(
+    fleet: Fleet, page: Page, tmp_path: Path
+) -> None:
     ann = Person("acme", "ann")
     with guarded_gateway(fleet, tmp_path, ann) as url:
         await page.open(f"{url}/console/#/operate")

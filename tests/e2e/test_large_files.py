@@ -86,7 +86,7 @@ async def test_streams_and_other_dialects_link_it_too(
 
 
 @pytest.mark.usefixtures("extra_workers")
-async def test_webhooks_are_told_where_it_is(fleet: Fleet, http: httpx.AsyncClient) -> None:
+async def test_webhooks_get_the_location(fleet: Fleet, http: httpx.AsyncClient) -> None:
     gateway = fleet.gateways[0]
     async with receiving() as receiver:
         sent = {

@@ -9,7 +9,7 @@ from tests.support.receiver import receiving
 
 
 @pytest.mark.parametrize("where", ["", "/v1/message:send"])
-async def test_a_client_of_0_3_is_told_whole_tasks_of_0_3(
+async def test_a_client_of_0_3_gets_whole_tasks_of_0_3(
     fleet: Fleet, http: httpx.AsyncClient, where: str
 ) -> None:
     said = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}

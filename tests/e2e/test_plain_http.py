@@ -28,7 +28,7 @@ async def test_agents_are_discovered(fleet: Fleet, http: httpx.AsyncClient) -> N
     assert at_root["name"] == "assistant"
 
 
-async def test_health_is_told(fleet: Fleet, http: httpx.AsyncClient) -> None:
+async def test_health_is_reported(fleet: Fleet, http: httpx.AsyncClient) -> None:
     assert len(fleet.gateways) == 2
     for url in fleet.gateways:
         assert (await http.get(f"{url}/healthz")).status_code == 200

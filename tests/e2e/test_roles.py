@@ -219,7 +219,7 @@ async def test_a_cancel_reaches_a_child_of_another_group(
     await ended(counter, task, "CANCELED")
 
 
-async def test_webhooks_are_told(roles: RoleFleet, http: httpx.AsyncClient) -> None:
+async def test_webhooks_are_notified(roles: RoleFleet, http: httpx.AsyncClient) -> None:
     async with receiving() as receiver:
         config = {"url": f"http://127.0.0.1:{receiver.port}/hook"}
         sent = await roles.agent(http, "echo").send("hello", taskPushNotificationConfig=config)

@@ -153,7 +153,7 @@ async def test_json_rpc_resumes_from_a_cursor_too(fleet: Fleet, http: httpx.Asyn
 
 
 @pytest.mark.parametrize("cursor", ["zzzzzzzz:3", "{log}:999999", "no cursor at all"])
-async def test_a_lost_past_is_told_and_replaced_by_the_task(
+async def test_a_lost_past_is_reported_and_replaced_by_the_task(
     fleet: Fleet, http: httpx.AsyncClient, cursor: str
 ) -> None:
     streamed = await finished(counter(fleet, http), "2")

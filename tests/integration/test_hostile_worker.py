@@ -659,7 +659,7 @@ async def test_where_any_tenant_may_be_served_the_servers_configuration_says_so(
             assert await pulls_others_runs(w)
 
 
-async def test_a_worker_is_told_of_a_queue_that_it_has_no_right_to(server: NatsOfRoles) -> None:
+async def test_a_worker_logs_a_queue_that_it_has_no_right_to(server: NatsOfRoles) -> None:
     async with world(server, "children") as w:
         bus = Bus(BusSettings(nats_url=w.server.url_of("children")))
         await bus.dial("worker")

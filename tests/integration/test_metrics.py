@@ -47,7 +47,7 @@ def built(service: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return "headrace_build_info", tuple(sorted(labels.items()))
 
 
-async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
+async def test_a_gateway_counts_its_requests_and_its_load(
     nats_server: NatsProcess,
 ) -> None:
     name = f"metrics{secrets.token_hex(4)}"
@@ -133,7 +133,7 @@ async def test_no_request_adds_a_series_of_its_own(nats_server: NatsProcess) -> 
     assert later - first == set()
 
 
-async def test_task_state_tells_how_far_it_is(
+async def test_task_state_reports_its_position(
     nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path: Path
 ) -> None:
     port = ports.pick()
@@ -182,7 +182,7 @@ async def test_a_task_state_without_redis_says_that_it_does_not_follow(
             await eventually(is_taken_back, "it does not follow")
 
 
-async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Path) -> None:
+async def test_a_worker_counts_its_runs(nats_server: NatsProcess, tmp_path: Path) -> None:
     names, port = fresh_names(), ports.pick()
     worker = WorkerProcess(
         tmp_path, "headrace_worker.demo:agents", nats_server.url, names, metrics_port=port

@@ -51,7 +51,7 @@ async def test_who_does_not_activate_what_is_required_is_refused(
     assert again.reason == "EXTENSION_SUPPORT_REQUIRED"
 
 
-async def test_what_is_activated_is_echoed_and_told_to_the_agent(
+async def test_activated_extensions_are_echoed_and_passed_to_the_agent(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     uris = [str(OPTIONAL["uri"]), str(REQUIRED["uri"])]
@@ -128,7 +128,7 @@ async def test_an_agent_that_offers_no_streams_refuses_them(talk: Talk, operatio
     assert "does not support streaming" in refusal.text
 
 
-async def test_the_modes_that_a_client_accepts_are_told_to_the_agent(
+async def test_the_agent_gets_the_modes_that_a_client_accepts(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     asked = message() | {"configuration": {"acceptedOutputModes": ["text/html", "text/plain"]}}

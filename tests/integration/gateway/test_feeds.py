@@ -331,7 +331,7 @@ async def test_a_client_that_goes_away_ends_its_stream_only(bus: Bus, streaming:
     assert staying.cursors() == [1, 2]
 
 
-async def test_a_gateway_that_stops_tells_its_streams_to_reconnect(
+async def test_a_gateway_that_stops_has_its_streams_reconnect(
     bus: Bus, streaming: Streaming
 ) -> None:
     log, client = Log(bus), Client()

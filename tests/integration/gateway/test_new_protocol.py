@@ -127,7 +127,7 @@ async def test_a_silent_stream_is_kept_alive(
         assert generations(await stream.rest()) == [1, 2, 3, 4, 5]
 
 
-async def test_a_lost_past_is_told_and_the_task_as_it_is_leads(
+async def test_a_lost_past_is_reported_and_the_current_task_comes_first(
     lines: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     task, _ = await begun(lines)

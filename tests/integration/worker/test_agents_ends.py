@@ -256,7 +256,7 @@ async def test_malformed_output_fails_the_task_with_the_reason(
     assert reason in said
 
 
-async def test_an_agent_may_mend_what_it_was_told_is_malformed(
+async def test_an_agent_may_correct_output_that_was_reported_as_malformed(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

@@ -211,7 +211,7 @@ async def test_messages_that_wait_end_with_their_task(
     assert {entry.stamp.run for entry in await task.entries()} == {1}
 
 
-async def test_two_gateways_that_cancel_at_once_are_told_the_same(
+async def test_two_gateways_that_cancel_at_once_get_the_same_result(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(patient):

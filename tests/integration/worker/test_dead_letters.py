@@ -399,7 +399,7 @@ async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
         (["list", "--nats-url", "nats://127.0.0.1:9"], "NATS at nats://127.0.0.1:9 did not answer"),
     ],
 )
-async def test_what_is_asked_wrongly_is_told_with_the_rule(
+async def test_invalid_parameters_are_named_with_the_rule(
     terminal: Terminal, arguments: list[str], rule: str
 ) -> None:
     said = await terminal.run("dead", *arguments)
@@ -408,7 +408,7 @@ async def test_what_is_asked_wrongly_is_told_with_the_rule(
     assert "Traceback" not in said.err
 
 
-async def test_a_nats_without_headrace_is_told_and_left_as_it_is(
+async def test_a_nats_without_headrace_is_reported_and_left_unchanged(
     nats_server: NatsProcess, submitter: TaskSubmitter
 ) -> None:
     stranger = Terminal(nats_server.url, {"prefix": "none", "stream_prefix": "none-"})

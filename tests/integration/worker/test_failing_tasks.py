@@ -136,7 +136,7 @@ async def test_several_operators_fail_a_task_once(submitter: TaskSubmitter) -> N
         ("9999-00000000000000000000000000000000", "stream"),
     ],
 )
-async def test_a_task_that_is_not_there_is_told(
+async def test_a_missing_task_is_reported(
     submitter: TaskSubmitter, terminal: Terminal, task: str, rule: str
 ) -> None:
     assert submitter.bus.connected

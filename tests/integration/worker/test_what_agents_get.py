@@ -44,7 +44,7 @@ def _tokens(of: str, kind: str) -> float | None:
     return REGISTRY.get_sample_value("headrace_tokens_total", {"agent": of, "kind": kind})
 
 
-async def test_an_agent_that_reports_nothing_tells_nothing(
+async def test_an_agent_that_reports_no_usage_has_none(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

@@ -32,13 +32,13 @@ def test_workers_are_listed_with_their_agents() -> None:
 
 
 @pytest.mark.parametrize("command", ["workers", "view"])
-def test_who_is_no_operator_is_told(command: str) -> None:
+def test_callers_that_are_no_operators_are_refused(command: str) -> None:
     with answering(**{"/v1/fleet": ScriptedResponse(body={"agents": []})}) as gateway:
         answer = headrace(gateway, command)
     assert (answer.exit_code, "only operators can" in answer.output) == (1, True)
 
 
-def test_a_drain_does_not_wait_unless_told() -> None:
+def test_a_drain_does_not_wait_unless_requested() -> None:
     with answering(**{DRAIN: drains(2)}) as gateway:
         answer = headrace(gateway, "workers", "drain", "worker-1", "worker-1")
     assert answer.output.splitlines() == ["worker-1 drains; 2 runs are active"]

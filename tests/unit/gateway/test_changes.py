@@ -125,7 +125,7 @@ async def test_who_slept_through_others_changes_has_missed_nothing() -> None:
         assert [batch.missed for batch in await late.read_now()] == [True]
 
 
-async def test_after_its_first_read_a_watcher_pauses_before_what_tells_all() -> None:
+async def test_after_its_first_read_a_watcher_pauses_before_what_concerns_all() -> None:
     changes, asked = Changes[int]("test", 9, _nothing), list[Batch[int]]()
 
     def pause(batch: Batch[int]) -> float:

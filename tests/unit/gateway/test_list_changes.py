@@ -77,7 +77,7 @@ def read(receiver: ListChangeReceiver, after: int = 1) -> list[Item]:
     return receiver.changes.since(after).items
 
 
-async def test_the_first_watcher_is_told_to_list_once_the_subscription_exists(
+async def test_the_first_watcher_lists_once_the_subscription_exists(
     bus: ListeningBus,
 ) -> None:
     receiver = ListChangeReceiver(bus, interest_spreads=0)
@@ -91,7 +91,7 @@ async def test_the_first_watcher_is_told_to_list_once_the_subscription_exists(
     assert bus.receivers == {}
 
 
-async def test_a_later_watcher_is_told_to_list_at_once(receiver: ListChangeReceiver) -> None:
+async def test_a_later_watcher_lists_at_once(receiver: ListChangeReceiver) -> None:
     assert receiver.changes.since(receiver.start("")).missed
 
 
@@ -166,7 +166,7 @@ async def test_a_malformed_message_is_ignored(
     assert "malformed" in caplog.text
 
 
-async def test_watchers_are_told_to_list_at_times_of_their_own(bus: ListeningBus) -> None:
+async def test_watchers_list_again_at_different_times(bus: ListeningBus) -> None:
     drawn = iter((0.0, 3600.0, 0.0))
     receiver = ListChangeReceiver(bus, interest_spreads=3600, spread=lambda: next(drawn))
     watched = receiver.watched("default", "echo", "ann_2dlee")

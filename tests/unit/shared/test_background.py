@@ -8,7 +8,7 @@ import pytest
 from headrace.background import keep_running
 
 
-async def test_what_breaks_begins_anew_and_is_told_in_the_log(
+async def test_a_failed_loop_begins_anew_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     begun = 0

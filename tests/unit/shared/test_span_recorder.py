@@ -214,7 +214,7 @@ def test_the_current_span_is_the_parent_with_its_trace_state(
     assert ours[0]["kept"][1].trace_state == of_a_vendor
 
 
-def test_a_processor_that_looks_at_spans_when_they_start_is_told_by_the_sdk(
+def test_a_processor_that_reads_spans_when_they_start_is_called_by_the_sdk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started = list[SdkSpan]()

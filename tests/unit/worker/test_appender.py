@@ -294,7 +294,7 @@ async def test_a_checkpoint_ends_its_message_and_is_confirmed_when_that_is_store
     assert [stamp.checkpoint for _, stamp in writer.appends] == [None, "{}", None]
 
 
-async def test_who_waits_for_what_is_never_stored_is_told() -> None:
+async def test_a_client_that_waits_for_an_event_never_stored_is_informed() -> None:
     appender = make(FakeWriter())
     saving = asyncio.ensure_future(appender.deliver(event(1)))
     await asyncio.sleep(0)

@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-async def test_a_breath_is_due_when_the_loop_has_had_no_turn(clock: Clock) -> None:
+async def test_a_turn_is_due_when_the_loop_has_had_none(clock: Clock) -> None:
     breath = LoopTurns()
     answers = []
     for _ in range(4):

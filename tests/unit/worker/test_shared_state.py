@@ -30,7 +30,7 @@ def test_a_patch_applies_to_what_the_client_sent() -> None:
     assert state.now == {"recipe": {"title": "Stew"}}
 
 
-def test_a_patch_of_which_a_part_does_not_fit_changes_nothing_and_the_state_is_told(
+def test_a_patch_of_which_a_part_does_not_fit_changes_nothing_and_the_state_is_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     state = SharedState({"n": 1})

@@ -186,7 +186,7 @@ async def test_each_attempt_holds_what_it_said_itself(spans: RecordedSpans) -> N
 
 
 @pytest.mark.usefixtures("_content")
-async def test_a_bare_message_is_output_and_parts_of_the_input_are_told_apart(
+async def test_a_bare_message_is_output_and_parts_of_the_input_are_distinguished(
     spans: RecordedSpans,
 ) -> None:
     @agent(bare_message=True)

@@ -67,7 +67,7 @@ async def test_a_childs_attempt_is_below_its_parents_attempt(spans: RecordedSpan
     assert (parent(above), parent(below)) == (None, traceparent(above))
 
 
-async def test_an_attempt_links_to_the_one_before_and_tells_why_that_failed(
+async def test_an_attempt_links_to_the_one_before_and_states_why_that_failed(
     spans: RecordedSpans,
 ) -> None:
     @agent(backoff=0.01)

@@ -124,7 +124,7 @@ async def test_the_files_of_what_is_refused_are_not_stored(
 
 
 @pytest.mark.usefixtures("idle")
-async def test_ag_ui_hector_and_websocket_clients_are_told_in_their_own_shapes(
+async def test_ag_ui_hector_and_websocket_clients_get_errors_in_their_own_shapes(
     settings: GatewaySettings,
 ) -> None:
     async with bounded(settings, max_waiting_per_tenant=1) as http:
@@ -280,7 +280,7 @@ async def metadata_of(talk: Talk, params: Json) -> Json:
     return metadata
 
 
-async def test_a_client_may_wish_for_a_lower_priority_and_an_earlier_start(
+async def test_a_client_may_request_a_lower_priority_and_an_earlier_start(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     assert fleet.working
@@ -312,7 +312,7 @@ async def test_a_client_may_wish_for_a_lower_priority_and_an_earlier_start(
         ("startAt", "99999-01-01T00:00:00Z"),
     ],
 )
-async def test_a_wish_for_more_than_may_be_wished_is_refused_by_its_field(
+async def test_a_request_beyond_the_allowed_priority_is_refused_by_its_field(
     talk: Talk, field: str, wrong: object
 ) -> None:
     refusal = await talk.refused(

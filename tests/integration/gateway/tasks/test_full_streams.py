@@ -57,7 +57,7 @@ async def test_a_new_task_is_refused_with_retry_after(json_talk: Talk, full: Fil
     assert refusal.headers["Retry-After"]
 
 
-async def test_who_waits_for_a_task_that_was_just_taken_in_is_told(
+async def test_a_client_that_waits_for_a_new_task_is_informed(
     json_talk: Talk, fleet: ScriptedFleet, full: Filling
 ) -> None:
     agent = json_talk.to("patient")

@@ -228,7 +228,7 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_task_to_the_next
     assert len(fleet.runs) == 1
 
 
-async def test_a_task_that_is_past_its_retention_is_told(talk: Talk, bus: Bus) -> None:
+async def test_a_task_past_its_retention_is_reported(talk: Talk, bus: Bus) -> None:
     with under(some_key(), talk.http):
         task = (await talk.call("SendMessage", message()))["task"]
         key = TaskKey("default", "assistant", task["id"])

@@ -207,7 +207,7 @@ async def last_entry_of(bus: Bus, key: TaskKey) -> bytes:
         return b""
 
 
-async def test_mirrors_of_another_domain_are_told(regions: tuple[LeafNode, Bus, Bus]) -> None:
+async def test_mirrors_of_another_domain_are_reported(regions: tuple[LeafNode, Bus, Bus]) -> None:
     _, _, second = regions
     await create_mirrors(second.js, second.settings, HUB)
     with pytest.raises(StreamsDiffer, match=r"EVENTS, .* are mirrors of another domain"):

@@ -106,7 +106,7 @@ async def test_a_service_with_other_settings_changes_nothing_and_names_each_diff
         assert f"{name}: num_replicas is" in said
 
 
-async def test_what_shrinks_does_so_only_when_told(own: Bus, topology: Topology) -> None:
+async def test_limits_shrink_only_on_request(own: Bus, topology: Topology) -> None:
     stream = own.streams.events(0)
     before = await config(own, stream)
     await update(own, before.evolve(description="the operator's"))

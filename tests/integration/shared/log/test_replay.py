@@ -46,7 +46,7 @@ async def test_ten_thousand_events_are_replayed_in_order(bus: Bus, log: TaskLog)
     assert [entry.sequence for entry in entries] == sorted({entry.sequence for entry in entries})
 
 
-async def test_a_replay_begins_and_ends_where_it_is_told(bus: Bus, log: TaskLog) -> None:
+async def test_a_replay_begins_and_ends_where_requested(bus: Bus, log: TaskLog) -> None:
     await log.grow(30, batch=3)
     middle = log.writer.sequence
     await log.grow(60, batch=4)

@@ -127,7 +127,9 @@ async def test_burying_again_changes_nothing(log: TaskLog) -> None:
     assert await messages(log) == before
 
 
-async def test_who_follows_the_log_is_told_that_it_is_gone(log: TaskLog, rule: TailRule) -> None:
+async def test_followers_of_a_log_are_informed_that_it_is_gone(
+    log: TaskLog, rule: TailRule
+) -> None:
     async with following(log.bus, rule, log.key) as reading:
         await reading.until(1)
         await ended(log)
@@ -136,7 +138,7 @@ async def test_who_follows_the_log_is_told_that_it_is_gone(log: TaskLog, rule: T
         assert isinstance(await reading.until_lost(), TaskForgotten)
 
 
-async def test_who_reads_what_is_gone_is_told_at_once(log: TaskLog) -> None:
+async def test_readers_of_lost_events_are_informed_at_once(log: TaskLog) -> None:
     await log.grow(20)
     await ended(log)
     head = log.writer.sequence

@@ -582,7 +582,7 @@ async def test_a_tombstone_whose_writer_died_is_finished_after_a_rebuild(
 
 
 @pytest.mark.parametrize("ahead", [86_400.0, -86_400.0])
-async def test_a_clock_that_is_wrong_ends_nothing_early_and_is_told(
+async def test_a_clock_that_is_wrong_ends_nothing_early_and_is_reported(
     nats_server: NatsProcess,
     valkey: ValkeyProcess,
     monkeypatch: pytest.MonkeyPatch,

@@ -68,7 +68,7 @@ async def published(fleet: TaskStates) -> Json:
     return key_set
 
 
-async def test_all_that_happens_is_told_in_order_and_signed(
+async def test_all_events_are_delivered_in_order_and_signed(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     await fleet.start()
@@ -181,7 +181,7 @@ async def test_what_fails_comes_again_the_same_before_anything_else(
     assert not await letters(fleet)
 
 
-async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_told(
+async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_delivered(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     receiver.plan["/hook"] = [500, 500, 500, 500, 500, 200]
@@ -226,7 +226,7 @@ async def test_a_receiver_that_is_gone_for_good_loses_its_webhook(
     assert len(await letters(fleet)) == 1
 
 
-async def test_a_dead_receiver_is_told_in_order_once_it_lives(
+async def test_a_dead_receiver_is_notified_in_order_once_it_is_back(
     open_fleet: Opening,
 ) -> None:
     fleet = await open_fleet(push_attempts=100)
@@ -294,7 +294,7 @@ async def test_one_owners_hanging_webhooks_delay_no_other_owner_on_any_hosts(
         await until_told(one)
 
 
-async def test_a_receiver_of_two_webhooks_is_told_by_each_on_its_own(
+async def test_a_receiver_of_two_webhooks_is_notified_by_each_on_its_own(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     receiver.plan["/one"] = [500, 500, 200]
@@ -320,7 +320,7 @@ async def test_an_endless_answer_is_cut_off(
     assert task_told(receiver) == folded(hooked.log)
 
 
-async def test_a_deleted_webhook_is_told_nothing_more(
+async def test_a_deleted_webhook_is_notified_of_nothing_more(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     await fleet.start()

@@ -20,7 +20,7 @@ def nats_server(own_nats_server: NatsProcess) -> NatsProcess:
     return own_nats_server
 
 
-async def test_a_task_state_killed_again_and_again_tells_everything(
+async def test_a_task_state_killed_again_and_again_sends_everything(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver, tmp_path: Path
 ) -> None:
     await hooked.hook(receiver.url())

@@ -60,7 +60,7 @@ async def test_each_notification_is_the_whole_task_in_the_old_shape(
         assert one.headers["authorization"] == "Bearer c"
 
 
-async def test_what_happens_while_it_is_told_comes_next_as_the_task_is_then(
+async def test_events_during_a_delivery_are_delivered_next_with_the_task_of_that_time(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     await fleet.start()
@@ -102,7 +102,7 @@ async def test_what_fails_comes_again_the_same_though_more_has_happened(
     assert words(task_of(receiver.came[-1])) == ["Hello Ada"]
 
 
-async def test_a_replica_that_takes_over_tells_the_whole_task_too(
+async def test_a_replica_that_takes_over_sends_the_whole_task_too(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     first = await fleet.start()

@@ -77,7 +77,7 @@ async def test_a_childs_input_keeps_its_terms_so_that_its_run_can_be_asked_for_a
 
 
 @pytest.mark.parametrize("names", [1], indirect=True)
-async def test_a_child_for_which_the_queue_has_no_place_is_rejected_and_its_parent_told(
+async def test_a_child_beyond_the_queues_limit_is_rejected_and_its_parent_informed(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

@@ -85,7 +85,7 @@ def test_it_knows_the_protocols_events_and_their_fields() -> None:
 
 @unhurried
 @given(agui_logs())
-def test_what_a_gateway_tells_keeps_every_rule(log: AguiLog) -> None:
+def test_what_a_gateway_sends_keeps_every_rule(log: AguiLog) -> None:
     modern = "1.0" if log.frames()[0].event["protocolVersion"] else None
     asked = {**ASKED, "protocolVersion": modern}
     told = [frame.event for frame in log.frames()]
@@ -192,7 +192,7 @@ def test_what_clients_forgive_is_doubtful(rule: str, events: list[Json]) -> None
     assert rule not in found["broken"]
 
 
-def test_a_0_x_client_is_told_nothing_of_1_0() -> None:
+def test_a_0_x_client_gets_nothing_of_1_0() -> None:
     asked = {**ASKED, "protocolVersion": None}
     begun = {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n"}
     assert "event.version" in levels([STARTED, begun], asked, end=False)["broken"]

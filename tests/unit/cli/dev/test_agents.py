@@ -160,7 +160,7 @@ def test_the_default_agent_that_is_set_stays(tmp_path: Path) -> None:
         ("headrace.yaml", "agents:\n  shop: {colour: red}\n", "headrace.yaml:2: "),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(
+def test_errors_are_reported_with_their_line(
     tmp_path: Path, file: str, content: str, message: str
 ) -> None:
     (tmp_path / file).write_text(content)

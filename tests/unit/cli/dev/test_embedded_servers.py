@@ -52,7 +52,7 @@ def test_nats_listens_on_loopback_and_denies_the_live_subjects() -> None:
     assert "sync_interval" not in text
 
 
-def test_nats_syncs_as_it_is_told() -> None:
+def test_nats_syncs_as_configured() -> None:
     text = NatsServer(4222, Path("/c"), Path("/d"), sync_interval="always").configuration()
     assert 'sync_interval: "always"' in text
 

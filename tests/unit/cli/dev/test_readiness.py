@@ -49,7 +49,9 @@ async def test_gateways_that_do_not_agree_yet_are_not_ready() -> None:
         ({"/readyz": READY, "/v1/agents": agents("a"), TASKS: ScriptedResponse(503)}, "task state"),
     ],
 )
-async def test_what_is_missing_is_told(script: dict[str, ScriptedResponse], missing: str) -> None:
+async def test_missing_parts_are_reported(
+    script: dict[str, ScriptedResponse], missing: str
+) -> None:
     with (
         answering(**script) as gateway,
         pytest.raises(CannotStart, match=rf"not ready after 2 s; .*{missing}"),

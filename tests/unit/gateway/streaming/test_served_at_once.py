@@ -220,7 +220,7 @@ async def test_a_client_that_has_left_gets_nothing_more(feeds: Feeds, log: Log) 
     assert len(stream.wire.writers) == before
 
 
-async def test_changes_of_one_turn_are_told_together() -> None:
+async def test_changes_of_one_turn_are_sent_together() -> None:
     told = list[str]()
     notifier = FeedNotifier()
     one, two = ToldFeed(told, "one"), ToldFeed(told, "two")

@@ -129,7 +129,7 @@ async def test_the_answer_to_a_follow_up_begins_after_the_task_as_it_was() -> No
     ]
 
 
-async def test_a_loss_is_told_with_a_snapshot() -> None:
+async def test_a_loss_is_reported_with_a_snapshot() -> None:
     lost = task("WORKING", "all of it") | {"metadata": {"headrace.recovered": False}}
     script = {"/v1/agents/a/tasks/t1:subscribe": stream({"task": lost}, status("COMPLETED"))}
     with answering(**script) as gateway:

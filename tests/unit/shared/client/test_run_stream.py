@@ -69,7 +69,7 @@ async def test_a_run_that_ended_meanwhile_is_over() -> None:
     assert [event.type for event in events] == ["RUN_STARTED", "CUSTOM"]
 
 
-async def test_a_loss_is_told_and_replaced() -> None:
+async def test_a_loss_is_reported_and_replaced() -> None:
     snapshot: Json = {"type": "MESSAGES_SNAPSHOT", "messages": []}
     lost = frames((7, STARTED), (7, snapshot), (8, FINISHED), recovered=False)
     with answering(**{f"{PATH}/attach": lost}) as gateway:

@@ -28,7 +28,7 @@ class ScriptedSource:
         """Nothing to end."""
 
 
-async def test_a_failure_is_told_once_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_is_logged_once_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     gone, message = ServiceUnavailableError(), Msg(Client(), subject="orders")
     pulls = PacedPulls(ScriptedSource(gone, gone, [message]), "orders.*", pause=0)
     with caplog.at_level(logging.WARNING):

@@ -52,7 +52,7 @@ async def test_another_message_there_is_not_taken_for_it() -> None:
     assert raised.value.has_other_sequence
 
 
-async def test_a_refusal_that_stays_is_told_at_once() -> None:
+async def test_a_permanent_refusal_is_reported_at_once() -> None:
     for answers in ([MOVED], [UNHEARD, MOVED]):
         with pytest.raises(Refused) as raised:
             await stored(*answers)

@@ -65,7 +65,7 @@ async def test_the_answer_of_a_current_leader_counts(answers: list[dict[str, Any
         [NOTHING, info(0.2, 0.3), info(0.2, 0.3, messages=1), STORED],
     ],
 )
-async def test_what_a_former_leader_has_not_heard_of_is_found(
+async def test_entries_that_a_former_leader_lacks_are_found(
     answers: list[dict[str, Any]],
 ) -> None:
     bus = bus_that_says(*answers)

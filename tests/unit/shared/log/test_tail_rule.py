@@ -117,7 +117,7 @@ async def test_logs_that_are_silent_for_long_come_to_share_their_checks(
 
 
 @pytest.mark.parametrize("timing", [timing_of(1.0)])  # Longer than a busy machine keeps still.
-async def test_a_log_that_is_heard_from_is_not_asked_for(rule: TailRule, leader: Leader) -> None:
+async def test_a_log_with_live_messages_is_not_requested(rule: TailRule, leader: Leader) -> None:
     log = Log()
     rule.watch(log, first=0)
     await log.until_told(1)
@@ -193,7 +193,7 @@ async def test_a_leader_that_is_away_is_asked_again_and_holds_up_no_other_stream
     await there.until_told(1)
 
 
-async def test_logs_that_are_forgotten_in_the_middle_of_a_check_are_told_nothing(
+async def test_logs_dropped_in_the_middle_of_a_check_get_no_result(
     rule: TailRule, leader: Leader
 ) -> None:
     logs = [Log() for _ in range(3)]

@@ -105,7 +105,7 @@ def test_two_versions_are_read(version: str) -> None:
 @pytest.mark.parametrize(
     ("version", "is_newer"), [("4", True), ("99", True), ("1", False), ("x", False), ("", False)]
 )
-def test_a_later_version_is_told_from_no_entry(version: str, *, is_newer: bool) -> None:
+def test_a_later_version_is_distinguished_from_no_entry(version: str, *, is_newer: bool) -> None:
     with pytest.raises(UndecodableMessage) as refused:
         parse_stamp("subject", STAMP.headers(version))
     assert isinstance(refused.value, NewerVersion) is is_newer
@@ -189,7 +189,7 @@ def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
         (ANSWERED, True, True),
     ],
 )
-def test_the_state_tells_what_an_entry_ends(state: str, *, ends_run: bool, ends_task: bool) -> None:
+def test_the_state_shows_what_an_entry_ends(state: str, *, ends_run: bool, ends_task: bool) -> None:
     last = entry(Stamp("abcd", 1, "w", state, 1), b"{}")
     assert (last.ends_run, last.ends_task) == (ends_run, ends_task)
 

@@ -199,7 +199,7 @@ def test_artifacts_can_be_left_out() -> None:
     assert "artifacts" not in folded(log).task(include_artifacts=False)
 
 
-def test_a_bare_message_is_told_apart_from_a_task() -> None:
+def test_a_bare_message_is_distinguished_from_a_task() -> None:
     log = begun()
     log.append([events.bare_message("c", thought("x", "42"))], state=ANSWERED)
     fold = folded(log)

@@ -59,7 +59,7 @@ def test_only_the_last_firings_are_kept_and_all_are_counted() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["began", "refused"])
-def test_an_outcome_that_is_told_after_more_firings_than_are_kept_counts_no_more(
+def test_an_outcome_reported_after_more_firings_than_are_kept_is_ignored(
     outcome: str,
 ) -> None:
     late = ScheduleFirings().having(firing("late", "beginning", "t-late"))

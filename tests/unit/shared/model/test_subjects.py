@@ -123,7 +123,7 @@ def test_the_subject_of_a_request_leads_back_to_its_run(
         f"some.fleet.event.17.ten:ant.agent.{KEY.task}",
     ],
 )
-def test_a_subject_that_is_no_log_s_is_told_apart(subject: str) -> None:
+def test_a_subject_that_is_no_log_s_is_recognized(subject: str) -> None:
     with pytest.raises(UndecodableMessage):
         SUBJECTS.key_of_event(subject)
 
@@ -145,7 +145,7 @@ def test_a_subject_that_is_no_log_s_is_told_apart(subject: str) -> None:
         f"some.fleet.run.tenant.>.{KEY.task}.1",
     ],
 )
-def test_a_subject_that_is_no_run_s_is_told_apart(subject: str) -> None:
+def test_a_subject_that_is_no_run_s_is_recognized(subject: str) -> None:
     with pytest.raises(UndecodableMessage):
         SUBJECTS.key_of_run(subject)
 

@@ -200,7 +200,7 @@ async def _async_reader(_: RunContext) -> str:
 
 
 @pytest.mark.parametrize("function", [_reader, _async_reader])
-async def test_an_agent_that_reads_the_terminal_is_told_what_to_write_instead(
+async def test_an_agent_that_reads_the_terminal_gets_an_error_with_the_alternative(
     function: AgentFunction, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())

@@ -52,7 +52,7 @@ async def test_a_returned_text_and_a_whole_message_are_taken() -> None:
 @pytest.mark.parametrize(
     ("end", "state"), [(InputRequired("How many?"), "input-required"), (Reject("No."), "rejected")]
 )
-async def test_the_end_is_told(end: InputRequired | Reject, state: str) -> None:
+async def test_the_end_is_reported(end: InputRequired | Reject, state: str) -> None:
     @agent
     async def ender(_: RunContext) -> AsyncIterator[Emission]:
         yield "Well. "

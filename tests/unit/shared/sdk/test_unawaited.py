@@ -35,7 +35,7 @@ async def nothing() -> None:
     """Is not awaited."""
 
 
-async def test_each_run_is_told_of_its_own_calls() -> None:
+async def test_each_run_reports_its_own_calls() -> None:
     @agent
     async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
         yield "Welcome. "
@@ -50,7 +50,7 @@ async def test_each_run_is_told_of_its_own_calls() -> None:
     assert all(answer.text == "Welcome. Goodbye." for answer in answers)
 
 
-async def test_a_call_in_a_subtask_is_told() -> None:
+async def test_a_call_in_a_subtask_is_emitted() -> None:
     @agent
     async def shop(ctx: RunContext) -> str:
         async def helper() -> None:
@@ -103,7 +103,7 @@ async def test_other_coroutines_are_left_to_pythons_warning() -> None:
     ]
 
 
-def test_a_call_that_goes_with_its_function_is_told_where_that_is(tmp_path: Path) -> None:
+def test_a_call_that_goes_with_its_function_gets_its_location(tmp_path: Path) -> None:
     """As in a worker, the outermost code is a script, not pytest's."""
     script = tmp_path / "serving.py"
     script.write_text(_SCRIPT)

@@ -66,7 +66,7 @@ def test_a_delivery_belongs_to_the_trace_of_the_newest_input_also_when_continued
 
 @settings(max_examples=60)
 @given(legal_logs())
-def test_what_is_told_folds_into_the_same_task(log: LegalLog) -> None:
+def test_notifications_fold_into_the_same_task(log: LegalLog) -> None:
     if log.state == WORKING:
         # Of what an agent is saying right now, more stands in the status and less in the history.
         log.append([log.status(CANCELED)], state=CANCELED)
@@ -78,7 +78,7 @@ def test_what_is_told_folds_into_the_same_task(log: LegalLog) -> None:
 
 @settings(max_examples=60)
 @given(legal_logs())
-def test_of_whole_tasks_one_is_told_for_each_state_and_every_event_is_in_one(
+def test_one_whole_task_is_sent_for_each_state_and_every_event_is_in_one(
     log: LegalLog,
 ) -> None:
     deliveries = grouped(log, continues=both_working)
@@ -91,7 +91,7 @@ def test_of_whole_tasks_one_is_told_for_each_state_and_every_event_is_in_one(
 
 @settings(max_examples=60)
 @given(legal_logs(), st.data(), st.sampled_from([extends, both_working]))
-def test_going_on_anywhere_tells_the_rest_as_it_was(
+def test_continuing_anywhere_renders_the_rest_unchanged(
     log: LegalLog, data: st.DataObject, continues: Continues
 ) -> None:
     whole = grouped(log, continues=continues)
@@ -121,7 +121,7 @@ def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
     assert (again.generation, again.events) == (under_way.generation, under_way.events)
 
 
-def test_an_answer_in_pieces_is_told_as_one() -> None:
+def test_an_answer_in_pieces_is_reported_as_one() -> None:
     deliveries = grouped(answer("Hel", "lo ", "world"))
     assert texts(deliveries) == ["Hello world"]
     assert [one.generation for one in deliveries] == [1, 2, 5, 6]
@@ -130,7 +130,7 @@ def test_an_answer_in_pieces_is_told_as_one() -> None:
     assert "append" not in update or update["append"] is False
 
 
-def test_what_is_told_at_a_time_is_bounded() -> None:
+def test_one_answer_is_bounded() -> None:
     piece = "x" * (MOST_BYTES // 3)
     deliveries = grouped(answer(*[piece] * 5))
     assert [len(text) // len(piece) for text in texts(deliveries)] == [2, 2, 1]
@@ -148,7 +148,7 @@ def test_other_things_in_between_keep_their_place() -> None:
     assert texts(grouped(log)) == ["12", "3", "4"]
 
 
-def test_an_ill_formed_event_is_told_as_it_is() -> None:
+def test_an_ill_formed_event_is_sent_unchanged() -> None:
     log = LegalLog(new_key())
     log.submit()
     bodies: list[Json] = [{"artifactUpdate": {"append": True}}, {"statusUpdate": {}}, {"other": 1}]

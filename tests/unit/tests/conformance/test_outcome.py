@@ -21,7 +21,7 @@ def items(folder: Path) -> list[outcome.Item]:
     return outcome.read(report)
 
 
-def test_items_are_told_by_transport_and_outcome(tmp_path: Path) -> None:
+def test_items_are_named_by_transport_and_outcome(tmp_path: Path) -> None:
     assert [(i.name, i.transport, i.outcome, i.message) for i in items(tmp_path)] == [
         ("test_must[CORE-1-grpc]", "grpc", "passed", ""),
         ("TestX.test_it_http_json", "http_json", "failed", "AssertionError: so"),

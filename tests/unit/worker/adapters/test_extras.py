@@ -37,7 +37,7 @@ for door in {doors!r}:
 """
 
 
-def test_a_door_names_the_extra_that_it_needs() -> None:
+def test_an_adapter_names_the_extra_that_it_needs() -> None:
     every = [name for name, _ in LIBRARIES.values()]
     told = subprocess.run(
         [sys.executable, "-c", OPENS.format(libraries=every, doors=list(LIBRARIES))],
@@ -52,7 +52,7 @@ def test_a_door_names_the_extra_that_it_needs() -> None:
     ]
 
 
-def test_every_door_is_known_by_its_extra() -> None:
+def test_every_adapter_is_known_by_its_extra() -> None:
     assert set(adapters.__all__) == set(LIBRARIES)
 
 

@@ -46,7 +46,7 @@ def message(text: str) -> Json:
     return {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
 
 
-async def test_of_a_snapshot_only_what_is_new_is_told() -> None:
+async def test_only_new_messages_of_a_snapshot_are_emitted() -> None:
     listener, relay = listened()
     await relay.take(chunk("one ", append=False))
     await relay.take({"task": task("one two ", message("hm"))})
@@ -56,7 +56,7 @@ async def test_of_a_snapshot_only_what_is_new_is_told() -> None:
     assert len([each for each in listener.said if isinstance(each, RelayedMessage)]) == 1
 
 
-async def test_what_a_stream_tells_behind_its_own_snapshot_is_set_right_at_the_end() -> None:
+async def test_events_after_a_streams_own_snapshot_are_corrected_at_the_end() -> None:
     listener, relay = listened()
     relay.joined = True
     await relay.take({"task": task("one two ", message("hm"))})
@@ -68,7 +68,7 @@ async def test_what_a_stream_tells_behind_its_own_snapshot_is_set_right_at_the_e
     assert len([each for each in listener.said if isinstance(each, RelayedMessage)]) == 1
 
 
-async def test_a_snapshot_that_contradicts_what_was_told_replaces_it() -> None:
+async def test_a_snapshot_that_contradicts_earlier_events_replaces_them() -> None:
     listener, relay = listened()
     await relay.take(chunk("one ", append=False))
     await relay.take({"task": task("zero")})

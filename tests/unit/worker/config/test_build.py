@@ -129,7 +129,7 @@ def test_who_may_ask_stands_in_the_card() -> None:
         ),
     ],
 )
-def test_what_can_not_be_made_is_told_by_field(section: dict[str, Any], expected: str) -> None:
+def test_fields_that_can_not_be_built_are_named(section: dict[str, Any], expected: str) -> None:
     llms = {name: {"model": "m", "base_url": "http://127.0.0.1:1"} for name in ("main", "other")}
     tools = {"count": {"type": "python", "target": "made_up_module:count"}}
     with pytest.raises(Unusable) as refused:
@@ -146,7 +146,7 @@ def test_what_a_module_imports_to_make_agents_is_not_suggested(
     assert str(refused.value).endswith("module made_up_module has no attribute agents")
 
 
-def test_all_that_can_not_be_made_is_told_at_once() -> None:
+def test_all_fields_that_can_not_be_built_are_named_at_once() -> None:
     agents = {"a": python("no_such_module:x"), "b": {"llm": "x"}, "c": python("made_up_module:z")}
     with pytest.raises(Unusable) as refused:
         build(configured(agents, llms={"main": {"model": "m"}}))

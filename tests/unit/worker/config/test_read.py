@@ -154,7 +154,7 @@ def with_code(field: str) -> str:
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, text: str, expected: str) -> None:
+def test_errors_name_line_and_field(tmp_path: Path, text: str, expected: str) -> None:
     message = told(tmp_path, text)
     assert expected in message
 
@@ -196,7 +196,7 @@ ALL_OF_THEM = [
 ]
 
 
-def test_every_problem_is_told_at_once_with_what_was_meant(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_suggestions(tmp_path: Path) -> None:
     message = told(tmp_path, MISTAKES).splitlines()
     assert len(message) == len(ALL_OF_THEM)
     for expected in ALL_OF_THEM:
@@ -207,12 +207,12 @@ def test_every_problem_is_told_at_once_with_what_was_meant(tmp_path: Path) -> No
     assert follow_ups.endswith("; did you mean 'enqueue'?")
 
 
-def test_a_secret_is_not_told_with_what_is_wrong(tmp_path: Path) -> None:
+def test_an_error_does_not_contain_the_secret(tmp_path: Path) -> None:
     text = "agents:\n  a:\n    type: a2a\n    url: ${URL}\n"
     assert "s3cret" not in told(tmp_path, text, URL="s3cret")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="No such file"):
         read(tmp_path / "none.yaml", {})
 

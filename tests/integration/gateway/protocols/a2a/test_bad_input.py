@@ -157,7 +157,7 @@ async def test_json_rpc_parameters_go_by_name(http: httpx.AsyncClient, params: o
     ],
 )
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
-async def test_a_message_at_fault_is_told_by_field_and_rule(
+async def test_errors_of_a_message_name_field_and_rule(
     json_talk: Talk, operation: str, params: Json, field: str, rule: str
 ) -> None:
     refusal = await json_talk.refused(operation, params)
@@ -179,7 +179,7 @@ async def test_a_message_at_fault_is_told_by_field_and_rule(
         ({"includeArtifacts": "maybe"}, "includeArtifacts"),
     ],
 )
-async def test_a_list_at_fault_is_told_by_field(json_talk: Talk, params: Json, field: str) -> None:
+async def test_errors_of_a_list_name_the_field(json_talk: Talk, params: Json, field: str) -> None:
     refusal = await json_talk.refused("ListTasks", params)
     assert is_invalid(refusal), refusal
     assert field in refusal.fields
@@ -408,7 +408,7 @@ async def test_errors_come_in_the_media_type_that_was_asked_for(http: httpx.Asyn
         assert response.headers["content-type"] == expected
 
 
-async def test_a_foreseen_nowhere_error_is_told_without_its_text(
+async def test_an_unexpected_error_is_reported_without_its_text(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

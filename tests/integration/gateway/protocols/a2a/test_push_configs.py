@@ -110,7 +110,7 @@ async def test_one_that_comes_with_a_message_is_there_before_the_task_begins(
     assert kept.webhook.progress.generation == 0
 
 
-async def test_one_that_comes_with_an_answer_is_told_what_follows(
+async def test_a_webhook_that_comes_with_an_answer_gets_what_follows(
     talk: Talk, bus: Bus, fleet: ScriptedFleet
 ) -> None:
     assert fleet.working

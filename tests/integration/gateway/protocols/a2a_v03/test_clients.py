@@ -259,7 +259,7 @@ async def test_a_stream_can_be_resumed_by_old_clients_too(
         (kinded(messageId=5), "message.messageId"),
     ],
 )
-async def test_what_is_at_fault_in_an_old_request_is_told_by_field(
+async def test_errors_of_an_old_request_name_the_field(
     unversioned: httpx.AsyncClient, params: Json, field: str
 ) -> None:
     error = (await call(unversioned, "message/send", params))["error"]

@@ -36,7 +36,7 @@ async def kept(bus: Bus, task: str, name: str) -> Webhook:
     return found.webhook
 
 
-async def test_a_config_is_set_and_read_and_told_in_the_version_that_set_it(
+async def test_a_config_is_set_read_and_notified_in_the_version_that_set_it(
     gateway: str, settings: GatewaySettings, transport: TransportProtocol, bus: Bus
 ) -> None:
     async with old(gateway, settings, transport, "assistant", streaming=False) as client:
@@ -132,7 +132,7 @@ async def test_the_id_may_stand_beside_the_config(
     assert made.name == f"tasks/{task}/pushNotificationConfigs/beside-too"
 
 
-async def test_one_that_comes_with_a_message_is_told_in_its_version(
+async def test_a_webhook_that_comes_with_a_message_is_notified_in_its_version(
     http: httpx.AsyncClient, bus: Bus
 ) -> None:
     del http.headers["A2A-Version"]
@@ -146,7 +146,7 @@ async def test_one_that_comes_with_a_message_is_told_in_its_version(
     assert (await kept(bus, sent["id"], "inline")).version == "0.3"
 
 
-async def test_who_sets_it_anew_in_another_version_is_told_in_that(
+async def test_a_webhook_set_anew_in_another_version_is_notified_in_that_version(
     http: httpx.AsyncClient, gateway: str, settings: GatewaySettings, bus: Bus
 ) -> None:
     async with old(gateway, settings, TransportProtocol.GRPC, "assistant", streaming=False) as one:

@@ -132,7 +132,7 @@ async def test_without_a_past_a_client_joins_with_the_words_so_far(
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
 
 
-async def test_a_run_that_is_over_is_told_to_its_end(
+async def test_a_run_that_is_over_is_streamed_to_its_end(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient
 ) -> None:
     body = run_input()
@@ -150,7 +150,9 @@ async def test_a_run_that_is_over_is_told_to_its_end(
         ]
 
 
-async def test_at_the_end_an_event_source_is_told_to_stay_away(http: httpx.AsyncClient) -> None:
+async def test_at_the_end_an_event_source_is_stopped_from_reconnecting(
+    http: httpx.AsyncClient,
+) -> None:
     body = run_input()
     told = await run(http, "assistant", body)
     where = f"{path('assistant')}/attach?threadId={body['threadId']}&runId={body['runId']}"
@@ -160,7 +162,7 @@ async def test_at_the_end_an_event_source_is_told_to_stay_away(http: httpx.Async
     assert [frame.json["type"] for frame in again] == ["RUN_STARTED", "RUN_FINISHED"]
 
 
-async def test_a_cursor_of_another_log_is_a_loss_that_is_told(http: httpx.AsyncClient) -> None:
+async def test_a_cursor_of_another_log_is_reported_as_a_loss(http: httpx.AsyncClient) -> None:
     body = run_input()
     told = await run(http, "assistant", body)
     where = f"{path('assistant')}/attach"

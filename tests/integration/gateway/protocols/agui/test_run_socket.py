@@ -130,7 +130,7 @@ async def test_who_wants_cursors_goes_on_behind_its_last_one(
 
 
 @pytest.mark.parametrize("lost", ["zzzzzzzz:2.0", "none of ours"])
-async def test_a_lost_past_is_told_to_who_wants_cursors(
+async def test_a_lost_past_is_reported_to_clients_with_cursors(
     gateway: str, fleet: ScriptedFleet, lost: str
 ) -> None:
     body, where = run_input("hi"), f"{address(gateway, 'patient')}?cursors=1"
@@ -173,7 +173,7 @@ async def test_bytes_are_refused(socket: ClientConnection) -> None:
     assert socket.close_code == 1003
 
 
-async def test_an_unknown_agent_is_told_in_the_close(gateway: str) -> None:
+async def test_an_unknown_agent_is_reported_in_the_close(gateway: str) -> None:
     async with connect(address(gateway, "nobody")) as socket:
         with pytest.raises(ConnectionClosed):
             await event(socket)

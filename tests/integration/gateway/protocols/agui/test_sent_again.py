@@ -33,7 +33,7 @@ def raw(told: list[Frame]) -> list[bytes]:
     return [frame.raw for frame in told]
 
 
-async def test_what_is_sent_again_is_told_from_its_beginning_and_works_once(
+async def test_a_repeated_request_is_streamed_from_the_beginning_and_runs_once(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body = run_input()

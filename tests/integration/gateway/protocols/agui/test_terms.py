@@ -21,7 +21,7 @@ async def terms_of(bus: Bus, key: TaskKey) -> Json:
     raise AssertionError(f"the log of {key.task} is empty")
 
 
-async def test_a_run_may_wish_for_a_lower_priority_and_an_earlier_start(
+async def test_a_run_may_request_a_lower_priority_and_an_earlier_start(
     http: httpx.AsyncClient, bus: Bus, fleet: ScriptedFleet
 ) -> None:
     wishes = {"headrace": {"priority": "low", "startWithin": 30}}
@@ -51,7 +51,7 @@ async def test_a_run_may_wish_for_a_lower_priority_and_an_earlier_start(
         ({"startAt": "soon"}, "forwardedProps.headrace.startAt"),
     ],
 )
-async def test_a_wish_for_more_than_may_be_wished_is_refused_by_its_field(
+async def test_a_request_beyond_the_allowed_priority_is_refused_by_its_field(
     http: httpx.AsyncClient, wish: Json, field: str
 ) -> None:
     body = run_input(forwardedProps={"headrace": wish})

@@ -24,7 +24,7 @@ def client_headers() -> dict[str, str]:
     return {}
 
 
-async def test_info_tells_of_every_agent_and_of_nothing_that_is_not_there(
+async def test_info_lists_every_agent_and_no_others(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     assert fleet.working

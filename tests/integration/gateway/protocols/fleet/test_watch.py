@@ -138,7 +138,7 @@ async def test_a_watcher_of_a_state_sees_tasks_come_and_go(
         assert seen == ["comes", "goes", "gone", "unknown before"]
 
 
-async def test_a_watcher_resumes_or_is_told_to_list_again(
+async def test_a_watcher_resumes_or_must_list_again(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     async with watching(http, fleet.bus) as first:

@@ -141,7 +141,7 @@ async def test_unavailable(
 
 @pytest.mark.parametrize("over", ["rest", "jsonrpc"])
 @pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED"])
-async def test_who_may_not_ask_is_told_so_before_anything_is_read(
+async def test_callers_without_permission_are_refused_before_anything_is_read(
     plain: httpx.AsyncClient, code: str, over: str
 ) -> None:
     """A WebSocket is not even opened."""

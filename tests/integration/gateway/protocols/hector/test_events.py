@@ -137,7 +137,7 @@ async def test_a_websocket_speaks_it_too(
     assert [(frame.id, frame.json) for frame in rest_by_sse[:-1]] == told
 
 
-async def test_a_subscriber_is_told_all_and_goes_on_behind_any_event(
+async def test_a_subscriber_gets_all_events_and_resumes_after_any(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     where, told = "/v1/agents/patient/message:stream", list[Frame]()

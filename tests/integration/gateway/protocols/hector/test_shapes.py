@@ -276,7 +276,7 @@ async def test_rest_and_json_rpc_may_have_ports_of_their_own(
         assert (await plain.post(rpc, json=call)).json()["result"]["status"] == "completed"
 
 
-async def test_older_method_names_without_rpc_are_told_so_in_hectors_error_data(
+async def test_older_method_names_without_rpc_are_refused_in_hectors_error_data(
     plain: httpx.AsyncClient,
 ) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": HELLO}}
@@ -298,7 +298,7 @@ async def test_older_method_names_without_rpc_are_told_so_in_hectors_error_data(
         ({"name": "assistant", "message": 5}, "INVALID_ARGUMENT", "object"),
     ],
 )
-async def test_json_rpc_tells_the_codes_within_its_own_envelope(
+async def test_json_rpc_has_the_codes_within_its_own_envelope(
     plain: httpx.AsyncClient, params: Json, code: str, word: str
 ) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}

@@ -117,7 +117,7 @@ def test_free_json_stays_as_it_came(free: Any) -> None:  # noqa: ANN401
     assert repr(result["metadata"]) == repr({"m": free})
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(Malformed) as malformed:
         read(a2a_pb2.SendMessageRequest, sent(messageId=1, role="R", parts=[{"raw": "!"}, {}]))
     assert [violation.field for violation in malformed.value.violations] == [

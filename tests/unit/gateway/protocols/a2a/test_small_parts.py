@@ -124,7 +124,9 @@ def errors_of_ours() -> list[type[HeadraceError]]:
 
 
 @pytest.mark.parametrize("kind", [e for e in errors_of_ours() if e.retryable], ids=str)
-def test_what_may_pass_is_told_as_unavailable_or_as_too_much(kind: type[HeadraceError]) -> None:
+def test_temporary_refusals_are_unavailable_or_resource_exhausted(
+    kind: type[HeadraceError],
+) -> None:
     problem = problem_of(kind("away", {}) if issubclass(kind, Refused) else kind("away"))
     assert problem.http_status == problem.rpc_http_status
     assert problem.http_status in {429, 503}

@@ -12,7 +12,7 @@ def since_attempt(log: AguiLog) -> list[Json]:
     return events[at:]
 
 
-def test_open_items_end_before_the_new_attempt_is_told() -> None:
+def test_open_items_end_before_the_new_attempt_is_announced() -> None:
     log = AguiLog.started().show(parts.text_part("lost", "b-1"))
     log.say(hinted(parts.STEP_STARTED, agui_step_name="plan"))
     log.begin_attempt()
@@ -100,5 +100,5 @@ def test_reasoning_that_is_gone_does_not_linger() -> None:
     assert client.messages[2:] == [{"id": "t-1", "role": "reasoning", "content": ""}]
 
 
-def test_the_first_attempt_is_not_told() -> None:
+def test_the_first_attempt_is_not_announced() -> None:
     assert len(AguiLog.started().agui_events()) == 1

@@ -21,7 +21,7 @@ def test_every_demo_agents_are_of_the_protocols_shape() -> None:
         assert declared.keys() >= one.card.capabilities.keys()
 
 
-def test_of_an_agent_that_declares_none_only_its_names_and_modes_are_told() -> None:
+def test_an_agent_that_declares_none_shows_only_its_names_and_modes() -> None:
     @agent()
     async def plain(ctx: RunContext) -> None:
         """Think."""

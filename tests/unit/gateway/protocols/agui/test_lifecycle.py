@@ -67,7 +67,7 @@ def test_canceled_is_an_outcome() -> None:
     assert last(AguiLog.started().end(CANCELED)) == finished(outcome={"type": "cancelled"})
 
 
-def test_an_older_client_is_told_only_that_a_canceled_run_is_over() -> None:
+def test_an_older_client_learns_only_that_a_canceled_run_is_over() -> None:
     assert last(AguiLog.started(protocolVersion=None).end(CANCELED)) == finished()
 
 
@@ -98,7 +98,7 @@ def waiting(metadata: Json, **given: object) -> AguiLog:
     return log
 
 
-def test_an_agents_own_interrupts_are_told_as_they_are() -> None:
+def test_an_agents_own_interrupts_are_emitted_unchanged() -> None:
     interrupts = [{"id": "i-1", "reason": "tool_call", "toolCallId": "c-1"}]
     outcome = last(waiting({INTERRUPTS: interrupts}))["outcome"]
     assert outcome == {"type": "interrupt", "interrupts": interrupts}

@@ -13,7 +13,7 @@ USER: Json = {"id": "u", "role": "user", "content": "hello"}
 ANSWER: Json = {"id": "a", "role": "assistant", "content": "hi"}
 
 
-def test_it_is_told_as_said_and_ends_what_is_open() -> None:
+def test_a_message_is_rendered_unchanged_and_ends_open_items() -> None:
     log = AguiLog.started().show(parts.text_part("half", "x"))
     log.say(parts.step_part("one")).say(parts.messages_part([USER, ANSWER]))
     agui_events = log.end().agui_events()
@@ -40,7 +40,7 @@ def test_a_block_that_has_a_message_in_it_goes_on_under_another_id() -> None:
     "messages",
     ["none", [{"id": "x", "role": "nobody"}], [USER, USER], [{"role": "user", "content": "x"}]],
 )
-def test_what_is_no_conversation_is_not_told(messages: Any) -> None:  # noqa: ANN401
+def test_events_outside_the_conversation_are_not_sent(messages: Any) -> None:  # noqa: ANN401
     agui_events = AguiLog.started().say(parts.messages_part(messages)).end().agui_events()
     assert [event["type"] for event in agui_events] == ["RUN_STARTED", "CUSTOM", "RUN_FINISHED"]
     assert agui_events[1]["name"] == UNREADABLE

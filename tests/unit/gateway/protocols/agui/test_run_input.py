@@ -262,7 +262,7 @@ CONTENT = st.one_of(st.text(), st.lists(PARTS, min_size=1, max_size=3))
 
 @settings(deadline=None)
 @given(CONTENT)
-def test_what_the_user_said_can_be_told_back_as_it_was_sent(content: object) -> None:
+def test_the_users_message_can_be_returned_unchanged(content: object) -> None:
     asked = read(messages=[{**USER, "content": content}])
     task = {"id": "0-1", "contextId": "t-1", "history": [asked.message]}
     run = AguiRun.of_input({"task": {**task, "metadata": asked.metadata}}, 1)

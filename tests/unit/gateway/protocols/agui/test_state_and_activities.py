@@ -76,7 +76,7 @@ def test_patches_go_on_from_the_clients_own_state() -> None:
     assert agui_events(AguiLog.started().say(hinted(parts.STATE_DELTA, patch)))[0]["delta"] == patch
 
 
-def test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing() -> None:
+def test_a_patch_that_does_not_fit_is_reported_and_changes_nothing() -> None:
     wrong = [{"op": "add", "path": "/a", "value": 1}, {"op": "remove", "path": "/missing"}]
     right = [{"op": "test", "path": "", "value": {"count": 0}}]
     log = AguiLog.started().say(hinted(parts.STATE_DELTA, wrong))
@@ -108,7 +108,7 @@ def test_custom_and_raw_events_pass_through() -> None:
     ]
 
 
-def test_what_cannot_be_read_is_told_and_does_not_end_the_run() -> None:
+def test_unreadable_events_are_reported_and_do_not_end_the_run() -> None:
     log = AguiLog.started().say({"metadata": {"agui_event_type": "state_snapshot"}})
     events = agui_events(log.show(parts.text_part("still here", "b-1")))
     assert events[0]["value"] == {"generation": 3, "reason": "an event has an invalid shape"}

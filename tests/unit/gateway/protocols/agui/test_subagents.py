@@ -129,7 +129,7 @@ def test_tools_of_two_children_do_not_mix() -> None:
     ]
 
 
-def test_a_client_of_0x_is_told_of_a_step_and_of_no_words() -> None:
+def test_a_client_of_0x_gets_a_step_and_no_text() -> None:
     log = AguiLog.started(protocolVersion=None)
     for task in ("c-1", "c-2"):
         asked(log, task=task)
@@ -285,7 +285,7 @@ def test_a_child_that_hands_over_has_a_subagent_run_in_its_own() -> None:
     assert runs[1]["parentSubagentRunId"] == "c-1"
 
 
-def test_clients_of_0x_are_told_of_a_handover_as_a_step() -> None:
+def test_clients_of_0x_get_a_handover_as_a_step() -> None:
     log = AguiLog.started(protocolVersion=None).say(subagent_part("s1", "refunds"))
     log.say(subagent_end_part("s1", "refunds", "success"))
     events = log.end().agui_events()

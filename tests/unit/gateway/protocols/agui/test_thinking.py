@@ -37,13 +37,13 @@ def test_they_say_what_reasoning_events_say_without_naming_it() -> None:
     assert not any("messageId" in event for event in agui_events)
 
 
-def test_one_block_is_told_at_a_time() -> None:
+def test_one_block_is_sent_at_a_time() -> None:
     log = AguiLog.started(**ASKED).say(thinking_part("a", "x")).say(thinking_part("b", "y"))
     agui_events = kinds(log.say(thinking_part("c", "x")).end().agui_events())[1:-1]
     assert agui_events == [*OPENS, "THINKING_TEXT_MESSAGE_CONTENT", *CLOSES] * 3
 
 
-def test_who_comes_back_amid_a_thought_is_told_that_it_is_open() -> None:
+def test_a_client_that_returns_within_a_thought_learns_that_it_is_open() -> None:
     log = AguiLog.started(**ASKED).say(thinking_part("a", "x"))
     entries = log.parsed()
     frames = RunFrames(1, AsOfNow(entries[-1].last_generation))

@@ -174,7 +174,7 @@ def test_a_follow_up_begins_a_message_of_its_own() -> None:
     assert names(log.events(after=3)) == ["task_update", "message_start"]
 
 
-def test_the_users_own_words_are_not_told_as_the_agents() -> None:
+def test_the_users_own_messages_are_not_rendered_as_the_agents() -> None:
     message = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "and this"}]}
     status = {"state": WORKING, "message": message}
     update = {"taskId": "task-123", "contextId": "ctx-456", "status": status}
@@ -294,7 +294,7 @@ def test_a_bare_message_is_a_message_and_nothing_else() -> None:
     assert told[0].payload["messageId"] == told[-1].payload["messageId"] == "msg-123"
 
 
-def test_an_event_of_another_shape_is_told_as_an_error() -> None:
+def test_an_event_of_another_shape_becomes_an_error() -> None:
     assert names(HectorLog().event({"artifactUpdate": {}}).events(after=2)) == ["error"]
 
 

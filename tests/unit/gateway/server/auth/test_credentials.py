@@ -110,7 +110,7 @@ def test_without_credentials_it_depends_on_the_file(tmp_path: Path) -> None:
         ("not = = toml", "line 1"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_told(tmp_path: Path, content: str, reason: str) -> None:
+def test_errors_of_the_file_are_reported(tmp_path: Path, content: str, reason: str) -> None:
     path = tmp_path / "credentials.toml"
     path.write_text(content)
     with pytest.raises(CredentialsUnreadable, match=reason) as wrong:
@@ -132,7 +132,7 @@ def test_the_documented_files_are_read(tmp_path: Path) -> None:
     assert known.jwt.roles_claim == "scope"
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CredentialsUnreadable, match="No such file"):
         Callers(tmp_path / "nothing.toml")
 

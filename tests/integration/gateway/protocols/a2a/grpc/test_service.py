@@ -89,7 +89,7 @@ async def raw(channel: grpc.aio.Channel, method: str, request: bytes) -> bytes:
     return await rpc(request)
 
 
-async def test_reflection_tells_the_services(channel: grpc.aio.Channel) -> None:
+async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
     stub = reflection_pb2_grpc.ServerReflectionStub(channel)
 
     async def asked() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
@@ -240,7 +240,7 @@ async def test_an_unknown_method_is_unimplemented(channel: grpc.aio.Channel) -> 
     assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_fields_at_fault_are_told_with_their_rules(channel: grpc.aio.Channel) -> None:
+async def test_invalid_fields_are_named_with_their_rules(channel: grpc.aio.Channel) -> None:
     bad = a2a_pb2.SendMessageRequest(message=a2a_pb2.Message(parts=[a2a_pb2.Part()]))
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await stub_of(channel).SendMessage(bad)
@@ -265,7 +265,7 @@ async def test_each_event_carries_its_cursor_and_a_stream_goes_on_behind_it(
     assert await call.code() == grpc.StatusCode.OK
 
 
-async def test_a_lost_past_is_told_in_metadata_before_the_task(
+async def test_a_lost_past_is_reported_in_metadata_before_the_task(
     channel: grpc.aio.Channel,
 ) -> None:
     stub = stub_of(channel)

@@ -90,7 +90,7 @@ async def test_a_subscription_without_cursor_begins_with_the_task_and_goes_on_li
     assert generations(events) == list(range(reflected + 1, 6))
 
 
-async def test_a_lost_cursor_is_told_and_a_snapshot_leads(
+async def test_a_lost_cursor_is_reported_and_a_snapshot_comes_first(
     gateway: str, http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     params = message() | {"configuration": {"returnImmediately": True}}
