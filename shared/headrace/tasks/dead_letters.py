@@ -61,6 +61,8 @@ _BATCH = 100
 _BATCH_BYTES = 4 * 1024 * 1024
 
 _MOST_READ = 10_000
+_MOST_BYTES = 32 * 1024 * 1024
+"""What is read for one page, about: letters, and bytes of what they are about."""
 
 _CLOCKS = timedelta(minutes=1)
 """How far clocks may differ: a gateway's, by which triggers are made, and NATS's."""
@@ -167,24 +169,30 @@ class Letters:
                 yield letter
 
     async def page(
-        self, wanted: LetterFilter, after: int, limit: int, most_read: int = _MOST_READ
+        self,
+        wanted: LetterFilter,
+        after: int,
+        limit: int,
+        most_read: int = _MOST_READ,
+        most_bytes: int = _MOST_BYTES,
     ) -> LetterPage:
         """Return up to `limit` of the letters that `find` yields.
 
-        About `most_read` letters are read, so that a filter that few match costs a caller several
-        requests and not one long one.
+        About `most_read` letters or `most_bytes` are read, so that a filter that few match, and
+        large letters, cost a caller several requests and not one long one.
 
         Raises:
             InvalidName, BusUnavailable: As `find`.
         """
-        found, read = list[Letter](), 0
+        found, read, size = list[Letter](), 0, 0
         async for batch in self._batches(wanted, after):
             for letter in filter(wanted.matches, batch):
                 if len(found) == limit:
                     return LetterPage(found, found[-1].number)
                 found.append(letter)
             read += len(batch)
-            if read >= most_read:
+            size += sum(len(letter.content.body) for letter in batch)
+            if read >= most_read or size >= most_bytes:
                 return LetterPage(found, batch[-1].number)
         return LetterPage(found, None)
 
@@ -287,9 +295,10 @@ async def drop_letters_of(bus: Bus, tenant: str, source: str, made: datetime | N
     letters = Letters(bus)
     since = None if made is None else made - _CLOCKS
     wanted = LetterFilter(decode_token(tenant), kind="event", trigger=source, since=since)
-    for letter in [one async for one in letters.find(wanted)]:
+    # Their numbers only: letters may be as large as messages, and as many as events.
+    for number in [one.number async for one in letters.find(wanted)]:
         with suppress(LetterUnknown):
-            await letters.drop(letter.number)
+            await letters.drop(number)
 
 
 async def write_letter(

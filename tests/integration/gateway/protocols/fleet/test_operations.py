@@ -1,5 +1,7 @@
 """What operators do to tasks and dead letters over HTTP."""
 
+import secrets
+import tracemalloc
 from base64 import b64encode
 
 import httpx
@@ -9,7 +11,13 @@ from headrace.jetstream.connection import Bus
 from headrace.model import events
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import TaskKey, mint_task_id
-from headrace.tasks.dead_letters import LetterFilter, LetterPage, Letters
+from headrace.tasks.dead_letters import (
+    LetterFilter,
+    LetterPage,
+    Letters,
+    drop_letters_of,
+    write_letter,
+)
 from tests.integration.gateway.protocols.fleet.conftest import (
     ONCALL,
     OPERATOR,
@@ -96,6 +104,24 @@ async def test_a_page_ends_where_enough_letters_were_read(bus: Bus, fleet: Scrip
     page = await Letters(bus).page(nothing, 0, limit=10, most_read=2)
     assert page == LetterPage([], numbers[2])
     assert await Letters(bus).page(nothing, numbers[2], limit=10) == LetterPage([], None)
+    page = await Letters(bus).page(nothing, 0, limit=10, most_bytes=8)
+    assert page == LetterPage([], numbers[2])
+
+
+async def test_the_deletion_of_large_letters_holds_few_of_them(
+    bus: Bus, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    body = b64encode(secrets.token_bytes(700_000)).decode()
+    letter = DeadLetter(reason="why", subject="s", trigger="trigger/ann/t", body=body, at="")
+    for _ in range(30):
+        await write_letter(bus, letter, to=("large", "ask"))
+    tracemalloc.start()
+    await drop_letters_of(bus, "large", "trigger/ann/t", None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [one async for one in Letters(bus).find(LetterFilter("large"))] == []
+    assert peak < 20 * len(body)
 
 
 async def test_letters_of_another_tenant_are_unknown(
