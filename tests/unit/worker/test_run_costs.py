@@ -12,28 +12,29 @@ from headrace.testing import TaskResult, TestFleet
 from headrace_worker.demo import counter
 from tests.support.call_counter import CallCounter
 
-RUNS = 10
+MOST_RUNS = 60
+"""The fewest calls of these count: on a busy machine most runs meet timers of the worker, or an
+unusual order. A run that takes more calls takes them in each."""
 
-CALLS = 330
+CALLS = 320
 """Python functions of the worker, and for its metrics, called per run of one chunk.
 
-It was 285; the order in which gauges are set may add 14. On a busy machine, where no run meets the
-usual order, 313 were the fewest. A look-up per series took 38 more.
+Most runs take 306, 320 or 336, by the order in which gauges are set, and a few less than 300. A
+look-up per series took 38 more.
 """
 
 
 async def test_a_short_run_takes_few_calls() -> None:
-    results, calls = list[TaskResult](), list[int]()
+    results, fewest = list[TaskResult](), sys.maxsize
     async with TestFleet([counter]) as fleet:
         await fleet.send("counter", "1")
-        for _ in range(RUNS):
+        while fewest > CALLS and len(results) < MOST_RUNS:
             counted = CallCounter((headrace_worker, prometheus_client))
             sys.setprofile(counted)
             try:
                 results.append(await fleet.send("counter", "1"))
             finally:
                 sys.setprofile(None)
-            calls.append(counted.calls)
-    assert [result.text for result in results] == ["1 "] * RUNS
-    # Timers of the worker, as of its leases, fire during some runs: the more, the slower these are.
-    assert min(calls) <= CALLS
+            fewest = min(fewest, counted.calls)
+    assert {result.text for result in results} == {"1 "}
+    assert fewest <= CALLS
