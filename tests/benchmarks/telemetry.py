@@ -1,48 +1,132 @@
 """What traces and metrics cost: ``python -m tests.benchmarks.telemetry``; `make bench` has it too.
 
-Three stacks take turns: one exports spans and has metrics, one has metrics only, and in one
-functions that do nothing take the place of the metrics' methods, as no setting turns them off.
+The processes of one stack are switched between the variants from round to round, so that the same
+processes do the same work and only the variant differs. What a token costs is too little to be seen
+so, and is counted: the calls of metrics' methods per token, those per run among them, times what
+one takes. No span is made per token.
 """
 
 import argparse
-import asyncio
+import mmap
 import os
+import statistics
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from tests.benchmarks import contestants, pace, rounds, runs
+from tests.benchmarks import contestants, pace, processor_time, runs
 from tests.benchmarks.bindings import JSON_RPC
 from tests.benchmarks.contestants import Contestant
-from tests.benchmarks.measure import Measure, Place, Sample
-from tests.benchmarks.rounds import Result
-from tests.benchmarks.sizes import FULL, TINY, Sizes
+from tests.benchmarks.measure import Place
+from tests.benchmarks.sizes import FULL, SMALL, TINY, Sizes
 from tests.support.compose_file import ROOT
 from tests.support.span_collector import span_collector
 
-NEITHER, METRICS, BOTH = "neither", "metrics", "metrics and traces"
-VARIANTS = (NEITHER, METRICS, BOTH)
-
-_EXPORT_EVERY_MS = 500
-_EXPORTED = 1.0
-"""Seconds after which the spans of a sample are exported, so that it bears their cost."""
+NEITHER, METRICS, SAMPLED, BOTH = "neither", "metrics", "metrics, 1 trace in 10", "metrics, traces"
+VARIANTS = (NEITHER, METRICS, SAMPLED, BOTH)
 
 _RUN_GOAL, _TOKEN_GOAL = 1.05, 1.01
 """What the processor time with both is not to exceed, by that with neither."""
 
-_NO_METRICS = '''"""Python imports this at the start of a process."""
+_FULL_BATCHES = {"OTEL_BSP_SCHEDULE_DELAY": "3600000"}
+"""Spans are exported as soon as there are 512, so in the rounds that make them."""
 
+_SWITCHED = '''"""Python imports this at the start of a process."""
+
+import mmap
+import os
+from pathlib import Path
+
+from opentelemetry import trace
 from prometheus_client import Counter, Gauge, Histogram
 
 METHODS = [(Counter, "inc"), (Gauge, "inc"), (Gauge, "dec"), (Gauge, "set"), (Histogram, "observe")]
+folder = Path(os.environ["BENCHMARK_SWITCH"])
+with (folder / "variant").open("rb") as file:
+    variant = mmap.mmap(file.fileno(), 1, access=mmap.ACCESS_READ)
+path = folder / f"calls-{os.getpid()}"
+path.write_bytes(bytes(8))
+with path.open("r+b") as file:
+    calls = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")
+
+
+def switched(method):
+    def call(*arguments, **options):
+        if variant[0] > 0:
+            calls[0] += 1
+            method(*arguments, **options)
+
+    return call
+
+
 for kind, name in METHODS:
-    setattr(kind, name, lambda *_, **__: None)
+    setattr(kind, name, switched(getattr(kind, name)))
+
+get_provider, without = trace.get_tracer_provider, trace.ProxyTracerProvider()
+samplers = []
+
+
+def get_tracer_provider():
+    if variant[0] < 2:
+        return without
+    provider = get_provider()
+    if not isinstance(provider, trace.ProxyTracerProvider):
+        if not samplers:
+            from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+
+            samplers.extend((ParentBasedTraceIdRatio(0.1), provider.sampler))
+        provider.sampler = samplers[variant[0] - 2]
+    return provider
+
+
+trace.get_tracer_provider = get_tracer_provider
 '''
+
+
+class Switch:
+    """Chooses the variant of all processes that have its environment."""
+
+    def __init__(self, folder: Path) -> None:
+        """Choose the variant with everything, as processes start with what they will have."""
+        folder.mkdir()
+        self._folder = folder
+        (folder / "sitecustomize.py").write_text(_SWITCHED)
+        path = folder / "variant"
+        path.write_bytes(bytes((VARIANTS.index(BOTH),)))
+        with path.open("r+b") as file:
+            self._variant = mmap.mmap(file.fileno(), 1)
+
+    def environment(self, collector: str) -> dict[str, str]:
+        """Return the processes' environment. Their spans go to the URL `collector`."""
+        return {
+            "PYTHONPATH": f"{self._folder}{os.pathsep}{ROOT}",
+            "BENCHMARK_SWITCH": str(self._folder),
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
+        }
+
+    def choose(self, variant: str) -> None:
+        """Switch all processes over."""
+        self._variant[0] = VARIANTS.index(variant)
+
+    def metric_calls(self) -> int:
+        """Return how often a method of a metric was called, in all processes."""
+        counts = [path.read_bytes() for path in self._folder.glob("calls-*")]
+        return sum(int.from_bytes(count, sys.byteorder) for count in counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a token takes, in microseconds, and the metrics' share in it."""
+
+    cost: float
+    metric_calls: float
+    metric_call: float
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -50,73 +134,109 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.telemetry", description=__doc__
     )
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="samples each (5)")
+    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="samples each (12)")
     parser.add_argument("--tiny", action="store_true", help="only show that it works")
     asked = parser.parse_args(sys.argv[1:] if words is None else words)
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name, ExitStack() as running:
-        folder = Path(name)
-        collector = running.enter_context(span_collector())
-        servers = list[Contestant]()
-        for variant, variables in environments(folder, collector.url).items():
-            started = contestants.headrace(folder / variant, environment=variables)
-            servers.append(replace(running.enter_context(started), name=variant))
-        measured = uvloop.run(lines(servers, TINY if asked.tiny else FULL, asked.rounds))
-        measured.append(f"{len(collector.spans())} spans, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name, span_collector() as spans:
+        switch = Switch(Path(name) / "switch")
+        environment = switch.environment(spans.url) | _FULL_BATCHES
+        with contestants.headrace(Path(name), environment=environment) as server:
+            sizes = TINY if asked.tiny else replace(SMALL, paced_tokens=FULL.paced_tokens)
+            measured = uvloop.run(lines(server, switch, sizes, asked.rounds))
+        measured.append(f"{len(spans.spans())} spans, load {os.getloadavg()[0]:.1f}")
     sys.stdout.write("\n".join([*measured, ""]))
 
 
-def environments(folder: Path, collector: str) -> dict[str, dict[str, str]]:
-    """Return the environment of each variant's stack. Spans go to the URL `collector`.
-
-    A module that one of them needs is written to `folder`.
-    """
-    patches = folder / "patches"
-    patches.mkdir()
-    (patches / "sitecustomize.py").write_text(_NO_METRICS)
-    return {
-        NEITHER: {"PYTHONPATH": f"{patches}{os.pathsep}{ROOT}"},
-        METRICS: {},
-        BOTH: {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
-            "OTEL_BSP_SCHEDULE_DELAY": str(_EXPORT_EVERY_MS),
-        },
-    }
-
-
-async def lines(
-    servers: Sequence[Contestant], sizes: Sizes, times: int, exported: float = _EXPORTED
-) -> list[str]:
-    """Measure the variants in turn, so many times at `sizes`; return a line per measure.
-
-    Spans are exported within `exported` seconds.
-    """
-
-    def measure(title: str, unit: str, take: Callable[[Place], Awaitable[Sample]]) -> Measure:
-        async def take_and_export(place: Place) -> Sample:
-            sample = await take(place)
-            await asyncio.sleep(exported)
-            return sample
-
-        return Measure(title, title, unit, take_and_export, of=VARIANTS)
-
-    def say(line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-
-    plan = rounds.Plan(JSON_RPC, sizes, times, say)
-    short_runs = measure("short runs, 32 at once, streamed", "runs/s", runs.short_runs)
-    tokens = measure("tokens, 60 streams x 20/s", "ms", pace.usual)
+async def lines(server: Contestant, switch: Switch, sizes: Sizes, rounds: int) -> list[str]:
+    """Measure the variants in turn, so many times at `sizes`; return a line per figure."""
+    place = Place(server, JSON_RPC, sizes)
+    costs = await _short_runs(place, switch, rounds)
+    tokens = await _tokens(place, switch)
+    runs_cost = {name: statistics.median(each) for name, each in costs.items()}
+    parts = [f"{name} {runs_cost[name]:,.0f} us ({_beside(costs, name)})" for name in VARIANTS]
+    beside = statistics.median(_ratios(costs, BOTH))
     return [
-        _line(one, goal, await rounds.run(one, servers, plan))
-        for one, goal in ((short_runs, _RUN_GOAL), (tokens, _TOKEN_GOAL))
+        f"a short run, 32 at once, streamed: {', '.join(parts)}, {_verdict(beside, _RUN_GOAL)}",
+        _tokens_line(tokens, sizes.paced_tokens),
     ]
 
 
-def _line(measure: Measure, goal: float, results: Mapping[str, Result]) -> str:
-    costs = {name: sum(one.microseconds_each.values()) for name, one in results.items()}
-    beside = {name: cost / costs[NEITHER] for name, cost in costs.items()}
-    parts = [f"{name} {costs[name]:,.1f} us ({beside[name]:.3f} x)" for name in VARIANTS]
-    verdict = "ok" if beside[BOTH] <= goal else "NO"
-    return f"{measure.title}, each: {', '.join(parts)}, goal {goal:g} x ({verdict})"
+def _ratios(costs: Mapping[str, Sequence[float]], name: str) -> list[float]:
+    return [cost / beside for cost, beside in zip(costs[name], costs[NEITHER], strict=True)]
+
+
+def _beside(costs: Mapping[str, Sequence[float]], name: str) -> str:
+    ratios = sorted(_ratios(costs, name))
+    quarter = len(ratios) // 4
+    return f"{statistics.median(ratios):.3f} x, {ratios[quarter]:.2f} to {ratios[~quarter]:.2f}"
+
+
+def _verdict(beside: float, goal: float) -> str:
+    return f"goal {goal:g} x ({'ok' if beside <= goal else 'NO'})"
+
+
+def _tokens_line(tokens: Tokens, of_run: int) -> str:
+    metrics = tokens.metric_calls * tokens.metric_call
+    beside = 1 + metrics / tokens.cost
+    return (
+        f"a token of {of_run}, 60 streams x 20/s: {tokens.cost:,.0f} us, of which"
+        f" {tokens.metric_calls:.2f} calls of metrics {metrics:.2f} us: {beside:.4f} x,"
+        f" {_verdict(beside, _TOKEN_GOAL)}"
+    )
+
+
+async def _short_runs(place: Place, switch: Switch, rounds: int) -> dict[str, list[float]]:
+    """Return by variant the microseconds of a run in each round."""
+    for variant in VARIANTS:
+        switch.choose(variant)
+        await _run_cost(place)
+    costs: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+    for at in range(rounds):
+        # Back and forth, so that what grows meanwhile weighs on all of them.
+        for variant in VARIANTS if at % 2 else reversed(VARIANTS):
+            switch.choose(variant)
+            costs[variant].append(await _run_cost(place))
+            sys.stderr.write(f"short runs, {variant}: {costs[variant][-1]:,.0f} us each\n")
+    return costs
+
+
+async def _run_cost(place: Place) -> float:
+    before = processor_time.by_role(place.contestant)
+    sample = await runs.short_runs(place)
+    return await _microseconds(place.contestant, before) / sample.done
+
+
+async def _microseconds(server: Contestant, before: Mapping[str, float]) -> float:
+    await processor_time.settle(server)
+    after = processor_time.by_role(server)
+    return sum(seconds - before[role] for role, seconds in after.items()) * 1e6
+
+
+async def _tokens(place: Place, switch: Switch) -> Tokens:
+    switch.choose(NEITHER)
+    before = processor_time.by_role(place.contestant)
+    sample = await pace.usual(place)
+    cost = await _microseconds(place.contestant, before) / sample.done
+    switch.choose(BOTH)
+    calls = switch.metric_calls()
+    sample = await pace.usual(place)
+    await processor_time.settle(place.contestant)
+    return Tokens(cost, (switch.metric_calls() - calls) / sample.done, _metric_call())
+
+
+def _metric_call(times: int = 20_000) -> float:
+    """Return the microseconds of a call: the mean of a counter's and a histogram's.
+
+    Their labels are looked up once, as those of metrics that are counted per append are.
+    """
+    registry = CollectorRegistry()
+    counter = Counter("counted", "Counted.", ["name"], registry=registry).labels("a")
+    histogram = Histogram("observed", "Observed.", ["name"], registry=registry).labels("a")
+    start = time.process_time()
+    for _ in range(times):
+        counter.inc()
+        histogram.observe(0.1)
+    return (time.process_time() - start) / times / 2 * 1e6
 
 
 if __name__ == "__main__":

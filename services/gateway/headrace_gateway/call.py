@@ -210,15 +210,14 @@ def _checked(
 ) -> Call:
     named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
     services.access.check(call.caller, call.agent, call.operation, named, **names)
+    if tracing.is_enabled():
+        attributes = {"rpc.method": call.operation, "gen_ai.agent.name": call.agent}
+        if named:
+            attributes["headrace.task.id"] = named
+        traceparent = begin_span(connection, call.operation, call.traceparent, attributes)
+        call = replace(call, traceparent=traceparent)
     log_context.begin(LogContext(named, agent=call.agent, traceparent=call.traceparent))
-    if not tracing.is_enabled():
-        return call
-    attributes = {"rpc.method": call.operation, "gen_ai.agent.name": call.agent}
-    if named:
-        attributes["headrace.task.id"] = named
-    traceparent = begin_span(connection, call.operation, call.traceparent, attributes)
-    log_context.begin(LogContext(named, agent=call.agent, traceparent=traceparent))
-    return replace(call, traceparent=traceparent)
+    return call
 
 
 def _call(

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -32,6 +31,7 @@ from tests.benchmarks.measures import MEASURES
 from tests.benchmarks.sizes import TINY
 from tests.support.resuming_sizes import IS_SOAK
 from tests.support.servers import NatsProcess
+from tests.support.span_collector import span_collector
 from tests.support.stack import Stack
 
 
@@ -189,47 +189,69 @@ def check(lines: list[str]) -> None:
     not IS_SOAK, reason="its stack has nothing else to do: make soak, or make bench"
 )
 async def test_what_traces_and_metrics_cost_is_measured(tmp_path: Path) -> None:
-    with contestants.headrace(tmp_path) as own:
-        variants = [replace(own, name=name) for name in telemetry.VARIANTS]
-        short_runs, tokens = await telemetry.lines(variants, TINY, times=1, exported=0)
+    switch = telemetry.Switch(tmp_path / "switch")
+    with (
+        span_collector() as spans,
+        contestants.headrace(tmp_path, environment=switch.environment(spans.url)) as server,
+    ):
+        short_runs, tokens = await telemetry.lines(server, switch, TINY, rounds=1)
 
-    figure = r"[\d,.]+ us \([\d.]+ x\)"
-    figures = f"neither {figure}, metrics {figure}, metrics and traces {figure}"
-    assert re.fullmatch(rf"short runs, .*, each: {figures}, goal 1.05 x \((ok|NO)\)", short_runs)
-    assert re.fullmatch(rf"tokens, .*, each: {figures}, goal 1.01 x \((ok|NO)\)", tokens)
+    figure = r"[\d,.]+ us \([\d.]+ x, [\d.]+ to [\d.]+\)"
+    figures = ", ".join(f"{name} {figure}" for name in telemetry.VARIANTS)
+    goal = r"goal 1.0[15] x \((ok|NO)\)"
+    assert re.fullmatch(rf"a short run, 32 at once, streamed: {figures}, {goal}", short_runs)
+    parts = r"[\d,]+ us, of which [\d.]+ calls of metrics [\d.]+ us"
+    assert re.fullmatch(rf"a token of 4, 60 streams x 20/s: {parts}: [\d.]+ x, {goal}", tokens)
 
 
-COUNTING = """
+SWITCHED = """
+import sys
+from opentelemetry.trace import SpanKind
 from prometheus_client import Counter
+from headrace import tracing
 
-one = Counter("one", "One.", ["name"])
-one.labels("a").inc()
-print(one.labels("a")._value.get())
+one = Counter("one", "One.")
+with tracing.exporting({"OTEL_TRACES_EXPORTER": "console"}, "one"):
+    for _ in sys.stdin:
+        before = one._value.get()
+        one.inc()
+        spans = [tracing.start_span("one", SpanKind.SERVER, None) for _ in range(100)]
+        recording = sum(span.is_recording() for span in spans)
+        sys.stderr.write(f"{one._value.get() - before:.0f} {recording}\\n")
+        sys.stderr.flush()
 """
 
 
 def test_each_variant_has_the_metrics_and_traces_that_it_is_named_after(tmp_path: Path) -> None:
-    environments = telemetry.environments(tmp_path, "http://127.0.0.1:4318")
+    switch = telemetry.Switch(tmp_path / "switch")
+    counted = dict[str, list[int]]()
+    with subprocess.Popen(
+        [sys.executable, "-c", SWITCHED],
+        env=os.environ | switch.environment("http://127.0.0.1:1"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        for variant in telemetry.VARIANTS:
+            switch.choose(variant)
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            counted[variant] = [int(each) for each in process.stderr.readline().split()]
+        process.stdin.close()
+        process.wait(120)
 
-    counted = {
-        name: subprocess.run(
-            [sys.executable, "-c", COUNTING],
-            env=os.environ | variables,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        ).stdout.strip()
-        for name, variables in environments.items()
+    sampled = counted[telemetry.SAMPLED].pop()
+    assert counted == {
+        telemetry.NEITHER: [0, 0],
+        telemetry.METRICS: [1, 0],
+        telemetry.SAMPLED: [1],
+        telemetry.BOTH: [1, 100],
     }
-
-    assert counted == {"neither": "0.0", "metrics": "1.0", "metrics and traces": "1.0"}
-    traced = [
-        name
-        for name, variables in environments.items()
-        if "OTEL_EXPORTER_OTLP_ENDPOINT" in variables
-    ]
-    assert traced == ["metrics and traces"]
+    assert 0 < sampled < 60
+    assert switch.metric_calls() == 3
 
 
 async def test_a_question_and_a_run_over_the_bus_are_measured(nats_server: NatsProcess) -> None:
