@@ -18,6 +18,7 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import OWNER
 from headrace.model.errors import StateUnavailable
 from headrace.model.events import Json
+from headrace.model.fold import TaskFold
 from headrace.model.fork import FORK_OF, ForkOf
 from headrace.model.messages import ListTasks
 from headrace.model.subjects import Subjects
@@ -277,6 +278,39 @@ async def test_a_short_task_takes_one_key_once_it_has_ended(valkey: ValkeyProces
         assert await text_of(stored_range, log) == "one "
     finally:
         await stored_range.store.close()
+
+
+@pytest.mark.parametrize("context", ["a", "context-1", '\x01\n50% \\2 of "it"/', ""])
+async def test_a_short_task_reads_as_it_folds_whoever_made_its_string(
+    stored_range: StoredRange, context: str
+) -> None:
+    """Task state does where the task begins and ends in one batch, else the script."""
+    for size in (100, 1):
+        log = LegalLog(new_key(), context=context)
+        log.submit("\x01\x05 of %1", {"taskId": "\x02", "of": [log.key.task, context]})
+        log.begin_attempt()
+        block = {"agui_event_type": "content_block", "agui_block_type": "text"}
+        log.append([log.chunk("a", '"parts":[{"text":"', {**block, "agui_block_id": "b"})])
+        said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "\x0e%\n"}]}
+        log.append([log.status(WORKING, {**said, "contextId": context})], state=WORKING)
+        log.append([log.status(COMPLETED)], state=COMPLETED)
+        ended = len(log.entries)
+        log.append([log.chunk("b", "late")])
+        before = stored_range.progress.position
+        later = [
+            one._replace(sequence=one.sequence + before)
+            for one in arrivals([log], random.Random(0))
+        ]
+        for some in (*batched(later[:ended], size), later[ended:]):
+            writer = await stored_range.writer()
+            await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), list(some))
+            await stored_range.leases.release([writer.lease])
+            stored = await stored_range.reader.task(log.key.tenant, log.key.task)
+            assert stored is not None
+            seen = TaskFold()
+            for entry in log.parsed()[: some[-1].sequence - before]:
+                seen.apply_entry(entry)
+            assert read_found(stored).fold.task() == seen.task()
 
 
 async def test_a_long_task_stays_in_pieces_when_it_has_ended(valkey: ValkeyProcess) -> None:
