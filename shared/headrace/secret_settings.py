@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from headrace.environment import EnvironmentSettings, variable
 from headrace.model.field_rule import rule_of
 
 __all__ = ["SecretSettings", "SecretStr", "SecretUnreadable", "setting_errors"]
@@ -21,10 +21,8 @@ class SecretUnreadable(OSError):
     """A file that a setting names can't be read, or its content can't be used."""
 
 
-class SecretSettings(BaseSettings):
+class SecretSettings(EnvironmentSettings):
     """Settings in which a secret `X` has a second field ``X_file``."""
-
-    model_config = SettingsConfigDict(defer_build=True)
 
     def secret(self, name: str) -> str:
         """Return the setting `name`, read from its file if one is set. Empty: neither is set.
@@ -66,11 +64,6 @@ class SecretSettings(BaseSettings):
     def _require_pair(self, one: str, other: str) -> None:
         if self.has(one) and not self.has(other):
             raise ValueError(f"{variable(one)} is set without {variable(other)}; set both")
-
-
-def variable(field: str) -> str:
-    """Return the environment variable of a field."""
-    return f"HEADRACE_{field.upper()}"
 
 
 def setting_errors(invalid: ValidationError) -> list[str]:

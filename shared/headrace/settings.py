@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
-from pydantic_settings import SettingsConfigDict
 
+from headrace.environment import variable
 from headrace.log_lines import LogOptions
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.subjects import Subjects
-from headrace.secret_settings import SecretSettings, SecretStr, variable
+from headrace.secret_settings import SecretSettings, SecretStr
 
 _LOGINS = ("nats_user", "nats_token", "nats_nkey", "nats_creds")
 """The ways to log in to NATS. A connection uses one."""
@@ -33,14 +33,6 @@ _NO_SERVERS = (
 
 class BusSettings(SecretSettings):
     """Settings of the bus and its streams. Each service's settings extend this class."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="HEADRACE_",
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
 
     role: ClassVar[str] = "operator"
     """What a process with these settings is on the bus."""

@@ -3,7 +3,8 @@
 import ssl
 import tempfile
 
-from headrace.secret_settings import SecretSettings, SecretUnreadable, variable
+from headrace.environment import variable
+from headrace.secret_settings import SecretSettings, SecretUnreadable
 
 
 def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:

@@ -33,11 +33,12 @@ def is_composition_root(path: Path) -> bool:
     """Whether `path` may read the environment.
 
     It is a service's main, what stands for it in an application of the user's, or the command line.
-    In such an application OpenTelemetry reads its own variables, and so do its spans.
+    In such an application OpenTelemetry reads its own variables, and so do its spans. Settings read
+    the environment where they are made, which counts as reading it.
     """
-    embedded = ("shared/headrace/embedding.py", "shared/headrace/tracing.py")
-    is_embedding = any(path.match(one) for one in embedded)
-    return path.name == "main.py" or is_embedding or "headrace_cli" in path.parts
+    may = (f"shared/headrace/{name}.py" for name in ("embedding", "environment", "tracing"))
+    is_named = any(path.match(one) for one in may)
+    return path.name == "main.py" or is_named or "headrace_cli" in path.parts
 
 
 def test_every_module_is_named_after_something() -> None:

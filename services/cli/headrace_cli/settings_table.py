@@ -6,8 +6,8 @@ import click
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from headrace.environment import variable
 from headrace.model.described import descriptions
-from headrace.secret_settings import variable
 from headrace.settings import BusSettings
 from headrace_cli.printer import Printer, with_json
 

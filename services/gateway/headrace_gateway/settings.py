@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import NoDecode
 
 from headrace.settings import RunLimitSettings, split_commas
 from headrace.wait_for import ELECTION
@@ -23,7 +22,7 @@ class GatewaySettings(RunLimitSettings):
     http_port: int = Field(default=8080, ge=0, le=65535)
     """Port for HTTP and WebSocket; 0: any free port."""
 
-    extra_http_ports: Annotated[list[Port], NoDecode] = Field(default_factory=list)
+    extra_http_ports: list[Port] = Field(default_factory=list)
     """Comma-separated further ports for HTTP and WebSocket, such as ``8081,8082``: clients that
     expect REST and JSON-RPC on separate ports find both on each."""
 
@@ -50,7 +49,7 @@ class GatewaySettings(RunLimitSettings):
     """Allow a gateway without HEADRACE_CREDENTIALS to listen on addresses other than loopback.
     Any client that can reach it may then call and see all tasks."""
 
-    signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
+    signing_keys: list[Path] = Field(default_factory=list)
     """Comma-separated files with private keys (PEM). The first one signs agent cards and
     notifications; the others are only published. If empty, the fleet generates a key and stores it
     in NATS."""
@@ -70,12 +69,12 @@ class GatewaySettings(RunLimitSettings):
     """Agent that is served at the root paths. If unset and only one agent is registered, that agent
     is used."""
 
-    cors_origins: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    cors_origins: list[str] = Field(default_factory=list)
     """Comma-separated origins whose pages may call the gateway. ``*``: all; ``loopback``: pages of
     this machine that use CORS (the default of `headrace dev`). The same origin is always
     allowed."""
 
-    allowed_hosts: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    allowed_hosts: list[str] = Field(default_factory=list)
     """Comma-separated host names that requests may name, in addition to loopback names, IP
     addresses and the host of HEADRACE_PUBLIC_URL. If empty and the gateway does not listen on
     loopback, any host name is accepted."""
@@ -142,7 +141,7 @@ class GatewaySettings(RunLimitSettings):
     """Maximum requests per minute to one agent from all clients, over all gateways. More are
     refused with 429. -1: unlimited."""
 
-    trigger_subjects: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    trigger_subjects: list[str] = Field(default_factory=list)
     """Comma-separated NATS subjects whose events may begin tasks (docs/triggers.md). ``{tenant}``
     stands for the tenant's name, as a subject token; a subject without it is the default tenant's.
     If empty, the default tenant may use all subjects but the fleet's own, and other tenants

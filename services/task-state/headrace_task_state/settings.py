@@ -1,10 +1,8 @@
 """Task state's settings, from environment variables."""
 
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field, field_validator
-from pydantic_settings import NoDecode
 
 from headrace.settings import BusSettings, split_commas
 from headrace_task_state.store_redis.settings import RedisSettings
@@ -33,7 +31,7 @@ class TaskStateSettings(RedisSettings, BusSettings):
     usage_days: int = Field(default=KEPT_DAYS, ge=1, le=3650)
     """Days for which the usage of a day is kept in Redis."""
 
-    push_allow: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    push_allow: list[str] = Field(default_factory=list)
     """Comma-separated hosts and networks (``10.1.0.0/16``) that webhooks may use in addition to
     public addresses. Plain HTTP is allowed only for these."""
 
@@ -56,7 +54,7 @@ class TaskStateSettings(RedisSettings, BusSettings):
     push_per_host: int = Field(default=16, ge=1, le=1000)
     """Maximum number of one owner's concurrent notifications to one host, per replica."""
 
-    signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
+    signing_keys: list[Path] = Field(default_factory=list)
     """Comma-separated files with private keys (PEM). The first one signs notifications and agent
     cards; the others are only published. If empty, the fleet generates a key and stores it in
     NATS."""

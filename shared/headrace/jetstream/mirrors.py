@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import nats.errors
 from nats.js import JetStreamContext, api
 
+from headrace.environment import variable
 from headrace.jetstream.streams import Streams, create, declarations, find, info
 from headrace.model.errors import StreamsDiffer
-from headrace.secret_settings import variable
 from headrace.settings import BusSettings
 
 __all__ = ["Mirror", "answering_origins", "create_mirrors"]

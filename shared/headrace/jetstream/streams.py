@@ -16,11 +16,11 @@ import orjson
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
+from headrace.environment import variable
 from headrace.jetstream.errors import ErrorCode
 from headrace.model.errors import BusUnavailable, StreamsDiffer
 from headrace.model.subjects import Subjects, stream_of_shard
 from headrace.model.task import SHARDS_PER_STREAM
-from headrace.secret_settings import variable
 from headrace.settings import BusSettings
 
 __all__ = [

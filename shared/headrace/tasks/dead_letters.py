@@ -22,6 +22,7 @@ from typing import Literal, get_args
 from nats.aio.msg import Msg
 
 from headrace import metrics
+from headrace.environment import variable
 from headrace.jetstream.api import (
     delete_message,
     get_message,
@@ -43,7 +44,6 @@ from headrace.model.fold import TaskFold
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.subjects import decode_token, encode_token, is_token, stream_of_shard
 from headrace.model.task import FAILED, TaskKey, derive_task_id
-from headrace.secret_settings import variable
 from headrace.tasks.begin import first_input
 from headrace.tasks.runs import RunRequests, without_input
 from headrace.wait_for import ELECTION

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.jetstream.credentials import KeyPair, NotASeed
+from headrace.jetstream.nkeys import KeyPair, NotASeed
 from tests.support.nats_seeds import seed_of
 
 
