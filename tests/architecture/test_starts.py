@@ -17,6 +17,7 @@ PROFILED = {"PYTHONPROFILEIMPORTTIME": "1"}
 """Makes Python write each import to stderr, which is the process's log."""
 
 NEVER = (
+    "dotenv",
     "google.adk",
     "httpx",
     "langgraph",
@@ -24,8 +25,10 @@ NEVER = (
     "openai",
     "opentelemetry.exporter",
     "pydantic_ai",
+    "pydantic_settings",
     "pytest",
     "rich",
+    "watchfiles.main",  # uvicorn's, which looks for `watchfiles`
 )
 
 NOT_AT_START = {
@@ -42,6 +45,7 @@ NOT_AT_START = {
     "worker": (
         "a2a",
         "ag_ui",
+        "cryptography",  # for NKeys
         "faststream",
         "google.protobuf",
         "grpc",
@@ -61,11 +65,15 @@ NOT_AT_START = {
         "grpc",
         "httpcore",  # with the first notification
         "jwt",  # as httpcore
+        "opentelemetry.metrics._internal",  # redis-py's, which looks for `opentelemetry.metrics`
+        "opentelemetry.sdk.resources",
+        "uvicorn.config",  # FastStream's, which looks for `uvicorn`
         "yaml",
     ),
     "triggers": (
         "a2a",
         "ag_ui",
+        "cryptography",  # for NKeys
         "google.protobuf",
         "grpc",
         "httpcore",
@@ -73,6 +81,7 @@ NOT_AT_START = {
         "opentelemetry.sdk",
         "redis",
         "starlette",
+        "uvicorn.config",  # as for task state
         "yaml",
     ),
 }
@@ -83,6 +92,8 @@ _ARGUMENTS = {
     "triggers": ["triggers", "serve"],
 }
 """Of the command line, where a service's name is not all."""
+
+NOT_FOR_DEV = ("cryptography", "dotenv", "httpx", "nats", "prometheus_client", "pydantic_settings")
 
 NOT_FOR_HELP = ("asyncio", "headrace", "nats", "orjson", "pydantic", "uvloop")
 
@@ -125,9 +136,31 @@ def test_a_service_that_is_ready_has_imported_nothing_for_later(
     assert below(modules, NOT_AT_START[name] + NEVER) == []
 
 
-def test_help_imports_no_command() -> None:
+def run(*arguments: str, **environment: str) -> tuple[str, set[str]]:
+    """Run a command, and return what it wrote to stdout and what it imported."""
     done = subprocess.run(
-        [HEADRACE, "--help"], env=PROFILED, capture_output=True, text=True, check=True
+        [HEADRACE, *arguments],
+        env=PROFILED | environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert "nats-permissions" in done.stdout
-    assert below(imported(done.stderr), NOT_FOR_HELP) == []
+    return done.stdout, imported(done.stderr)
+
+
+def test_help_imports_no_command() -> None:
+    said, modules = run("--help")
+    assert "nats-permissions" in said
+    assert below(modules, NOT_FOR_HELP) == []
+
+
+def test_the_development_stack_starts_without_a_client_of_nats() -> None:
+    said, modules = run("dev", "--help")
+    assert "--ephemeral" in said
+    assert below(modules, NOT_FOR_DEV) == []
+
+
+def test_commands_import_their_http_client_without_its_command_line() -> None:
+    _, modules = run("agents", "--url", "http://127.0.0.1:1")
+    assert "httpx" in modules
+    assert below(modules, ("pygments", "rich")) == []

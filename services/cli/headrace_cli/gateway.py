@@ -11,12 +11,16 @@ import click
 
 from headrace.did_you_mean import did_you_mean
 from headrace_cli.failures import RequestFailed
+from headrace_cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from headrace.client import Client
 
 USUAL_URL = "http://127.0.0.1:8080"
 """The gateway that commands ask without ``--url`` and ``HEADRACE_URL``."""
+
+_UNUSED = ("httpx._main",)
+"""httpx's command line, which it imports where rich and pygments are installed."""
 
 _AGENT_UNKNOWN = "AGENT_NOT_FOUND"
 _TASK_UNKNOWN = "TASK_NOT_FOUND"
@@ -50,12 +54,13 @@ async def ask_gateway[Result](
         RequestFailed: the gateway refused, or did not answer.
     """
     try:
-        from headrace.client import (  # noqa: PLC0415 - an extra
-            Client,
-            ClientError,
-            ConnectionLost,
-            RequestRefused,
-        )
+        with quick_imports(_UNUSED):
+            from headrace.client import (  # noqa: PLC0415 - an extra
+                Client,
+                ClientError,
+                ConnectionLost,
+                RequestRefused,
+            )
     except ImportError as missing:
         raise RequestFailed(str(missing)) from missing
 

@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY
 
 from headrace import log_lines, service
 from headrace.log_lines import LogOptions
+from headrace.model.errors import StreamsDiffer
 from headrace.service import PreparedService, measure_loop_lag, observe, run, serve
 from tests.support.servers import ports
 from tests.support.waiting import until
@@ -41,6 +42,35 @@ def test_a_process_settles_once_its_service_has_started(monkeypatch: pytest.Monk
     monkeypatch.setattr(service, "settle", lambda: seen.append("settles"))
     assert run(lambda: PreparedService(LogOptions("warning"), serving), {}) == 0
     assert seen == ["starts", "settles", "stops"]
+
+
+def test_garbage_is_collected_again_once_a_service_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected: list[bool] = []
+
+    @asynccontextmanager
+    async def serving(stop: asyncio.Event) -> AsyncIterator[None]:
+        collected.append(gc.isenabled())
+        asyncio.get_running_loop().call_later(0.05, stop.set)
+        yield
+        collected.append(gc.isenabled())
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # of the tests' own process
+    before = gc.get_threshold()
+    try:
+        assert run(lambda: PreparedService(LogOptions("warning"), serving), {}) == 0
+    finally:
+        gc.set_threshold(*before)
+    assert collected == [False, True]
+
+
+def test_a_service_that_cannot_start_leaves_the_garbage_collector_on() -> None:
+    def prepare() -> PreparedService:
+        raise StreamsDiffer("other streams")
+
+    assert run(prepare, {}) == os.EX_CONFIG
+    assert gc.isenabled()
 
 
 async def test_a_service_in_a_process_of_others_leaves_the_garbage_collector_as_it_is() -> None:

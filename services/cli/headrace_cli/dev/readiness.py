@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -14,10 +14,21 @@ _PAUSE = 0.1
 _TIMEOUT = 1.0
 
 
-async def until_ready(gateways: Sequence[str], *, with_agents: bool, timeout: float) -> None:
+async def _pause() -> None:
+    await asyncio.sleep(_PAUSE)
+
+
+async def until_ready(
+    gateways: Sequence[str],
+    *,
+    with_agents: bool,
+    timeout: float,
+    pause: Callable[[], Awaitable[None]] = _pause,
+) -> None:
     """Return when every one of `gateways` (their URLs) serves, and all of them the same agents.
 
     A worker announces one agent after the other, so the agents count once they are the same twice.
+    The gateways are asked again after each `pause`.
 
     Raises:
         CannotStart: not ready within `timeout` seconds; the message names what is missing.
@@ -34,7 +45,7 @@ async def until_ready(gateways: Sequence[str], *, with_agents: bool, timeout: fl
                 missing = next((view.missing for view in views if view.missing), "")
                 if not missing and views == before and len({view.agents for view in views}) == 1:
                     return
-                await asyncio.sleep(_PAUSE)
+                await pause()
     except TimeoutError:
         missing = missing or "the gateways to agree on the agents"
         raise CannotStart(f"not ready after {timeout:.0f} s; still waiting for {missing}") from None

@@ -22,11 +22,11 @@ from headrace_cli.dev.child_process import ChildProcess
 from headrace_cli.dev.console import Console
 from headrace_cli.dev.control import SOCKET, WorkerIds, control_socket
 from headrace_cli.dev.declarations import apply_code, apply_file
-from headrace_cli.dev.embedded_bus import forget_workers, without_login
 from headrace_cli.dev.nats_server import NatsServer
 from headrace_cli.dev.orphan_processes import end_orphans
 from headrace_cli.dev.plan import Plan
 from headrace_cli.dev.readiness import until_ready
+from headrace_cli.dev.ready_reports import ready_reports
 from headrace_cli.dev.reload import Reloader
 from headrace_cli.dev.settings import DevSettings
 from headrace_cli.dev.summary import summary
@@ -170,15 +170,22 @@ class _Stack:
             await self._supervisor.start(spec)
             await self._until_answers(server)
         if self._plan.nats is not None and not self._settings.ephemeral:
-            await forget_workers(without_login(self._settings, self._plan.nats_url))
-        for spec in (*self._plan.services, *self._plan.observers()):
-            await self._supervisor.start(spec)
-        self._write_file()
-        await until_ready(
-            self._plan.gateway_urls,
-            with_agents=self._settings.workers > 0,
-            timeout=self._settings.startup_timeout + _REPORT_TIMEOUT,
-        )
+            # Here, because this alone needs the NATS client, which takes a quarter of the start.
+            from headrace_cli.dev import embedded_bus as bus  # noqa: PLC0415 - see above
+
+            await bus.forget_workers(bus.without_login(self._settings, self._plan.nats_url))
+        async with ready_reports(len(self._plan.services)) as reports:
+            for spec in self._plan.services:
+                await self._supervisor.start(spec, NOTIFY_SOCKET=reports.path)
+            for spec in self._plan.observers():
+                await self._supervisor.start(spec)
+            self._write_file()
+            await until_ready(
+                self._plan.gateway_urls,
+                with_agents=self._settings.workers > 0,
+                timeout=self._settings.startup_timeout + _REPORT_TIMEOUT,
+                pause=reports.pause,
+            )
 
     async def _unless(self, stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
         """Return whether `work` finished before `stop`; raise a failure of `work` or a child."""

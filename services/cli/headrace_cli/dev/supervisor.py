@@ -3,15 +3,11 @@
 import asyncio
 import itertools
 import signal
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
-from socket import AF_UNIX
-from typing import override
+from collections.abc import Callable, Sequence
 
 from headrace_cli.dev.child_process import ChildProcess, ChildSpec
+from headrace_cli.dev.ready_reports import ready_reports
 from headrace_cli.failures import FATAL_EXITS, CannotStart
 
 RESTART_DELAY = 1.0
@@ -77,10 +73,10 @@ class Supervisor:
         """The specs of `children`, and of replaced ones that have not ended."""
         return [child.spec for child in (*self.children, *self._retiring)]
 
-    async def start(self, spec: ChildSpec) -> None:
-        """Start one more child and watch it."""
+    async def start(self, spec: ChildSpec, **variables: str) -> None:
+        """Start one more child, with `variables` for this start only, and watch it."""
         child = ChildProcess(spec, self._show)
-        await child.start()
+        await child.start(**variables)
         self._children.append(child)
         self._watchers[child] = asyncio.create_task(self._watch(child))
 
@@ -202,9 +198,9 @@ async def _all_ready(children: Sequence[ChildProcess]) -> None:
 
 
 async def _ready(child: ChildProcess) -> None:
-    async with _ready_socket() as (path, ready):
-        await child.start(NOTIFY_SOCKET=path)
-        ended, reported = asyncio.create_task(child.ended()), asyncio.create_task(ready.wait())
+    async with ready_reports() as reports:
+        await child.start(NOTIFY_SOCKET=reports.path)
+        ended, reported = asyncio.create_task(child.ended()), asyncio.create_task(reports.next())
         try:
             await asyncio.wait((ended, reported), return_when=asyncio.FIRST_COMPLETED)
             if not reported.done():
@@ -221,32 +217,3 @@ def _last_error(child: ChildProcess) -> str:
 
 def _reason(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-class _Reports(asyncio.DatagramProtocol):
-    def __init__(self, ready: asyncio.Event) -> None:
-        self._ready = ready
-
-    @override
-    def datagram_received(self, data: bytes, addr: object) -> None:
-        if b"READY=1" in data.split(b"\n"):
-            self._ready.set()
-
-
-@asynccontextmanager
-async def _ready_socket() -> AsyncIterator[tuple[str, asyncio.Event]]:
-    """Give the path of a socket for one service's report that it has started, and its event.
-
-    The report is systemd's (``NOTIFY_SOCKET``).
-    """
-    ready = asyncio.Event()
-    # Not in the data directory: a socket's path has a maximum of about 100 characters.
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-        path = str(Path(folder) / "ready")
-        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: _Reports(ready), local_addr=path, family=AF_UNIX
-        )
-        try:
-            yield path, ready
-        finally:
-            transport.close()
