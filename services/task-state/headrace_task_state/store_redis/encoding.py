@@ -2,8 +2,7 @@
 
 A short task that has ended is one string, its text (``lua/packed.lua``). The first line of a text
 is a JSON array: the values of the usual fields, then the names and values of others. Each other
-line is an item, after ``h`` (history) or ``a`` (artifacts). In items, single control characters
-stand for what occurs in most of them. JSON contains neither those nor line ends.
+line is an item, after ``h`` (history) or ``a`` (artifacts). JSON contains no line ends.
 """
 
 import re
@@ -43,24 +42,6 @@ _LETTERS = {
     REJECTED: b"r",
 }
 
-_PHRASES = (
-    (b',"taskId":"\x01","contextId":"\x02"', b"\x03"),
-    (b'"role":"ROLE_USER","parts":[{"text":"', b"\x04"),
-    (
-        b'{"agui_event_type":"content_block","agui_block_type":"text","agui_block_id":"',
-        b"\x05",
-    ),
-    (b',"agui_block_index":', b"\x06"),
-    (b'"parts":[{"text":"', b"\x07"),
-    (b'{"artifactId":"', b"\x08"),
-    (b'{"messageId":"', b"\x0e"),
-    (b'"role":"ROLE_AGENT",', b"\x0f"),
-)
-"""What stands for what in items, after the task's id (1) and its context's (2): as in
-``lua/packed.lua``. A change needs a new version of the view."""
-
-_PLAIN_CONTEXT = re.compile(r"[0-9A-Za-z_-]+")
-
 _PLAIN_STATUS = re.compile(r'\{"state":"(\w+)","timestamp":"([^"\\]+)"\}')
 
 
@@ -79,7 +60,7 @@ def encoded(change: TaskChange | TaskRemoval) -> tuple[bytes, bytes, bytes]:
     history = list(map(orjson.dumps, change.history))
     artifacts = list(map(orjson.dumps, change.artifacts))
     if change.begins and change.ended is not None:
-        text = _text_of(key.task, fields, history, artifacts)
+        text = _text_of(fields, history, artifacts)
         if len(text) <= _MOST_BYTES and max(len(history), len(artifacts)) <= _MOST_ITEMS:
             return _member(change), text, orjson.dumps(_array(change, {}, (), ()))
     return _member(change), b"", orjson.dumps(_array(change, fields, history, artifacts))
@@ -121,28 +102,15 @@ def _member(change: TaskChange) -> bytes:
     return letter + change.time.to_bytes(7) + f"{shard}-".encode() + bytes.fromhex(digits)
 
 
-def _text_of(
-    task: str, fields: Fields, history: Sequence[bytes], artifacts: Sequence[bytes]
-) -> bytes:
+def _text_of(fields: Fields, history: Sequence[bytes], artifacts: Sequence[bytes]) -> bytes:
     """Return the text of a task with encoded items."""
     first = list(map(fields.get, _USUAL))
     for name in fields.keys() - _IS_USUAL:
         first += name, fields[name]
-    if not (history or artifacts):
-        return orjson.dumps(first)
-    lines = [b"h" + item for item in history]
+    lines = [orjson.dumps(first)]
+    lines += [b"h" + item for item in history]
     lines += [b"a" + item for item in artifacts]
-    items = b"\n".join(lines)
-    for phrase, code in _phrases(task, fields.get("context", "")):
-        items = items.replace(phrase, code)
-    return b"%b\n%b" % (orjson.dumps(first), items)
-
-
-def _phrases(task: str, context: str) -> list[tuple[bytes, bytes]]:
-    phrases = [(task.encode(), b"\x01")]
-    if _PLAIN_CONTEXT.fullmatch(context):
-        phrases.append((context.encode(), b"\x02"))
-    return [*phrases, *_PHRASES]
+    return b"\n".join(lines)
 
 
 def fields_of(found: bytes | list[bytes]) -> Fields:
@@ -166,11 +134,8 @@ def _fields_in(text: bytes) -> Fields:
     return fields | dict(zip(others[::2], others[1::2], strict=True))
 
 
-def items_in(text: bytes, task: str, context: str) -> tuple[list[bytes], list[bytes]]:
-    """Return the encoded items of a task's text: its history's, and its artifacts'."""
-    items = text.partition(b"\n")[2]
-    for phrase, code in reversed(_phrases(task, context)):
-        items = items.replace(code, phrase)
-    lines = items.split(b"\n")
+def items_in(text: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the encoded items of a text: those of the history, and those of the artifacts."""
+    lines = text.split(b"\n")[1:]
     history = [line[1:] for line in lines if line.startswith(b"h")]
     return history, [line[1:] for line in lines if line.startswith(b"a")]

@@ -39,7 +39,7 @@ from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
 
-SHAPE = "9"
+SHAPE = "8"
 """Version of the stored data's format, a number. A new version's view is built from the log while
 replicas of the old version keep the old view and answer from it. It also changes with the versions
 of logs that are read, because entries that could not be read are missing in the old view."""
@@ -258,10 +258,11 @@ def _stored_task(
     history: list[bytes],
     artifacts: list[bytes],
 ) -> StoredTask:
-    name, fields = task.decode(), fields_of(found)
     if isinstance(found, bytes):
-        history, artifacts = items_in(found, name, fields.get("context", ""))
-    return StoredTask(name, time.decode(), fields, _items(history), _items(artifacts))
+        history, artifacts = items_in(found)
+    return StoredTask(
+        task.decode(), time.decode(), fields_of(found), _items(history), _items(artifacts)
+    )
 
 
 def _rows(day: str, fields: Mapping[bytes, bytes]) -> Iterator[UsageRow]:

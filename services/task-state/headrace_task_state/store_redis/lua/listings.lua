@@ -236,25 +236,25 @@ local function write_task(key, fields, history, artifacts)
 end
 
 -- Makes a hash and lists of a task that is a string.
-local function unpack_task(key, task)
+local function unpack_task(key)
   local text = redis.call('GET', key)
   redis.call('DEL', key)
-  local found, fields = fields_in(text), {}
-  for name, value in pairs(found) do
+  local fields = {}
+  for name, value in pairs(fields_in(text)) do
     fields[#fields + 1] = name
     fields[#fields + 1] = value
   end
-  write_task(key, fields, items_in(text, task, found.context or ''))
+  write_task(key, fields, items_in(text))
 end
 
 -- Makes a string of a task that has ended, if it is short.
-local function pack_task(key, task)
+local function pack_task(key)
   if redis.call('LLEN', key .. ':h') > MOST_ITEMS or redis.call('LLEN', key .. ':a') > MOST_ITEMS then
     return
   end
   local history = redis.call('LRANGE', key .. ':h', 0, -1)
   local artifacts = redis.call('LRANGE', key .. ':a', 0, -1)
-  local text = text_of(task, as_table(redis.call('HGETALL', key)), history, artifacts)
+  local text = text_of(as_table(redis.call('HGETALL', key)), history, artifacts)
   if text then
     redis.call('SET', key, text)
     redis.call('UNLINK', key .. ':h', key .. ':a')
@@ -304,11 +304,11 @@ local function apply_change(view, range, look_after, usage, change, member, text
   end
   if text == '' then
     if is_packed and not begins then
-      unpack_task(key, task)
+      unpack_task(key)
     end
     write_task(key, fields, history, artifacts)
     if ended ~= '' or (is_packed and not begins) then
-      pack_task(key, task)
+      pack_task(key)
     end
   elseif not is_new then
     redis.call('SET', key, text)

@@ -18,44 +18,8 @@ local LETTERS = {
   TASK_STATE_CANCELED = 'x', TASK_STATE_REJECTED = 'r',
 }
 
--- What stands for what in the items of a text, after the task's id and its context's.
-local PHRASES = {
-  { ',"taskId":"\1","contextId":"\2"', '\3' },
-  { '"role":"ROLE_USER","parts":[{"text":"', '\4' },
-  { '{"agui_event_type":"content_block","agui_block_type":"text","agui_block_id":"', '\5' },
-  { ',"agui_block_index":', '\6' },
-  { '"parts":[{"text":"', '\7' },
-  { '{"artifactId":"', '\8' },
-  { '{"messageId":"', '\14' },
-  { '"role":"ROLE_AGENT",', '\15' },
-}
-
--- Replaces a text, which is no pattern, everywhere.
-local function replaced(items, from, to)
-  return (string.gsub(items, string.gsub(from, '%W', '%%%0'), (string.gsub(to, '%%', '%%%%'))))
-end
-
-local function shortened(items, task, context)
-  items = replaced(items, task, '\1')
-  if string.find(context, '^[0-9A-Za-z_-]+$') then
-    items = replaced(items, context, '\2')
-  end
-  for _, phrase in ipairs(PHRASES) do
-    items = replaced(items, phrase[1], phrase[2])
-  end
-  return items
-end
-
-local function expanded(items, task, context)
-  for i = #PHRASES, 1, -1 do
-    items = replaced(items, PHRASES[i][2], PHRASES[i][1])
-  end
-  return replaced(replaced(items, '\2', context), '\1', task)
-end
-
 -- Returns the text of a task; nil: it is too long for one.
-local function text_of(task, fields, history, artifacts)
-  local context = fields.context or ''
+local function text_of(fields, history, artifacts)
   local first = {}
   for i, name in ipairs(USUAL) do
     first[i] = fields[name] or cjson.null
@@ -66,17 +30,14 @@ local function text_of(task, fields, history, artifacts)
     first[#first + 1] = name
     first[#first + 1] = value
   end
-  local lines = {}
+  local lines = { cjson.encode(first) }
   for _, item in ipairs(history) do
     lines[#lines + 1] = 'h' .. item
   end
   for _, item in ipairs(artifacts) do
     lines[#lines + 1] = 'a' .. item
   end
-  local text = cjson.encode(first)
-  if #lines > 0 then
-    text = text .. '\n' .. shortened(table.concat(lines, '\n'), task, context)
-  end
+  local text = table.concat(lines, '\n')
   return #text <= MOST_BYTES and text or nil
 end
 
@@ -93,10 +54,9 @@ local function fields_in(text)
 end
 
 -- Returns the history items and the artifact items of a text.
-local function items_in(text, task, context)
+local function items_in(text)
   local found = { h = {}, a = {} }
-  local items = string.match(text, '\n.*') or ''
-  for kind, item in string.gmatch(expanded(items, task, context), '\n(.)([^\n]*)') do
+  for kind, item in string.gmatch(text, '\n(.)([^\n]*)') do
     table.insert(found[kind], item)
   end
   return found.h, found.a
