@@ -1,8 +1,7 @@
-"""Import a command's modules at a fraction of the processor time.
+"""Import a command's modules without work that is of no use.
 
-A process imports hundreds of modules before it does anything. Most of what they make in the
-meantime is used never: garbage collections that find nothing, parts of libraries that the process
-does not use.
+A process imports hundreds of modules before it does anything. Garbage collections find nothing
+meanwhile, and libraries import optional parts that the process does not use.
 """
 
 import gc

@@ -261,7 +261,7 @@ local function pack_task(key)
   end
 end
 
--- Applies `change`, the array that `store_redis/store.py` builds, to one task. `member` is its new one in
+-- Applies `change`, the array that `store_redis/encoding.py` builds, to one task. `member` is its new one in
 -- lists ('': none), `text` the whole task if it begins and ends here and is short, else ''. If the log is
 -- under the id of another agent's task, changes nothing and returns its name: <tenant>:<task>:<agent>.
 local function apply_change(view, range, look_after, usage, change, member, text)

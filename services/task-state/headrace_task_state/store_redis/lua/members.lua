@@ -3,7 +3,7 @@
 -- All members of a list have the same score, so they are ordered by their bytes: the letter of the task's
 -- state, the time of its status (us) in 7 bytes, and its id, whose 32 digits take 16 bytes. In lists of
 -- contexts, the number of the task's owner in 4 bytes comes first. New members are built in
--- `store_redis/store.py`.
+-- `store_redis/encoding.py`.
 
 -- Task ids have one form. Any other text stays as it is.
 local function short_id(task)

@@ -1,8 +1,8 @@
 -- Shared by the scripts that read or change tasks: how a task is stored.
 --
 -- An open task is a hash and two lists, which are appended to. A short one that has ended is a string
--- instead, its text (`packed.py`): it takes half the memory, and usually nothing is appended to it. What is
--- appended nonetheless is appended to a hash and lists again (`unpack_task`).
+-- instead, its text (`store_redis/encoding.py`): it takes half the memory, and usually nothing is
+-- appended to it. What is appended nonetheless is appended to a hash and lists again (`unpack_task`).
 
 -- The fields whose values a text begins with, in this order.
 local USUAL = { 'log', 'agent', 'owner', 'context', 'state', 'time', 'status', 'status_generation',
