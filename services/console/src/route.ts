@@ -31,23 +31,30 @@ export function linkTo(parts: readonly string[], query: Record<string, string> =
 /** The place that the address bar shows. The fragment is never sent to a server. */
 class Route extends Store {
   place = placeOf(location.hash);
+  /** The fragment of `place`, as the address bar has it. */
+  private shown = location.hash;
 
   constructor() {
     super();
-    addEventListener("hashchange", () => {
-      this.place = placeOf(location.hash);
-      this.changed();
-    });
+    addEventListener("hashchange", () => this.show());
   }
 
-  /** Goes to a fragment; `replaces`: without a step in the browser's history. */
+  /**
+   * Goes to a fragment; `replaces`: without a step in the browser's history, and only if the address
+   * is still that of what is shown: `hashchange` comes later than a change.
+   */
   go(fragment: string, replaces = false): void {
     if (!replaces) {
       location.hash = fragment;
-      return;
+    } else if (location.hash === this.shown) {
+      history.replaceState(null, "", fragment);
+      this.show();
     }
-    history.replaceState(null, "", fragment);
-    this.place = placeOf(fragment);
+  }
+
+  private show(): void {
+    this.shown = location.hash;
+    this.place = placeOf(this.shown);
     this.changed();
   }
 }

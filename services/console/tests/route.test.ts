@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-(globalThis as any).location = { hash: "", href: "" };
-(globalThis as any).addEventListener = () => {};
-const { linkTo, placeOf } = await import("../src/route");
+const location = { hash: "", href: "" };
+let hashChanged = () => {};
+Object.assign(globalThis, {
+  location,
+  history: { replaceState: (_state: unknown, _title: string, fragment: string) => (location.hash = fragment) },
+  addEventListener: (_name: string, listener: () => void) => (hashChanged = listener),
+});
+const { linkTo, placeOf, route } = await import("../src/route");
 
 test("a link leads to the place that it was made of", () => {
   const parts = ["tasks", "a/b", "ü?#%"];
@@ -14,4 +19,17 @@ test("a link leads to the place that it was made of", () => {
 
 test("a broken escape in the address is shown as it is", () => {
   assert.deepEqual(placeOf("#/chat/%zz").parts, ["chat", "%zz"]);
+});
+
+test("a page that is being left does not take the address back", () => {
+  route.go("#/tasks/a/1");
+  hashChanged();
+  route.go("#/tasks/a/1?at=3", true);
+  assert.equal(location.hash, "#/tasks/a/1?at=3");
+  assert.equal(route.place.query.get("at"), "3");
+  route.go("#/tasks/a/2");
+  route.go("#/tasks/a/1", true); // before `hashchange`
+  assert.equal(location.hash, "#/tasks/a/2");
+  hashChanged();
+  assert.deepEqual(route.place.parts, ["tasks", "a", "2"]);
 });
