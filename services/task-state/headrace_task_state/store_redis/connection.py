@@ -2,9 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from hashlib import sha1
-from importlib.resources import files
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -26,6 +23,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from headrace.model.errors import StateUnavailable
 from headrace.tls import tls_context
 from headrace_task_state.store import Memory
+from headrace_task_state.store_redis.scripts import script
 from headrace_task_state.store_redis.settings import Login, RedisSettings
 
 ANSWER_TIMEOUT = 3.0
@@ -278,31 +276,3 @@ def trouble(error: Exception) -> StateUnavailable:
     if isinstance(error, ResponseError):
         _log.error("Redis reported an error: %s", error)
     return StateUnavailable(f"Redis: {error or type(error).__name__}")
-
-
-_SHARED = {
-    "apply": ("packed", "members", "usage", "listings"),
-    "complete": ("packed", "members", "usage", "listings"),
-    "fields": ("packed",),
-    "page": ("packed", "members", "history"),
-    "task": ("packed", "history"),
-}
-"""The scripts with functions that a script needs, by its name."""
-
-
-class Script:
-    """One script and the digest under which Redis has it."""
-
-    def __init__(self, name: str) -> None:
-        """Read ``lua/<name>.lua``, with the scripts that it needs before it."""
-        folder = files(__package__) / "lua"
-        names = (*_SHARED.get(name, ()), name)
-        self.name = name
-        self.text = "".join((folder / f"{one}.lua").read_text() for one in names)
-        self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-
-@cache
-def script(name: str) -> Script:
-    """Return the script of that name."""
-    return Script(name)

@@ -22,16 +22,20 @@ from headrace.model.task import (
 )
 from headrace_task_state.store import Fields, TaskChange, TaskRemoval
 
-_USUAL = (
+USUAL = (
     *("log", "agent", "owner", "context", "state", "time", "status", "status_generation"),
     *("generation", "sequence", "run", "submitted", "priority", "start_by"),
 )
-_IS_USUAL = frozenset(_USUAL)
+"""The fields whose values a text begins with, in this order. The scripts get this and the following
+constants from here (``scripts.py``)."""
 
-_MOST_BYTES = 4096
-_MOST_ITEMS = 64
+_IS_USUAL = frozenset(USUAL)
 
-_LETTERS = {
+MOST_BYTES = 4096
+MOST_ITEMS = 64
+"""Maximum size of a text, and of its history and its artifacts each."""
+
+LETTERS = {
     SUBMITTED: b"s",
     WORKING: b"w",
     INPUT_REQUIRED: b"i",
@@ -41,6 +45,7 @@ _LETTERS = {
     CANCELED: b"x",
     REJECTED: b"r",
 }
+"""What stands for a state in members of lists."""
 
 _PLAIN_STATUS = re.compile(r'\{"state":"(\w+)","timestamp":"([^"\\]+)"\}')
 
@@ -61,7 +66,7 @@ def encoded(change: TaskChange | TaskRemoval) -> tuple[bytes, bytes, bytes]:
     artifacts = list(map(orjson.dumps, change.artifacts))
     if change.begins and change.ended is not None:
         text = _text_of(fields, history, artifacts)
-        if len(text) <= _MOST_BYTES and max(len(history), len(artifacts)) <= _MOST_ITEMS:
+        if len(text) <= MOST_BYTES and max(len(history), len(artifacts)) <= MOST_ITEMS:
             return _member(change), text, orjson.dumps(_array(change, {}, (), ()))
     return _member(change), b"", orjson.dumps(_array(change, fields, history, artifacts))
 
@@ -96,7 +101,7 @@ def _array(
 
 def _member(change: TaskChange) -> bytes:
     """Return the task's member in lists of owners (``lua/members.lua``); empty: on no list."""
-    if (letter := _LETTERS.get(change.state)) is None:
+    if (letter := LETTERS.get(change.state)) is None:
         return b""
     shard, _, digits = change.key.task.partition("-")
     return letter + change.time.to_bytes(7) + f"{shard}-".encode() + bytes.fromhex(digits)
@@ -104,7 +109,7 @@ def _member(change: TaskChange) -> bytes:
 
 def _text_of(fields: Fields, history: Sequence[bytes], artifacts: Sequence[bytes]) -> bytes:
     """Return the text of a task with encoded items."""
-    first = list(map(fields.get, _USUAL))
+    first = list(map(fields.get, USUAL))
     for name in fields.keys() - _IS_USUAL:
         first += name, fields[name]
     lines = [orjson.dumps(first)]
@@ -129,8 +134,8 @@ def fields_of(found: bytes | list[bytes]) -> Fields:
 
 def _fields_in(text: bytes) -> Fields:
     first = orjson.loads(text.partition(b"\n")[0])
-    fields = {name: value for name, value in zip(_USUAL, first, strict=False) if value is not None}
-    others = first[len(_USUAL) :]
+    fields = {name: value for name, value in zip(USUAL, first, strict=False) if value is not None}
+    others = first[len(USUAL) :]
     return fields | dict(zip(others[::2], others[1::2], strict=True))
 
 

@@ -3,20 +3,8 @@
 -- An open task is a hash and two lists, which are appended to. A short one that has ended is a string
 -- instead, its text (`store_redis/encoding.py`): it takes half the memory, and usually nothing is
 -- appended to it. What is appended nonetheless is appended to a hash and lists again (`unpack_task`).
-
--- The fields whose values a text begins with, in this order.
-local USUAL = { 'log', 'agent', 'owner', 'context', 'state', 'time', 'status', 'status_generation',
-  'generation', 'sequence', 'run', 'submitted', 'priority', 'start_by' }
-
-local MOST_BYTES = 4096
-local MOST_ITEMS = 64
-
--- In members of lists, states take a letter.
-local LETTERS = {
-  TASK_STATE_SUBMITTED = 's', TASK_STATE_WORKING = 'w', TASK_STATE_INPUT_REQUIRED = 'i',
-  TASK_STATE_AUTH_REQUIRED = 'a', TASK_STATE_COMPLETED = 'c', TASK_STATE_FAILED = 'f',
-  TASK_STATE_CANCELED = 'x', TASK_STATE_REJECTED = 'r',
-}
+--
+-- `store_redis/scripts.py` defines USUAL, LETTERS, MOST_BYTES and MOST_ITEMS before it.
 
 -- Returns the text of a task; nil: it is too long for one.
 local function text_of(fields, history, artifacts)
