@@ -18,7 +18,7 @@ from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import ask_again
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration
-from headrace_worker.adapters.event_stream import Frames, check_encoding, field
+from headrace_worker.adapters.event_stream import EVENT_STREAM, Frames, check_encoding, field
 from headrace_worker.adapters.extras import needs
 from headrace_worker.memory import Memory, restored
 
@@ -26,7 +26,7 @@ with needs("ag-ui"):
     import httpx
 
 _STREAM = {
-    "Accept": "text/event-stream",
+    "Accept": EVENT_STREAM,
     "Accept-Encoding": "identity",
     "Content-Type": "application/json",
 }

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from headrace.sdk.errors import MalformedOutput
 
+EVENT_STREAM = "text/event-stream"
+
 LARGEST = 64 * 1024 * 1024
 """Maximum bytes of an outside agent's answer, or of one event of a stream. A worker's runs share
 its memory: an answer without end would end those of other agents, too."""
@@ -42,6 +44,11 @@ def check_encoding(headers: Mapping[str, str]) -> None:
         raise MalformedOutput(
             f"the outside agent's answer has the encoding {encoding[:100]!r}; allowed: identity"
         )
+
+
+def has_events(headers: Mapping[str, str]) -> bool:
+    """Return whether an answer is a stream of events."""
+    return headers.get("Content-Type", "").lower().startswith(EVENT_STREAM)
 
 
 class Frames:

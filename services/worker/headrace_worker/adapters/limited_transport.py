@@ -4,13 +4,17 @@ from collections.abc import AsyncIterator
 from typing import cast, override
 
 from headrace.sdk.errors import MalformedOutput
-from headrace_worker.adapters.event_stream import check_encoding, check_size
+from headrace_worker.adapters.event_stream import (
+    EVENT_STREAM,
+    check_encoding,
+    check_size,
+    has_events,
+)
 from headrace_worker.adapters.extras import needs
 
 with needs("a2a"):
     import httpx
 
-EVENT_STREAM = "text/event-stream"
 _OK = 200
 
 
@@ -41,7 +45,7 @@ def is_event_stream(request: httpx.Request, response: httpx.Response) -> bool:
     return (
         response.status_code == _OK
         and EVENT_STREAM in request.headers.get("Accept", "")
-        and response.headers.get("Content-Type", "").startswith(EVENT_STREAM)
+        and has_events(response.headers)
     )
 
 

@@ -14,7 +14,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput, Misdeclared, Retryable
 from headrace.sdk.tool_call import Answer
 from headrace.sdk.tools import Tool
-from headrace_worker.adapters.event_stream import LARGEST, check_encoding
+from headrace_worker.adapters.event_stream import LARGEST, check_encoding, has_events
 from headrace_worker.adapters.extras import needs
 
 with needs("mcp"):
@@ -28,8 +28,6 @@ with needs("mcp"):
 
 MOST_PAGES = 100
 """Maximum pages of a server's list of tools."""
-
-_EVENT_STREAM = "text/event-stream"
 
 
 class McpServer:
@@ -118,7 +116,7 @@ async def _check_answer(response: httpx2.Response) -> None:
     The SDK itself limits each event of a stream of events, to less.
     """
     check_encoding(response.headers)
-    if not response.headers.get("Content-Type", "").lower().startswith(_EVENT_STREAM):
+    if not has_events(response.headers):
         response.stream = _LimitedBody(cast("httpx2.AsyncByteStream", response.stream))
 
 

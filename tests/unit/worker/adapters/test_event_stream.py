@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace_worker.adapters.event_stream import Frames, field, plain
+from headrace_worker.adapters.event_stream import Frames, field, has_events, plain
 
 _STREAM = 'id: 1\ndata: a\ndata: b\n\n: hush\n\ndata:{"x":"\u2028\u2029\u0085"}\n\ndata: cut'
 
@@ -27,3 +27,17 @@ def test_lines_end_with_lf_crlf_or_cr_alone(size: int, end: str, mark: str) -> N
 def test_a_frame_is_handed_on_when_its_last_byte_is_there() -> None:
     assert list(Frames().take(b"data: a\r\r")) == [b"data: a"]
     assert list(Frames().take(b"data: a\r\n\r\n")) == [b"data: a"]
+
+
+@pytest.mark.parametrize(
+    ("media_type", "is_stream"),
+    [
+        ("text/event-stream", True),
+        ("Text/Event-Stream; charset=utf-8", True),
+        ("application/json", False),
+        (None, False),
+    ],
+)
+def test_media_types_are_read_in_any_case(media_type: str | None, *, is_stream: bool) -> None:
+    headers = {} if media_type is None else {"Content-Type": media_type}
+    assert has_events(headers) is is_stream
