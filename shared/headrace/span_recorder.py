@@ -7,17 +7,23 @@ is sampled, limited and exported as the SDK's spans are. Needs the extra `opente
 
 from collections.abc import Mapping, Sequence
 from time import time_ns
-from typing import Any, cast, override
+from traceback import format_exception
+from typing import override
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace import Span as SdkSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased
 from opentelemetry.sdk.util import BoundedList
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.semconv.attributes.exception_attributes import (
+    EXCEPTION_ESCAPED,
+    EXCEPTION_MESSAGE,
+    EXCEPTION_STACKTRACE,
+    EXCEPTION_TYPE,
+)
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -201,5 +207,13 @@ class _RecordedSpan(Span):
         timestamp: int | None = None,
         escaped: bool = False,
     ) -> None:
-        # It only makes attributes and calls `add_event`.
-        SdkSpan.record_exception(cast("Any", self), exception, attributes, timestamp, escaped)
+        raised = type(exception)
+        module = "" if raised.__module__ == "builtins" else f"{raised.__module__}."
+        event = {
+            EXCEPTION_TYPE: f"{module}{raised.__qualname__}",
+            EXCEPTION_MESSAGE: str(exception),
+            EXCEPTION_STACKTRACE: "".join(format_exception(exception)),
+            EXCEPTION_ESCAPED: str(escaped),
+            **(attributes or {}),
+        }
+        self.add_event("exception", event, timestamp)
