@@ -319,8 +319,8 @@ class Writer(Protocol):
     async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
         """Defer a name on the list until `due`, ms; None: remove it."""
 
-    async def fields(self, name: str) -> Fields:
-        """Return the task's fields that events overwrite; empty if the task does not exist."""
+    async def fields(self, *names: str) -> list[Fields]:
+        """Return each task's fields that events overwrite; empty if the task does not exist."""
 
     async def begin_era(self) -> None:
         """Replace a projection made of logs that are gone by an empty one; every lease ends."""

@@ -209,10 +209,10 @@ class _Writer:
         elif name in names:
             names[name] = due
 
-    async def fields(self, name: str) -> Fields:
-        tenant, task = name.split(":")
-        kept = self._store.projection.tasks.get((tenant, task))
-        return {} if kept is None else dict(kept.fields)
+    async def fields(self, *names: str) -> list[Fields]:
+        keys = (name.split(":") for name in names)
+        found = (self._store.projection.tasks.get((tenant, task)) for tenant, task in keys)
+        return [{} if kept is None else dict(kept.fields) for kept in found]
 
     async def begin_era(self) -> None:
         self._check()

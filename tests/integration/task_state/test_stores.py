@@ -606,6 +606,18 @@ async def test_a_log_begun_again_on_the_same_subject_replaces_the_task(
     assert found.fold.task() == folded(again)
 
 
+async def test_fields_of_several_tasks_are_read_at_once(stored_range: StoredRange) -> None:
+    open_log, ended = some_log(), some_log()
+    ended.append([ended.status(COMPLETED)], state=COMPLETED)
+    writer = await stored_range.writer()
+    history = arrivals([open_log, ended], random.Random(0))
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), history)
+    names = [f"{log.key.tenant}:{log.key.task}" for log in (open_log, ended)]
+    found = await writer.fields(names[1], "default:0-none", names[0])
+    assert [fields.get("log") for fields in found] == [ended.log, None, open_log.log]
+    assert [fields.get("state") for fields in found] == [COMPLETED, None, WORKING]
+
+
 async def test_without_its_beginning_a_log_makes_no_task(stored_range: StoredRange) -> None:
     log = some_log()
     writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
@@ -863,7 +875,8 @@ async def test_usage_before_and_after_a_summary_is_counted_with_the_whole_log(
     [(*_, read, time, written, runs, tokens)] = await counted(stored_range)
     assert (read, written, tokens) == ("input=1110", "output=222", "tokens=1332")
     assert (time, runs) == ("ms=6000", "runs=2")
-    assert SUMMARY not in await writer.fields(name)
+    [fields] = await writer.fields(name)
+    assert SUMMARY not in fields
 
 
 async def test_days_and_tenants_are_counted_apart(stored_range: StoredRange) -> None:

@@ -71,7 +71,7 @@ class DueTasks:
         # The name of a task that has left the view includes its agent.
         tenant, task_id, *agent = name.split(":")
         log_context.begin(LogContext(task_id, agent="".join(agent)))
-        task = {"agent": agent[0]} if agent else await self._writer.fields(name)
+        [task] = [{"agent": agent[0]}] if agent else await self._writer.fields(name)
         due: int | None = None
         try:
             if task:

@@ -12,7 +12,7 @@ This decides nothing, like the watch of workers: who gets such a run contacts it
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import batched
 
 from headrace.directory import Directory
@@ -109,10 +109,9 @@ class HolderCheck:
         except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
             _log.info("task %s without a holder is left to the sweep: %s", key.task, error)
 
-    async def _running(self, names: Iterable[str]) -> list[_Running]:
+    async def _running(self, names: Sequence[str]) -> list[_Running]:
         found = list[_Running]()
-        for name in names:
-            task = await self._writer.fields(name)
+        for name, task in zip(names, await self._writer.fields(*names), strict=True):
             if task and task.get("state") != SUBMITTED:
                 tenant, _, task_id = name.partition(":")
                 found.append((TaskKey(tenant, task["agent"], task_id), task))

@@ -357,7 +357,8 @@ class BatchWrite:
         found = {_name(one): one for one in changes}
         ignored: list[str] = []
         for name in foreign:
-            change, known = found[name], await self._writer.fields(name.rpartition(":")[0])
+            change = found[name]
+            [known] = await self._writer.fields(name.rpartition(":")[0])
             older = None
             if isinstance(change, TaskChange) and known:
                 own, other = int(change.fields["sequence"]), int(known["sequence"])

@@ -124,7 +124,7 @@ class ListChangePublisher:
         elif key in self._known:
             return self._known[key]
         else:
-            fields = await self._writer.fields(f"{key.tenant}:{key.task}")
+            [fields] = await self._writer.fields(f"{key.tenant}:{key.task}")
             if fields.get("agent") != key.agent:
                 return None
             known = _Known(fields["owner"], fields["context"], None)

@@ -374,9 +374,10 @@ class RedisWriter:
         [names] = await self._redis.ask(["ZRANGE", key, "-inf", until, "BYSCORE", "LIMIT", 0, most])
         return [name.decode() for name in names]
 
-    async def fields(self, name: str) -> Fields:
-        """Return the task's fields that events overwrite; empty if the task does not exist."""
-        return fields_of(await self._redis.run("fields", [f"{self._view}t:{name}"], []))
+    async def fields(self, *names: str) -> list[Fields]:
+        """Return each task's fields that events overwrite; empty if the task does not exist."""
+        keys = [f"{self._view}t:{name}" for name in names]
+        return list(map(fields_of, await self._redis.run("fields", keys, [])))
 
     @staticmethod
     def _check(answer: object) -> None:

@@ -101,9 +101,9 @@ async def test_of_a_task_that_a_previous_holder_began_the_store_knows_whose_it_i
     writer: Writer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def stored(name: str) -> Fields:
+    async def stored(name: str) -> list[Fields]:
         assert name == f"{KEY.tenant}:{KEY.task}"
-        return {"agent": KEY.agent, "owner": "ann", "context": "c"}
+        return [{"agent": KEY.agent, "owner": "ann", "context": "c"}]
 
     monkeypatch.setattr(writer, "fields", stored)
     await publisher.publish(5, [becomes(WORKING)])
@@ -136,7 +136,7 @@ async def test_what_can_not_be_published_leaves_a_gap(
     await publisher.publish(5, [begins()])
     bus.is_down = False
 
-    async def unavailable(name: str) -> Fields:
+    async def unavailable(name: str) -> list[Fields]:
         raise StateUnavailable(name)
 
     with monkeypatch.context() as patched:

@@ -1,5 +1,9 @@
--- Returns the hash of a task (empty: there is none) or its text.
+-- Returns of each task its hash (empty: there is none) or its text.
 --
--- KEYS: the task's
+-- KEYS: the tasks'
 
-return type_of(KEYS[1]) == 'string' and redis.call('GET', KEYS[1]) or redis.call('HGETALL', KEYS[1])
+local found = {}
+for at, key in ipairs(KEYS) do
+  found[at] = type_of(key) == 'string' and redis.call('GET', key) or redis.call('HGETALL', key)
+end
+return found
