@@ -123,6 +123,17 @@ class BusSettings(SecretSettings):
     with 503. If unset, existing streams keep their limit, and new ones have none. To change it:
     `headrace streams apply`."""
 
+    retention: float | None = Field(default=None, gt=0)
+    """Seconds for which a finished task is kept. After that it is erased; an empty tombstone stays
+    for `HEADRACE_TOMBSTONE_SECONDS`. If unset, it is what the fleet was created with, or 7 days. A
+    service refuses to start if the fleet keeps tasks for another time. To change it: `headrace
+    streams apply`, then restart task state."""
+
+    waiting_retention: float | None = Field(default=None, gt=0)
+    """Seconds for which a task may wait for its user's input. After that it is CANCELED, and kept
+    for `HEADRACE_RETENTION` like any finished task. If unset, it is what the fleet was created
+    with, or 30 days. To change it: `headrace streams apply`, then restart task state."""
+
     tombstone_seconds: float = Field(default=600.0, ge=1, le=30 * 24 * 3600)
     """Seconds for which an expired task leaves an empty tombstone in place of its log, so that a
     process that was frozen meanwhile cannot restart the log. Tombstones of deleted tasks stay for

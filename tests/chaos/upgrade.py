@@ -43,7 +43,7 @@ _NODE_AWAY = 6.0
 
 @dataclass(frozen=True, slots=True)
 class ApplyStreams(Fault):
-    """Run ``headrace streams apply``, as operators do before they replace the first process."""
+    """Run ``headrace streams apply`` with the fleet's settings, as operators do first."""
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class ApplyStreams(Fault):
     async def do(self, fleet: Fleet) -> None:
         applying = await asyncio.create_subprocess_exec(
             *(PRESENT.python, "-m", "headrace_cli", "streams", "apply"),
-            env=os.environ | {"HEADRACE_NATS_URL": fleet.nats_url},
+            env=fleet.stack.environment | {"HEADRACE_NATS_URL": fleet.nats_url},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

@@ -51,9 +51,10 @@ class Stack:
             self._command += [] if value is None else [flag, str(value)]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         usual = {"HEADRACE_DATA_DIR": "data", "HEADRACE_STARTUP_TIMEOUT": "180"}
-        self._environment = inherited | usual | dict(environment or {})
+        self.environment = inherited | usual | dict(environment or {})
+        """The variables of its processes."""
         self.folder = folder
-        self.data_dir = folder / self._environment["HEADRACE_DATA_DIR"]
+        self.data_dir = folder / self.environment["HEADRACE_DATA_DIR"]
         self.url = ""
         self.said = list[str]()
         """The lines that it wrote to stdout."""
@@ -83,7 +84,7 @@ class Stack:
             self._log,
             stdout=subprocess.PIPE,
             folder=self.folder,
-            environment=self._environment,
+            environment=self.environment,
         )
         self._listener = threading.Thread(target=self._listen, args=[self._process], daemon=True)
         self._listener.start()

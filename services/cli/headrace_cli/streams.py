@@ -30,9 +30,9 @@ def streams() -> None:
     """Compare streams and buckets with the settings, and change them.
 
     Services never change existing streams. These settings apply: HEADRACE_REPLICAS,
-    HEADRACE_EVENT_STREAMS, HEADRACE_EVENTS_MAX_BYTES, HEADRACE_FILES_MAX_BYTES and
-    HEADRACE_RUNS_MAX; an unset one changes nothing. Consumers that break the bus contract are
-    replaced, too; their messages stay.
+    HEADRACE_EVENT_STREAMS, HEADRACE_EVENTS_MAX_BYTES, HEADRACE_FILES_MAX_BYTES, HEADRACE_RUNS_MAX,
+    HEADRACE_RETENTION and HEADRACE_WAITING_RETENTION; an unset one changes nothing. Consumers that
+    break the bus contract are replaced, too; their messages stay.
     """
 
 

@@ -15,6 +15,7 @@ from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import kept_for
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
@@ -72,9 +73,7 @@ class TaskState:
         self._clock = Clock(self._bus, self._store)
         for one in self._ranges:
             metrics.FOLLOWING.labels(one.name).set(0)
-        self._times = Times(
-            settings.retention, settings.waiting_retention, settings.tombstone_seconds
-        )
+        self._times: Times
         self._stack = AsyncExitStack()
         self._sender_resources: SenderResources
         self._answers_now = False
@@ -133,8 +132,13 @@ class TaskState:
             self._bus.connect(f"task-state {self._name}"),
             wait_for(self._store.name, self._store.check, self._settings.startup_timeout),
         )
+        await wait_for("JetStream", self._read_times, self._settings.startup_timeout)
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()
+
+    async def _read_times(self) -> None:
+        kept = await kept_for(self._bus.js, self._settings)
+        self._times = Times(kept.ended, kept.waiting, self._settings.tombstone_seconds)
 
     async def _serve(self, broker: FleetBroker) -> None:
         application = FastStream(broker, logger=None)

@@ -10,7 +10,7 @@ from headrace_task_state.usage import KEPT_DAYS
 
 
 class TaskStateSettings(RedisSettings, BusSettings):
-    """Where Redis is, how long tasks are kept, and when a waiting input is asked for again."""
+    """Where Redis is, how webhooks are delivered, and when a waiting input is asked for again."""
 
     role = "task-state"
 
@@ -19,14 +19,6 @@ class TaskStateSettings(RedisSettings, BusSettings):
 
     metrics_host: str = "127.0.0.1"
     """Address that the metrics port listens on."""
-
-    retention: float = Field(default=7 * 24 * 3600.0, gt=0)
-    """Seconds for which a finished task is kept. After that it is erased; an empty tombstone stays
-    for `HEADRACE_TOMBSTONE_SECONDS`."""
-
-    waiting_retention: float = Field(default=30 * 24 * 3600.0, gt=0)
-    """Seconds for which a task may wait for its user's input. After that it is CANCELED, and kept
-    for `HEADRACE_RETENTION` like any finished task."""
 
     usage_days: int = Field(default=KEPT_DAYS, ge=1, le=3650)
     """Days for which the usage of a day is kept in Redis."""

@@ -7,6 +7,7 @@ leaf nodes. `streams.apply` turns them into the fleet's streams.
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import nats.errors
 from nats.js import JetStreamContext, api
@@ -70,7 +71,8 @@ async def create_mirrors(js: JetStreamContext, settings: BusSettings, domain: st
         if missing:
             raise
     for one in missing:
-        await create(js, one)
+        origin = await find(js, str(one.name), api_of) or {}
+        await create(js, one.evolve(metadata=_stated(origin)))
     return [_state(await info(js, str(one.name))) for one in wanted]
 
 
@@ -110,6 +112,12 @@ async def _compare_event_streams(js: JetStreamContext, settings: BusSettings, do
             if there
             else f"domain {domain} has no stream {streams.events(0)}; nothing was changed"
         )
+
+
+def _stated(origin: dict[str, Any]) -> dict[str, str] | None:
+    """Return what a stream's metadata states, without the items of the server."""
+    items = (origin.get("metadata") or {}).items()
+    return {name: value for name, value in items if not name.startswith("_nats.")} or None
 
 
 def _mirrors(settings: BusSettings, domain: str) -> Iterator[api.StreamConfig]:

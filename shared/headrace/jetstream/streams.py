@@ -6,7 +6,7 @@ requires nothing.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -27,6 +27,7 @@ __all__ = [
     "DEAD_MAX_AGE",
     "Difference",
     "Effect",
+    "KeptFor",
     "Streams",
     "allowed_changes",
     "apply",
@@ -36,6 +37,7 @@ __all__ = [
     "ensure_streams",
     "find",
     "info",
+    "kept_for",
 ]
 
 _log = logging.getLogger(__name__)
@@ -75,6 +77,14 @@ _OPTIONAL = {
 
 _FIXED = {"storage", "retention"}
 """What JetStream can't change on an existing stream."""
+
+_KEPT = {"retention": 7 * 24 * 3600.0, "waiting_retention": 30 * 24 * 3600.0}
+"""The settings that the first event stream states in its metadata, with the values of a new fleet.
+
+Any task state deletes, so all must keep tasks for the same time."""
+
+_METADATA = "metadata."
+"""Precedes the name of an item of a stream's metadata where a setting of the stream is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +159,8 @@ class Effect(StrEnum):
     CHANGE = "change"
     GROW = "grow"
     SHRINK = "shrink"
+    RECORD = "record"
+    """The stream of an earlier release does not state a setting; services start nevertheless."""
     PROMOTE = "promote"
     """A mirror of another region becomes a stream."""
     IMPOSSIBLE = "impossible"
@@ -234,7 +246,20 @@ def _events(
         # Tombstones of tasks past retention expire by themselves.
         allow_msg_ttl=True,
         republish=api.RePublish(src=f"{subjects.prefix}.event.>", dest=f"{subjects.prefix}.live.>"),
+        metadata={_item(name): str(_kept(settings, name)) for name in _KEPT}
+        if number == 0
+        else None,
     )
+
+
+def _kept(settings: BusSettings, name: str) -> float:
+    wanted: float | None = getattr(settings, name)
+    return _KEPT[name] if wanted is None else wanted
+
+
+def _item(name: str) -> str:
+    """Return the key under which a stream's metadata states a setting."""
+    return f"headrace.{name}"
 
 
 def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
@@ -342,7 +367,7 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
         BusUnavailable: A created stream is not visible yet, or this service may create none.
         nats.errors.Error: JetStream does not answer or refuses a declaration.
     """
-    found = await differences(js, settings)
+    found = await _refusing(js, settings)
     # A service whose settings differ leaves nothing behind, such as an event stream too many, with
     # which no other service would start. A queue beside mirrors would take messages of the region
     # that they are mirrors of.
@@ -355,6 +380,15 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
         )
 
 
+async def _refusing(js: JetStreamContext, settings: BusSettings) -> list[Difference]:
+    """Return the differences with which a service does not start, and log the others."""
+    found = await differences(js, settings)
+    for one in found:
+        if one.effect is Effect.RECORD:
+            _log.warning("%s", one)
+    return [one for one in found if one.effect is not Effect.RECORD]
+
+
 async def _create_missing(
     js: JetStreamContext, settings: BusSettings, found: list[Difference]
 ) -> list[Difference]:
@@ -363,7 +397,7 @@ async def _create_missing(
         for declared in _in_order_of_creation(settings):
             if declared.name in missing:
                 await create(js, declared)
-        found = await differences(js, settings)
+        found = await _refusing(js, settings)
     if unseen := [one.stream for one in found if one.effect is Effect.CREATE]:
         # Created a moment ago, and not yet known to every NATS server.
         raise BusUnavailable(f"{', '.join(unseen)} can't be checked yet")
@@ -461,11 +495,21 @@ async def apply(
         if mine and config is None:
             await create(js, declared)
         elif config is not None:
-            changed = {one.setting: one.wanted for one in mine}
+            changed = _changed(config, mine)
             if declared.name in mirrors:
                 changed["mirror_direct"] = False
-            await _ask(js, "STREAM.UPDATE", str(declared.name), orjson.dumps(config | changed))
+            await _ask(js, "STREAM.UPDATE", str(declared.name), orjson.dumps(changed))
     return wanted
+
+
+def _changed(config: dict[str, Any], changes: Sequence[Difference]) -> dict[str, Any]:
+    wanted = {one.setting: one.wanted for one in changes}
+    items = {
+        name.removeprefix(_METADATA): str(wanted.pop(name))
+        for name in [*wanted]
+        if name.startswith(_METADATA)
+    }
+    return {**config, **wanted, "metadata": {**(config.get("metadata") or {}), **items}}
 
 
 def _differing(
@@ -502,6 +546,52 @@ def _differing(
         grows = _size(wanted[name]) > _size(found.get(name, 1))
         effect = Effect.GROW if grows else Effect.SHRINK
         yield Difference(stream, effect, name, found.get(name), wanted[name], variable(field))
+    if declared.metadata:
+        yield from _keeping_differently(stream, found.get("metadata") or {}, settings)
+
+
+def _keeping_differently(
+    stream: str, stated: Mapping[str, str], settings: BusSettings
+) -> Iterator[Difference]:
+    for name in _KEPT:
+        setting = f"{_METADATA}{_item(name)}"
+        found, wanted = _seconds(stated, name), _kept(settings, name)
+        if found is None:
+            effect = Effect.RECORD
+        elif getattr(settings, name) is None or found == wanted:
+            continue
+        else:
+            effect = Effect.GROW if wanted > found else Effect.SHRINK
+        yield Difference(stream, effect, setting, found, wanted, variable(name))
+
+
+def _seconds(stated: Mapping[str, str], name: str) -> float | None:
+    try:
+        return float(stated[_item(name)])
+    except (KeyError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFor:
+    """For how many seconds a fleet keeps tasks."""
+
+    ended: float
+    """A task that has ended."""
+    waiting: float
+    """A task that waits for its user, until it is canceled."""
+
+
+async def kept_for(js: JetStreamContext, settings: BusSettings) -> KeptFor:
+    """Return what the first event stream states; what it does not is that of `settings`.
+
+    Raises:
+        nats.errors.Error: JetStream does not answer.
+    """
+    config = await find(js, Streams(settings.stream_prefix).events(0)) or {}
+    stated = config.get("metadata") or {}
+    ended, waiting = (_seconds(stated, name) or _kept(settings, name) for name in _KEPT)
+    return KeptFor(ended, waiting)
 
 
 def _other_prefix(

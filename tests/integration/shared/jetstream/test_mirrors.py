@@ -15,7 +15,7 @@ from headrace.jetstream.kv import Bucket
 from headrace.jetstream.mirrors import create_mirrors
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import purge
-from headrace.jetstream.streams import Effect, apply, differences, ensure_streams, find
+from headrace.jetstream.streams import Effect, apply, differences, ensure_streams, find, kept_for
 from headrace.log.tombstone import Why, put_tombstone
 from headrace.model.errors import StreamsDiffer
 from headrace.model.task import TaskKey
@@ -51,6 +51,8 @@ async def _reaches_origin(bus: Bus) -> bool:
 
 async def test_mirrors_become_streams(regions: tuple[LeafNode, Bus, Bus]) -> None:
     places, first, second = regions
+    kept = first.settings.model_copy(update={"retention": 60.0})
+    await apply(first.js, kept, shrink=True)
     await create_mirrors(second.js, second.settings, HUB)
     events = [first.subjects.shard_events(0).replace(">", f"{one}.a.0-1") for one in TENANTS]
     for subject in events:
@@ -80,6 +82,7 @@ async def test_mirrors_become_streams(regions: tuple[LeafNode, Bus, Bus]) -> Non
     assert {one.stream for one in wanted if one.effect is Effect.PROMOTE} >= {"EVENTS", "KV_AGENTS"}
     await apply(second.js, second.settings, shrink=False, promote=True)
     assert await differences(second.js, second.settings) == []
+    assert (await kept_for(second.js, second.settings)).ended == kept.retention
     for subject in events:
         assert (await second.js.publish(subject, b"three")).stream == "EVENTS"
     for key in TENANTS:

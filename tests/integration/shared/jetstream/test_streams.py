@@ -9,11 +9,13 @@ from nats.js import api
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.streams import (
     Effect,
+    KeptFor,
     apply,
     declarations,
     differences,
     ensure_streams,
     find,
+    kept_for,
 )
 from headrace.model.errors import StreamsDiffer
 from headrace.settings import BusSettings
@@ -208,6 +210,47 @@ async def test_a_service_whose_settings_differ_creates_nothing(own: Bus) -> None
     assert await find(own.js, own.streams.dead) is None
     await ensure_streams(own.js, own.settings)
     assert await find(own.js, own.streams.dead) is not None
+
+
+WEEK, MONTH = 7 * 24 * 3600.0, 30 * 24 * 3600.0
+
+
+async def test_a_service_that_would_keep_tasks_for_another_time_is_refused(own: Bus) -> None:
+    await ensure_streams(own.js, own.settings)
+    assert await kept_for(own.js, own.settings) == KeptFor(WEEK, MONTH)
+    shorter = settings(own, retention=60.0, waiting_retention=2 * MONTH)
+    events = own.streams.events(0)
+    refusal = (
+        f"{events}: metadata.headrace.retention is 604800.0, HEADRACE_RETENTION requires 60.0: "
+        f"headrace streams apply --shrink\n  {events}: metadata.headrace.waiting_retention is "
+        "2592000.0, HEADRACE_WAITING_RETENTION requires 5184000.0: headrace streams apply"
+    )
+    with pytest.raises(StreamsDiffer) as refused:
+        await ensure_streams(own.js, shorter)
+    assert refusal in str(refused.value)
+    with pytest.raises(StreamsDiffer, match="nothing was changed"):
+        await apply(own.js, shorter, shrink=False)
+    await apply(own.js, shorter, shrink=True)
+    # A service without these settings keeps tasks as the fleet does.
+    await ensure_streams(own.js, own.settings)
+    assert await kept_for(own.js, own.settings) == KeptFor(60.0, 2 * MONTH)
+
+
+async def test_a_fleet_that_states_no_retention_goes_on_until_it_is_recorded(
+    own: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = own.streams.events(0)
+    before = await config(own, events)
+    await update(own, before.evolve(metadata={"theirs": "stays"}))
+    mine = settings(own, retention=60.0)
+    await ensure_streams(own.js, mine)
+    assert f"{events}: metadata.headrace.retention is unset" in caplog.text
+    assert await kept_for(own.js, mine) == KeptFor(60.0, MONTH)
+    assert {one.effect for one in await differences(own.js, mine)} == {Effect.RECORD}
+    await apply(own.js, mine, shrink=False)
+    assert ((await config(own, events)).metadata or {})["theirs"] == "stays"
+    assert await differences(own.js, mine) == []
+    assert await kept_for(own.js, own.settings) == KeptFor(60.0, MONTH)
 
 
 async def test_apply_makes_what_is_missing(own: Bus) -> None:
