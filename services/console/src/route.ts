@@ -31,30 +31,30 @@ export function linkTo(parts: readonly string[], query: Record<string, string> =
 /** The place that the address bar shows. The fragment is never sent to a server. */
 class Route extends Store {
   place = placeOf(location.hash);
-  /** The fragment of `place`, as the address bar has it. */
-  private shown = location.hash;
 
   constructor() {
     super();
     addEventListener("hashchange", () => this.show());
   }
 
+  go(fragment: string): void {
+    location.hash = fragment;
+  }
+
   /**
-   * Goes to a fragment; `replaces`: without a step in the browser's history, and only if the address
-   * is still that of what is shown: `hashchange` comes later than a change.
+   * Goes from a page to a fragment without a step in the browser's history.
+   *
+   * Does nothing if the address is another page's by now: a page is rendered some time after the
+   * address has changed, and until then the timers of the one before it may end.
    */
-  go(fragment: string, replaces = false): void {
-    if (!replaces) {
-      location.hash = fragment;
-    } else if (location.hash === this.shown) {
-      history.replaceState(null, "", fragment);
-      this.show();
-    }
+  replace(page: readonly string[], fragment: string): void {
+    if (linkTo(placeOf(location.hash).parts) !== linkTo(page)) return;
+    history.replaceState(null, "", fragment);
+    this.show();
   }
 
   private show(): void {
-    this.shown = location.hash;
-    this.place = placeOf(this.shown);
+    this.place = placeOf(location.hash);
     this.changed();
   }
 }

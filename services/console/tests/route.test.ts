@@ -22,14 +22,17 @@ test("a broken escape in the address is shown as it is", () => {
 });
 
 test("a page that is being left does not take the address back", () => {
-  route.go("#/tasks/a/1");
+  const page = ["tasks", "a", "1"];
+  route.go(linkTo(page));
   hashChanged();
-  route.go("#/tasks/a/1?at=3", true);
+  route.replace(page, linkTo(page, { at: "3" }));
   assert.equal(location.hash, "#/tasks/a/1?at=3");
   assert.equal(route.place.query.get("at"), "3");
   route.go("#/tasks/a/2");
-  route.go("#/tasks/a/1", true); // before `hashchange`
+  route.replace(page, linkTo(page));
   assert.equal(location.hash, "#/tasks/a/2");
-  hashChanged();
+  hashChanged(); // The page before is still rendered.
+  route.replace(page, linkTo(page));
+  assert.equal(location.hash, "#/tasks/a/2");
   assert.deepEqual(route.place.parts, ["tasks", "a", "2"]);
 });

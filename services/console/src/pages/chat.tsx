@@ -21,7 +21,7 @@ export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
     const [page, wanted, begun] = route.place.parts;
     if (page !== "chat" || begun) return;
     const chosen = wanted || (agents.find((one) => one["default"]) ?? agents[0])?.["id"];
-    if (chosen) route.go(newThread(chosen), true);
+    if (chosen) route.replace(route.place.parts, newThread(chosen));
   }, [agent, thread, value]);
   if (!(agent && thread)) return <section class="page">{error && <p class="error" role="alert">{error}</p>}</section>;
   return <Thread key={`${agent}/${thread}`} agent={agent} thread={thread} agents={agents} />;

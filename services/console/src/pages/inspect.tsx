@@ -16,7 +16,7 @@ export function InspectPage({ query }: { query: URLSearchParams }) {
   const asked = Object.fromEntries(query);
   const agent = asked["agent"] ?? (agents.find((one) => one["default"]) ?? agents[0])?.["id"] ?? "";
   const operation = OPERATIONS.find((one) => one === asked["operation"]) ?? "SendMessage";
-  const set = (changes: Record<string, string>) => route.go(linkTo(["inspect"], { ...asked, agent, ...changes }), true);
+  const set = (changes: Record<string, string>) => route.replace(["inspect"], linkTo(["inspect"], { ...asked, agent, ...changes }));
   return (
     <section class="page">
       <h1>Inspect</h1>

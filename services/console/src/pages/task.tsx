@@ -47,7 +47,8 @@ export function TaskPage({ agent, task, query }: Shown) {
   useEffect(() => {
     if (place === wanted) return;
     // Once the slider rests: browsers limit how often an address changes.
-    const timer = setTimeout(() => route.go(linkTo(["tasks", agent, task], { at: wanted, beside }), true), 300);
+    const page = ["tasks", agent, task];
+    const timer = setTimeout(() => route.replace(page, linkTo(page, { at: wanted, beside })), 300);
     return () => clearTimeout(timer);
   }, [wanted]);
   const [selected, setSelected] = useState(0);
