@@ -12,12 +12,11 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 from a2a.types import a2a_pb2, a2a_pb2_grpc
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 from google.rpc import error_details_pb2, status_pb2
 
-from headrace.model.whole_numbers import whole
 from headrace_gateway.protocols.a2a.grpc.forms import CURSOR
-from tests.support.event_stream import Json
+from tests.support.clients.protobuf_json import as_logged
 from tests.support.resuming_bindings import Ask, Received, Refused
 from tests.support.resuming_wire import ConnectionCut, Cut, Request, answered
 
@@ -46,17 +45,9 @@ class GrpcStream:
 
 
 def _received(message: a2a_pb2.StreamResponse) -> Received:
-    event: Json = whole(MessageToDict(message))
+    event = as_logged(message)
     [body] = event.values()
-    status = body.get("status", {})
-    if "timestamp" in status:
-        status["timestamp"] = _to_the_millisecond(status["timestamp"])
     return Received(body["metadata"].pop(CURSOR), event)
-
-
-def _to_the_millisecond(timestamp: str) -> str:
-    """Return it as the log has it; protobuf's JSON leaves out a fraction of nothing."""
-    return timestamp if "." in timestamp else timestamp.replace("Z", ".000Z")
 
 
 def _reason(error: grpc.aio.AioRpcError) -> str:

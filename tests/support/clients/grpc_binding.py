@@ -18,6 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 
 from tests.support.clients.bindings import Json, Talk
+from tests.support.clients.protobuf_json import as_logged
 
 _SERVICE = a2a_pb2.DESCRIPTOR.services_by_name["A2AService"]
 _EXTRA = SimpleNamespace(
@@ -165,8 +166,8 @@ def _unpacked(detail: any_pb2.Any) -> Json:
 
 
 def said(answer: Message) -> Json:
-    """Return an answer as JSON; whole numbers as such, which protobuf's JSON does not."""
-    found: Json = _whole(MessageToDict(answer))
+    """Return an answer as the JSON of the other bindings."""
+    found = as_logged(answer)
     return (_EMPTY_LIST | found) if isinstance(answer, a2a_pb2.ListTasksResponse) else found
 
 
@@ -180,14 +181,6 @@ async def _frames(
         cursor = inner["metadata"].pop("headrace.cursor")
         yield b"id: %b\ndata: %b\n\n" % (cursor.encode(), orjson.dumps(body))
         event = await call.read()
-
-
-def _whole(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, dict):
-        return {key: _whole(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_whole(one) for one in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def text(value: str | bytes) -> str:
