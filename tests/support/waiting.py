@@ -7,7 +7,17 @@ from collections.abc import Awaitable, Callable
 TIMEOUT = 60.0
 """Bound on hangs, seconds: it costs nothing where nothing hangs."""
 
-_PAUSE = 0.02
+_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
+_PART = 0.05
+
+
+def _pause(deadline: float, timeout: float) -> float:
+    """Return for how long to look away: a twentieth of the wait so far, within bounds.
+
+    Looking may cost a request, or more, and what takes long need not be seen at once.
+    """
+    waited = time.monotonic() - (deadline - timeout)
+    return min(max(_PAUSE, waited * _PART), _LONGEST_PAUSE)
 
 
 def until(holds: Callable[[], object], what: str, timeout: float = TIMEOUT) -> None:
@@ -20,7 +30,7 @@ def until(holds: Callable[[], object], what: str, timeout: float = TIMEOUT) -> N
     while not holds():
         if time.monotonic() > deadline:
             raise AssertionError(f"after {timeout:.0f} s still not: {what}")
-        time.sleep(_PAUSE)
+        time.sleep(_pause(deadline, timeout))
 
 
 async def eventually[T](
@@ -31,11 +41,11 @@ async def eventually[T](
     Raises:
         AssertionError: `timeout` seconds were not enough for `what`.
     """
-    bound = asyncio.timeout(timeout)
+    bound, deadline = asyncio.timeout(timeout), time.monotonic() + timeout
     try:
         async with bound:
             while not (found := await look()):  # noqa: ASYNC110  # what changes is elsewhere
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_pause(deadline, timeout))
     except TimeoutError as error:
         if not bound.expired():
             raise
