@@ -47,8 +47,8 @@ test: check ## Run check, then all tests (ARGS="tests/unit -k name")
 	@exec $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD) tests)
 
 # Tests mostly wait, so there are more processes than cores. Tests of one file share servers and run in
-# one process; files keep the tree's order, which has the long ones first, and two processes run the
-# end-to-end tests (tests/support/stack_scheduling.py). Selected tests run in one process unless ARGS
+# one process; files keep the tree's order, which has the long ones first, and two processes run what
+# needs the shared stack (tests/support/stack_scheduling.py). Selected tests run in one process unless ARGS
 # has -n.
 SPREAD = --numprocesses 5 --dist loadfile --no-loadscope-reorder
 

@@ -51,7 +51,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> StackScheduling | None:
-    """Let two processes run what needs the end-to-end tests' stack."""
+    """Let two processes run what needs the shared stack."""
     return StackScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 

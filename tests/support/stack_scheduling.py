@@ -1,5 +1,9 @@
 """Which of the processes that share the tests runs which file."""
 
+import ast
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -7,20 +11,29 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-_OF_THE_STACK = "tests/e2e/"
+_ROOT: Final = Path(__file__).parents[2]
+_END_TO_END: Final = "tests/e2e/"
+_OF_THE_STACK: Final = {"stack", "fleet", "extra_workers", "slow_counters", "tight_gateway"}
+"""The fixtures that start the shared stack."""
 _STACKS: Final = 2
 
 
 class StackScheduling(LoadFileScheduling):
-    """Files in order, where few processes run end-to-end tests while there are others to run.
+    """Files in order, where few processes run what needs the shared stack, and that first.
 
-    Each process that runs an end-to-end test starts the shared stack: it costs 8 s of a core to
-    start, and a tenth of a core until the last of these tests.
+    Each process that runs such a file starts a stack: it costs 11 s of a core to start, and a tenth
+    of a core until the last of these tests. Files with a stack of their own may run anywhere.
     """
 
-    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
-        """Schedule files as `config` says."""
+    def __init__(
+        self,
+        config: pytest.Config,
+        log: Producer | None = None,
+        needs_stack: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Schedule files as `config` says; `needs_stack` tells which ones need the stack."""
         super().__init__(config, log)
+        self._needs_stack = needs_stack or shares_stack
         self._with_stack = set[WorkerController]()
 
     def remove_node(self, node: WorkerController) -> str | None:
@@ -29,10 +42,49 @@ class StackScheduling(LoadFileScheduling):
         return super().remove_node(node)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if node not in self._with_stack and len(self._with_stack) == _STACKS:
-            others = (file for file in self.workqueue if not file.startswith(_OF_THE_STACK))
-            if (other := next(others, None)) is not None:
-                self.workqueue.move_to_end(other, last=False)
-        if next(iter(self.workqueue)).startswith(_OF_THE_STACK):
+        if node in self._with_stack:
+            self._prefer(with_stack=True)
+        elif len(self._with_stack) == _STACKS:
+            self._prefer(with_stack=False)
+        if self._needs_stack(next(iter(self.workqueue))):
             self._with_stack.add(node)
         super()._assign_work_unit(node)
+
+    def _prefer(self, *, with_stack: bool) -> None:
+        """Move the first file of that kind, if there is any, to the head of the queue."""
+        files = (file for file in self.workqueue if self._needs_stack(file) is with_stack)
+        if (first := next(files, None)) is not None:
+            self.workqueue.move_to_end(first, last=False)
+
+
+@cache
+def shares_stack(file: str) -> bool:
+    """Tell whether the tests of a file, by its path in the tree, need the shared stack."""
+    if not file.startswith(_END_TO_END):
+        return False
+    functions = [
+        one
+        for one in ast.walk(ast.parse((_ROOT / file).read_text()))
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    fixtures = {one.name for one in functions if _is_fixture(one)}
+    asked = set[str]()
+    for one in functions:
+        if one.name in fixtures or one.name.startswith("test_"):
+            asked |= _asked_for(one)
+    return bool((asked - fixtures) & _OF_THE_STACK)
+
+
+def _is_fixture(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("pytest.fixture" in ast.unparse(one) for one in function.decorator_list)
+
+
+def _asked_for(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return the names of a function's parameters, and what its decorators name."""
+    marks = {
+        one.value
+        for mark in function.decorator_list
+        for one in ast.walk(mark)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
+    return marks | {one.arg for one in function.args.args}

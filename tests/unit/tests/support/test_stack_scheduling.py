@@ -1,13 +1,14 @@
-"""Two of the processes that share the tests start the end-to-end tests' stack."""
+"""Two of the processes that share the tests start the end-to-end tests' stack, not for long."""
 
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.support.stack_scheduling import StackScheduling
+from tests.support.stack_scheduling import StackScheduling, shares_stack
 
 E2E = [f"tests/e2e/test_{number}.py::test_it" for number in range(9)]
+ALONE = [f"tests/e2e/test_alone_{number}.py::test_it" for number in range(4)]
 OTHERS = [f"tests/unit/test_{number}.py::test_it" for number in range(12)]
 
 
@@ -35,15 +36,19 @@ class FakeNode:
 
     @property
     def has_stack(self) -> bool:
-        """Whether one of its tests is an end-to-end test."""
-        return any(file.startswith("tests/e2e/") for file in self.files)
+        """Whether one of its tests needs the stack."""
+        return any(needs_stack(file) for file in self.files)
+
+
+def needs_stack(file: str) -> bool:
+    return file.startswith("tests/e2e/") and "alone" not in file
 
 
 def scheduled(tests: list[str], processes: int) -> tuple[StackScheduling, list[FakeNode]]:
     """Return `processes` that have been given their first files."""
     option = SimpleNamespace(loadscopereorder=False)
     config = SimpleNamespace(option=option, getvalue=lambda _: ["popen"] * processes)
-    scheduling = StackScheduling(cast("pytest.Config", config))
+    scheduling = StackScheduling(cast("pytest.Config", config), needs_stack=needs_stack)
     nodes = [FakeNode(tests, f"gw{number}") for number in range(processes)]
     for node in nodes:
         scheduling.add_node(cast("Any", node))
@@ -70,6 +75,33 @@ def test_two_processes_run_the_end_to_end_tests_and_the_others_the_rest() -> Non
     assert [node.has_stack for node in nodes].count(True) == 2
     first = next(node for node in nodes if node.has_stack)
     assert first.files == sorted(first.files), "the order of the tree"
+
+
+def test_a_process_with_the_stack_runs_what_needs_it_before_anything_else() -> None:
+    tests = [*E2E[:3], *ALONE[:3], *E2E[3:6], *ALONE[3:], *E2E[6:], *OTHERS]
+    scheduling, nodes = scheduled(tests, 5)
+    run(scheduling, nodes)
+    with_stack = [[needs_stack(file) for file in node.files] for node in nodes if node.has_stack]
+    assert len(with_stack) == 2
+    # From the first such file to the last one.
+    stretches = [one[one.index(True) : len(one) - one[::-1].index(True)] for one in with_stack]
+    assert [all(one) for one in stretches] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_shared"),
+    [
+        ("tests/e2e/test_console.py", True),
+        ("tests/e2e/test_stream_details.py", True),
+        ("tests/e2e/resume/test_lost_pasts.py", True),
+        ("tests/e2e/test_isolation.py", False),
+        ("tests/e2e/test_schedules.py", False),
+        ("tests/e2e/resume/test_browser.py", False),
+        ("tests/unit/tests/support/test_stack_scheduling.py", False),
+    ],
+)
+def test_a_files_fixtures_tell_whether_it_needs_the_stack(file: str, is_shared: bool) -> None:  # noqa: FBT001
+    assert shares_stack(file) is is_shared
 
 
 def test_every_process_takes_end_to_end_tests_when_nothing_else_is_left() -> None:
