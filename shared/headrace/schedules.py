@@ -115,7 +115,7 @@ class Schedules:
         for _ in range(_ATTEMPTS):
             found = await self.get(key)
             if found is None:
-                await self._check_room(key)
+                await self._check_number(key, self._most_per_owner - 1)
                 await purge(self._bus, self._stream, self._bus.subjects.fired(*key.tokens))
             elif not found.schedule.ended and found.schedule.is_defined_as(schedule):
                 return found
@@ -125,9 +125,12 @@ class Schedules:
                 kept = {"paused": found.schedule.paused, "created": found.schedule.created}
                 stored = stored.model_copy(update=kept)
             try:
-                return await self._store(key, stored, found.sequence if found else 0)
+                put = await self._store(key, stored, found.sequence if found else 0)
             except ScheduleChanged:
                 continue
+            if found is None:
+                await self._keep_within_limit(key)
+            return put
         raise _busy(key)
 
     async def get(self, key: ScheduleKey) -> StoredSchedule | None:
@@ -355,11 +358,23 @@ class Schedules:
         ask = partial(get_message, self._bus, self._stream, query)
         return await until_answered(self._bus, ask)
 
-    async def _check_room(self, key: ScheduleKey) -> None:
+    async def _keep_within_limit(self, key: ScheduleKey) -> None:
+        try:
+            await self._check_number(key, self._most_per_owner)
+        except TooManySchedules:  # Others were made at the same time.
+            await self.delete(key)
+            raise
+
+    async def _check_number(self, key: ScheduleKey, most: int) -> None:
+        """Check that the owner has at most `most` schedules.
+
+        Raises:
+            TooManySchedules: there are more.
+        """
         query = {"subjects_filter": self._bus.subjects.schedule(key.tenant, key.owner, "*")}
         ask = partial(stream_info, self._bus, self._stream, query)
         info = await until_answered(self._bus, ask)
-        if len(info["state"].get("subjects") or {}) >= self._most_per_owner:
+        if len(info["state"].get("subjects") or {}) > most:
             raise TooManySchedules(
                 f"an owner may have at most {self._most_per_owner} schedules; delete one"
             )

@@ -176,7 +176,7 @@ class Webhooks:
         for _ in range(_ATTEMPTS):
             found = await self._bucket.get(_name(key, token))
             if found.data is None:
-                await self._check_room(key)
+                await self._check_number(key, MOST_PER_TASK - 1)
             else:
                 progress = _decode(key, found.data).progress
                 progress = WebhookProgress(
@@ -189,6 +189,8 @@ class Webhooks:
                 await self._bucket.put(_name(key, token), webhook.encode(), found.sequence)
             except KeyChanged:
                 continue
+            if found.data is None:
+                await self._keep_within_limit(key, token)
             await self.wake(key, token)
             return
         raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
@@ -290,8 +292,20 @@ class Webhooks:
         webhook = None if kept is None else kept.webhook
         return QueuedWebhook(int(message["seq"]), key, token, message["time"], webhook)
 
-    async def _check_room(self, key: TaskKey) -> None:
-        if len(await self._bucket.under(_name(key, "*"))) >= MOST_PER_TASK:
+    async def _keep_within_limit(self, key: TaskKey, token: str) -> None:
+        try:
+            await self._check_number(key, MOST_PER_TASK)
+        except TooManyWebhooks:  # Others were made at the same time.
+            await self.delete(key, token)
+            raise
+
+    async def _check_number(self, key: TaskKey, most: int) -> None:
+        """Check that the task has at most `most` webhooks.
+
+        Raises:
+            TooManyWebhooks: there are more.
+        """
+        if len(await self._bucket.under(_name(key, "*"))) > most:
             raise TooManyWebhooks(f"a task may have {MOST_PER_TASK} push notification configs")
 
 

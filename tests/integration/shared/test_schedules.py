@@ -289,3 +289,18 @@ async def test_an_owner_has_a_maximum_of_schedules(bus: Bus, key: ScheduleKey) -
         await schedules.put(other, schedule(every="1h"))
     await schedules.put(key, schedule(every="2h"))
     await schedules.delete(key)
+
+
+async def test_no_more_schedules_than_allowed_are_made_at_the_same_time(
+    bus: Bus, key: ScheduleKey
+) -> None:
+    schedules, hourly = Schedules(bus, most_per_owner=3), schedule(every="1h")
+    keys = [ScheduleKey(key.tenant, key.owner, f"s{number}") for number in range(20)]
+    putting = (schedules.put(one, hourly) for one in keys)
+    made = await asyncio.gather(*putting, return_exceptions=True)
+    refused = [one for one in made if isinstance(one, BaseException)]
+    assert {type(one) for one in refused} == {TooManySchedules}
+    kept = await schedules.list(key.tenant, key.owner)
+    assert len(kept) == len(keys) - len(refused) <= 3
+    for one in keys:
+        await schedules.delete(one)

@@ -1,12 +1,21 @@
 """The operations on push notification configs, in both JSON bindings."""
 
+import asyncio
+
 import httpx
 import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, mint_task_id
-from headrace.webhooks import MOST_PER_TASK, Webhooks
+from headrace.webhooks import (
+    MOST_PER_TASK,
+    Address,
+    TooManyWebhooks,
+    Webhook,
+    WebhookProgress,
+    Webhooks,
+)
 from tests.support.clients.bindings import Json, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -98,6 +107,21 @@ async def test_a_task_may_have_so_many_and_no_more(talk: Talk) -> None:
     refusal = await talk.refused("CreateTaskPushNotificationConfig", {"taskId": task, "url": URL})
     assert (refusal.status, refusal.reason) == (429, "TOO_MANY_PUSH_CONFIGS")
     await created(talk, task, id="c0", url="https://replaced.example")
+
+
+async def test_no_more_than_that_are_made_at_the_same_time(bus: Bus) -> None:
+    key, webhooks = TaskKey("default", "assistant", mint_task_id(0)), Webhooks(bus)
+    names = [f"c{number}" for number in range(2 * MOST_PER_TASK)]
+    address, progress = Address(url=URL), WebhookProgress(generation=0)
+    hooks = [Webhook(id=name, owner="ann", address=address, progress=progress) for name in names]
+    made = await asyncio.gather(
+        *(webhooks.put(key, hook) for hook in hooks), return_exceptions=True
+    )
+    refused = [one for one in made if isinstance(one, BaseException)]
+    assert {type(one) for one in refused} == {TooManyWebhooks}
+    kept = await webhooks.list(key)
+    assert len(kept) == len(names) - len(refused) <= MOST_PER_TASK
+    await webhooks.delete_all(key)
 
 
 async def test_one_that_comes_with_a_message_is_there_before_the_task_begins(
