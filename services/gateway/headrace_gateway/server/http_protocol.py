@@ -50,6 +50,8 @@ _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
 
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
 
+_HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
+
 _TOO_MANY_CHUNKS = f"the body has more than {MOST_CHUNKS} chunks"
 
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
@@ -235,7 +237,9 @@ class HttpProtocol(HttpToolsProtocol):
             self._look_again()
 
     def handle_websocket_upgrade(self) -> None:
-        """Pass the connection to the WebSocket protocol."""
+        """Pass the connection to the WebSocket protocol, unless the handshake was refused."""
+        if self.transport.is_closing():
+            return
         self._awaited = _Awaited.NOTHING
         self._stop_timer()
         self.transport = self._plain
@@ -268,11 +272,17 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to serve the request, unless its head is too large."""
+        """Begin to serve the request, unless its head is too large or has not one host."""
         if self.transport.is_closing():
             return
         if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
+            return
+        hosts = [name for name, _ in self.headers].count(b"host")
+        # Two would let a proxy and the gateway disagree about the request's origin. Before HTTP/1.1
+        # there was none.
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self._refuse(400, "INVALID_ARGUMENT", _HOSTS)
             return
         now = self.loop.time()
         self._awaited, self._deadline, self._last = (

@@ -210,6 +210,23 @@ async def test_a_head_of_many_short_headers_is_refused(wire: Wire) -> None:
     assert (status, "headers" in text) == (431, True)
 
 
+@pytest.mark.parametrize(
+    "hosts", ["", "Host: localhost\r\nHost: localhost\r\n", "Host: localhost\r\nhost: other\r\n"]
+)
+@pytest.mark.parametrize("upgrade", ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"])
+async def test_a_head_without_one_host_is_refused(wire: Wire, hosts: str, upgrade: str) -> None:
+    wire.send(f"GET /healthz HTTP/1.1\r\n{hosts}{upgrade}\r\n")
+    assert await wire.refusal() == (400, "a request has one header Host (RFC 9112, section 3.2)")
+
+
+async def test_only_the_rule_on_hosts_of_the_gateway_holds_for_http_1_0(wire: Wire) -> None:
+    wire.send("GET /healthz HTTP/1.0\r\n\r\n")
+    assert await wire.refusal() == (
+        403,
+        "'' is not a host of this gateway; add it to HEADRACE_ALLOWED_HOSTS",
+    )
+
+
 async def test_a_head_without_an_end_is_refused_when_it_is_too_large(wire: Wire) -> None:
     wire.send("GET /" + "x" * http_protocol.HEAD_BYTES)
     assert (await wire.refusal())[0] == 431
