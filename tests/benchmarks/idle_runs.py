@@ -24,6 +24,9 @@ _PACED = "/v1/agents/paced"
 _ORDER = "2 3600000 0"
 """One chunk, and an hour until the next."""
 _AT_ONCE = 50
+_FIRST, _FIRST_SETTLE = 100, 5.0
+"""Runs that are open before memory is measured, and seconds after they began: a process's first
+runs have it allocate buffers and caches once, which no further run takes."""
 _PACKAGES = ("shared", *(f"services/{each}" for each in ("gateway", "worker", "task-state", "cli")))
 
 type ByRole = dict[str, float]
@@ -40,6 +43,9 @@ async def measure(stacks: list[Stack], options: argparse.Namespace) -> None:
     """Open the runs on each stack, and print its processor time and memory by role."""
     with ExitStack() as open_:
         await _windows("empty", stacks, 1, options.seconds)
+        for stack in stacks:
+            await _begin(stack, _FIRST, open_)
+        await asyncio.sleep(_FIRST_SETTLE)
         before = [_private(stack) for stack in stacks]
         for stack in stacks:
             await _begin(stack, options.runs, open_)

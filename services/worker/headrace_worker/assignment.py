@@ -7,23 +7,44 @@ from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import ACK, TERM, nak
+from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import InvalidName, UndecodableMessage
 from headrace.model.events import now
 from headrace.model.messages import DeadLetter, RunRequest
-from headrace.model.task import TaskKey, check_task_id
+from headrace.model.task import SUBMITTED, TaskKey, check_task_id
 from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.runs import publish_unconfirmed
 
 
 @dataclass(frozen=True, slots=True)
+class RunTerms:
+    """What a run request says that is needed until its run ends; see `RunRequest`.
+
+    A `RunRequest` takes 1.3 KB more, and a worker may have thousands of runs.
+    """
+
+    log: str
+    context: str
+    owner: str
+    traceparent: str | None = None
+
+
+@dataclass(slots=True)
 class Assignment:
     """The run named by a run request, and the message to acknowledge."""
 
     key: TaskKey
     run: int
-    request: RunRequest
+    request: RunTerms
     message: Msg
     """The request as pulled."""
+    input: Entry | None = None
+    """The input that the request carries, as its log's last entry; None if the log must be read."""
+
+    def take_input(self) -> Entry | None:
+        """Return `input`, once: if its log has changed, it must be read."""
+        taken, self.input = self.input, None
+        return taken
 
     async def ack(self, bus: Bus) -> None:
         """Acknowledge the request, without confirmation: a request that stays is dropped later.
@@ -40,7 +61,8 @@ class Assignment:
             BusUnavailable: the connection is down, and the buffer for it is full.
         """
         priority = bus.subjects.priority_of_run(self.message.subject)
-        await publish_unconfirmed(bus, self.key, run, self.request, priority)
+        request = RunRequest.decode(self.message.subject, self.message.data)
+        await publish_unconfirmed(bus, self.key, run, request, priority)
 
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
         """Return the request to the queue, at once or after `pause` seconds.
@@ -78,7 +100,22 @@ def read_assignment(bus: Bus, msg: Msg) -> Assignment:
         check_task_id(key.task)
     except InvalidName as error:
         raise UndecodableMessage(msg.subject, str(error)) from None
-    return Assignment(key, run, RunRequest.decode(msg.subject, msg.data), msg)
+    request = RunRequest.decode(msg.subject, msg.data)
+    terms = RunTerms(request.log, request.context, request.owner, request.traceparent)
+    return Assignment(key, run, terms, msg, _carried_input(request, run, msg))
+
+
+def _carried_input(request: RunRequest, run: int, msg: Msg) -> Entry | None:
+    """Return the input that the request carries, unless it is redelivered.
+
+    A redelivered run has probably been worked on; reading its log is cheaper than a refused append.
+    """
+    if request.input is None or request.sequence is None or msg.metadata.num_delivered != 1:
+        return None
+    stamp = Stamp(request.log, run, "", SUBMITTED, run, owner=request.owner)
+    # The run was stored shortly after its input.
+    time = msg.metadata.timestamp.isoformat()
+    return Entry(stamp, [request.input.encode()], request.sequence, time)
 
 
 async def make_dead_letter(bus: Bus, msg: Msg, reason: str) -> None:

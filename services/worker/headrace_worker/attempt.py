@@ -198,7 +198,8 @@ class Attempt:
             self.interrupt(Interrupt.CANCELED)
         overdue = None if taken.deadline is None else self._interrupt_at(taken.deadline)
         try:
-            await self._run_agent(execution)
+            self._start_agent(execution)
+            await self._over
         finally:
             if overdue is not None:
                 overdue.cancel()
@@ -219,8 +220,8 @@ class Attempt:
             + self._resources.timing.child_confirmation,
         )
 
-    async def _run_agent(self, execution: Execution) -> None:
-        """Run the agent until it ends, or until it exceeds its time limit after an interrupt."""
+    def _start_agent(self, execution: Execution) -> None:
+        """Start the agent, unless it has been interrupted; `_over` is done when it has ended."""
         if self.interrupted is Interrupt.NONE:
             agent_task = asyncio.Task(
                 drive(self._agent, execution.context),
@@ -231,7 +232,6 @@ class Attempt:
             execution.agent_task = agent_task
             if not agent_task.done():
                 agent_task.add_done_callback(self._stopped)
-                await self._over
                 return
         self._over.set_result(None)
 

@@ -21,7 +21,7 @@ from headrace.log import LogWriter, last_entry
 from headrace.log.tombstone import is_forgotten
 from headrace.model import events, parts
 from headrace.model.delegation import earliest
-from headrace.model.entry import Entry, Stamp
+from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, InvalidName, LogLost, TaskForgotten
 from headrace.model.events import BEHIND, Draft, Json
 from headrace.model.messages import Control, HolderReply
@@ -220,20 +220,6 @@ async def who_holds(bus: Bus, key: TaskKey) -> HolderReply | None:
     return await ask_holder(bus, key, _WHO, ANSWER)
 
 
-def carried_input(assignment: Assignment) -> Entry | None:
-    """Return the input as its log's last entry, or None if the log must be read.
-
-    A redelivered run has probably been worked on; reading its log is cheaper than a refused append.
-    """
-    request, message = assignment.request, assignment.message
-    if request.input is None or request.sequence is None or message.metadata.num_delivered != 1:
-        return None
-    stamp = Stamp(request.log, assignment.run, "", SUBMITTED, assignment.run, owner=request.owner)
-    # The run was stored shortly after its input.
-    time = message.metadata.timestamp.isoformat()
-    return Entry(stamp, [request.input.encode()], request.sequence, time)
-
-
 _attempts = itertools.count(1)
 
 _ROUNDS = 5
@@ -261,9 +247,9 @@ async def claim(
     Raises:
         BusUnavailable: the log does not answer, or other writers keep appending to it.
     """
-    for tried in range(_ROUNDS):
-        # The entry in the request is used once: if the log has changed, the append is refused.
-        carried = None if tried else carried_input(assignment)
+    for _ in range(_ROUNDS):
+        # If the log has changed since, the append is refused.
+        carried = assignment.take_input()
         decision = Free(carried, 1) if carried else await decide(bus, assignment)
         if not isinstance(decision, Free):
             return decision

@@ -28,6 +28,7 @@ from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload, WorkerFiles
+from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.runtime import WorkerRuntime
@@ -84,6 +85,7 @@ class Execution:
         """Set up the execution of `agent`; `attempt` can stop it."""
         key, request, settings = assignment.key, assignment.request, resources.settings
         recovered = taken.recovered
+        self._attempt = attempt
         self.policy = agent.policy
         self.authorship = taken.authorship
         self.key = key
@@ -93,8 +95,8 @@ class Execution:
         self.appender = Appender(
             taken.writer,
             taken.authorship,
-            lambda _: attempt.interrupt(Interrupt.LOST),
-            lambda *queued: self.inputs.overtaken(*queued),  # noqa: PLW0108  # made below
+            self._lose,
+            self._pass_on,
             ticks=resources.ticks,
             max_events=settings.emit_buffer_events,
             max_bytes=settings.emit_buffer_bytes,
@@ -117,7 +119,7 @@ class Execution:
             meter=UsageMeter(recovered.usage, resources.prices),
             may_answer=agent.card.bare_message,
         )
-        parent = self._parent(resources, assignment, taken, attempt, permit)
+        parent = self._parent(resources, assignment, taken, permit)
         self.children = Children(parent, recovered.known_children)
         self.sleeps = Sleeps(
             recovered.sleeps,
@@ -135,7 +137,6 @@ class Execution:
         resources: WorkerResources,
         assignment: Assignment,
         taken: ClaimedRun,
-        attempt: Interruptible,
         permit: Permit,
     ) -> Parent:
         key, request = assignment.key, assignment.request
@@ -160,13 +161,23 @@ class Execution:
                 inline=resources.settings.inline_bytes,
             ),
             timing=resources.timing,
-            interrupt=lambda: attempt.interrupted,
+            interrupt=self._interrupt,
             most_children=resources.settings.delegation_children,
             deadline=taken.deadline,
             budget=lineage.budget if lineage is not None else None,
             priority=resources.bus.subjects.priority_of_run(assignment.message.subject),
             traceparent=taken.span.traceparent,
         )
+
+    # Methods, because each function made for an execution would take 140 bytes more.
+    def _lose(self, _: object) -> None:
+        self._attempt.interrupt(Interrupt.LOST)
+
+    def _pass_on(self, queued: list[QueuedMessage], refused: list[QueuedMessage]) -> None:
+        self.inputs.overtaken(queued, refused)
+
+    def _interrupt(self) -> Interrupt:
+        return self._attempt.interrupted
 
     @property
     def failures(self) -> int:

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -238,15 +239,16 @@ class WorkerLeases:
         self._heartbeat_thread.spawn(self._heartbeat_thread.bus.publish(msg.reply, answer.encode()))
 
     async def _answer(self, hold: Hold, answers: HolderAnswers) -> None:
-        def receive(msg: Msg) -> None:
-            # In the background: the next request may ask who the holder is.
-            self._heartbeat_thread.spawn(self._respond(hold, msg, answers))
-
+        receive = partial(self._receive, hold, answers)
         subscription = await self._heartbeat_thread.bus.connection.listen(answers.subject, receive)
         if hold.is_released:
             await subscription.unsubscribe()
         else:
             hold.subscription = subscription
+
+    def _receive(self, hold: Hold, answers: HolderAnswers, msg: Msg) -> None:
+        # In the background: the next request may ask who the holder is.
+        self._heartbeat_thread.spawn(self._respond(hold, msg, answers))
 
     async def _respond(self, hold: Hold, msg: Msg, answers: HolderAnswers) -> None:
         if hold.is_released:

@@ -10,8 +10,8 @@ from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
 from headrace.model.events import TRACEPARENT, Json
-from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, TaskKey
+from headrace_worker.assignment import RunTerms
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.span_content import (
     BoundedText,
@@ -204,7 +204,7 @@ class AttemptSpan:
 
     @classmethod
     def start(
-        cls, key: TaskKey, request: RunRequest, run: int, attempt: int, recovered: RecoveredRun
+        cls, key: TaskKey, request: RunTerms, run: int, attempt: int, recovered: RecoveredRun
     ) -> "AttemptSpan":
         """Start the span as a child of the request's, linked to the last attempt's."""
         parent = recovered.metadata.get(TRACEPARENT) or request.traceparent

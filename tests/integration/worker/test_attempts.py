@@ -21,7 +21,7 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace.sdk.agent import Policy
-from headrace_worker.assignment import Assignment
+from headrace_worker.assignment import Assignment, RunTerms
 from headrace_worker.claim import Held, Void, claim
 from headrace_worker.run_limits import MOST_SURVIVED
 from tests.integration.worker.conftest import Spawn, Working
@@ -332,7 +332,8 @@ async def claimed_again(task: Task) -> object:
     subject = task.bus.subjects.run(task.key, 1)
     reply = f"$JS.ACK.{task.bus.streams.runs}.c.2.1.1.{time.time_ns()}.0"
     message = Msg(task.bus.connection, subject, reply, request.encode())
-    assignment = Assignment(task.key, 1, request, message)
+    terms = RunTerms(request.log, request.context, request.owner)
+    assignment = Assignment(task.key, 1, terms, message)
     return await claim(task.bus, "another", assignment, Policy(max_attempts=1))
 
 

@@ -13,7 +13,6 @@ from headrace.clock import TaskClock, use_task_clock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, TaskUnknown
-from headrace.model.messages import RunRequest
 from headrace.model.task import REJECTED
 from headrace.tasks import fork as forking
 from headrace.tasks.continue_ import LogEnd
@@ -21,7 +20,7 @@ from headrace.tasks.fork import Fork, Forked
 from headrace.testing import TestFleet
 from headrace.testing.task import FleetTask
 from headrace_gateway.refusals import TaskBusy, TaskEnded
-from headrace_worker.assignment import Assignment
+from headrace_worker.assignment import Assignment, RunTerms
 from headrace_worker.claim import Void, decide
 
 
@@ -74,8 +73,8 @@ async def decided(fleet: TestFleet, fork: Fork) -> tuple[Any, Entry]:
     """Return what a worker decides about the run, and how the log ends then."""
     last = await last_entry(fleet._bus, fork.key)
     assert last is not None
-    request = RunRequest(log=last.stamp.log, context=fork.context, owner=fork.owner)
-    assignment = Assignment(fork.key, fork.point.run, request, cast("Msg", SimpleNamespace()))
+    terms = RunTerms(last.stamp.log, fork.context, fork.owner)
+    assignment = Assignment(fork.key, fork.point.run, terms, cast("Msg", SimpleNamespace()))
     decision = await decide(fleet._bus, assignment)
     after = await last_entry(fleet._bus, fork.key)
     assert after is not None

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import orjson
 import uvicorn
+from httptools import HttpRequestParser
 from starlette.types import ASGIApp, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -138,6 +139,18 @@ def write_body(send: Send, piece: bytes) -> bool:
     return True
 
 
+def free_request(send: Send) -> None:
+    """Free the parts of the request that `send` answers, except its method; its head is sent.
+
+    A connection keeps them, with its parser, until its next request: 2.5 KB of an idle stream.
+    """
+    cycle = getattr(send, "__self__", None)
+    if type(cycle) is RequestResponseCycle:
+        protocol = getattr(cycle.on_response, "__self__", None)
+        if isinstance(protocol, HttpProtocol):
+            protocol.free_request(cycle)
+
+
 class TooManyPipelined(Exception):
     """A client sends more requests than allowed without waiting for answers."""
 
@@ -174,6 +187,9 @@ class HttpProtocol(HttpToolsProtocol):
     Uvicorn itself would store heads of any size, and wait forever for the rest of a request. A
     request that arrives in one piece, as most do, starts no timer.
     """
+
+    parser: Any
+    """Httptools' parser; None while a stream is idle, see `free_request`."""
 
     # Slots, because with more than 30 attributes each connection's dictionary needs 1 kB more.
     __slots__ = (
@@ -219,8 +235,22 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._disconnects.end()
 
+    def free_request(self, cycle: RequestResponseCycle) -> None:
+        """Free the parts of the request of `cycle`, except its method, unless another has begun."""
+        if cycle is not self._cycle or self._awaited is not _Awaited.NOTHING:
+            return
+        # In place: callers that wait for the end of the response have it too.
+        scope = cast("dict[str, Any]", cycle.scope)
+        method = scope["method"]
+        scope.clear()
+        scope["method"] = method
+        self.headers = []
+        self.parser = None
+
     def data_received(self, data: bytes) -> None:
         """Parse `data`, and update limits and the timer for the part that must come next."""
+        if self.parser is None:
+            self.parser = HttpRequestParser(self)
         if self._awaited is _Awaited.BODY:
             self._deadline = min(self.loop.time() + self._timing.silence, self._last)
             self._framing += len(data)

@@ -14,7 +14,7 @@ from headrace.model.entry import Entry
 from headrace_gateway.feeds import Feed
 from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.disconnects import NEVER, disconnects_of
-from headrace_gateway.server.http_protocol import write_body
+from headrace_gateway.server.http_protocol import free_request, write_body
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.streaming.direct import DirectSubscription
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
@@ -158,6 +158,7 @@ class HttpStream:
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         with suppress(OSError):  # `_disconnects` reports that the client has disconnected.
             await send({"type": "http.response.start", "status": 200, "headers": raw})
+        free_request(self._send)
 
     async def write(self, messages: Messages) -> None:
         """Send a piece of the body."""

@@ -82,7 +82,7 @@ class Children:
         self._names = ChildNames(parent.key.task, parent.run, known_children.spent)
         self._claimed: dict[str, Child] = {}
         self._answers: dict[str, int] = {}
-        self._canceling: set[asyncio.Task[None]] = set()
+        self._canceling: list[asyncio.Task[None]] = []
 
     def ask(self, request: ChildRequest) -> Child:
         """Return the child for the request: a new one, or the one that has it already.
@@ -181,8 +181,8 @@ class Children:
         except RunOver:
             return
         task = asyncio.create_task(self._drop(child, receipt), name=f"cancel {child.key.task}")
-        self._canceling.add(task)
-        task.add_done_callback(self._canceling.discard)
+        self._canceling.append(task)
+        task.add_done_callback(self._canceling.remove)
 
     @property
     def are_at_work(self) -> bool:

@@ -1,0 +1,104 @@
+"""A stream's connection keeps neither its request nor a parser, and still serves what follows."""
+
+import asyncio
+from typing import Any, cast
+
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from headrace_gateway.server.http_protocol import HttpProtocol, ServerConfig, free_request
+
+
+class Socket:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_extra_info(self, name: str) -> None:
+        """Know nothing."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Stay open."""
+
+    pause_reading = resume_reading = close
+
+
+class Streams:
+    """An application whose responses wait for `end` once their heads are sent."""
+
+    def __init__(self) -> None:
+        self.scopes = list[Scope]()
+        self.end = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        self.scopes.append(scope)
+        body = scope["path"].encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        free_request(send)
+        await self.end.wait()
+        await send({"type": "http.response.body", "body": body})
+
+
+def connection(app: Streams) -> tuple[HttpProtocol, Socket]:
+    """Return a connection to `app`."""
+    config = ServerConfig(cast("Any", app), access_log=False, log_config=None, lifespan="off")
+    config.load()
+    protocol, socket = HttpProtocol(config, ServerState(), {}), Socket()
+    protocol.connection_made(cast("asyncio.Transport", socket))
+    return protocol, socket
+
+
+async def settle() -> None:
+    """Let every task run until it waits."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: gateway\r\n\r\n".encode()
+
+
+async def test_the_request_of_a_stream_is_freed() -> None:
+    app = Streams()
+    protocol, _ = connection(app)
+    protocol.data_received(get("/first"))
+    await settle()
+    assert protocol.parser is None
+    assert (protocol.headers, app.scopes) == ([], [{"method": "GET"}])
+
+
+async def test_a_request_that_arrives_during_the_stream_is_served_after_it() -> None:
+    app = Streams()
+    protocol, socket = connection(app)
+    protocol.data_received(get("/first"))
+    await settle()
+    second = get("/second")
+    protocol.data_received(second[:20])
+    protocol.data_received(second[20:])
+    app.end.set()
+    await settle()
+    assert socket.written.index(b"/first") < socket.written.index(b"/second")
+    protocol.data_received(get("/third"))
+    await settle()
+    assert socket.written.count(b"HTTP/1.1 200 OK") == 3
+    assert socket.written.endswith(b"6\r\n/third\r\n0\r\n\r\n")
+
+
+async def test_a_request_that_has_begun_to_arrive_is_kept() -> None:
+    app = Streams()
+    protocol, socket = connection(app)
+    second = get("/second")
+    protocol.data_received(get("/first") + second[:20])
+    await settle()
+    protocol.data_received(second[20:])
+    app.end.set()
+    await settle()
+    assert socket.written.count(b"HTTP/1.1 200 OK") == 2
