@@ -22,7 +22,7 @@ from headrace.jetstream.streams import Streams
 from headrace.model import entry
 from headrace.model.agent_card import AgentCard
 from headrace.model.agent_route import AgentRoute
-from headrace.model.answers import DEPTH
+from headrace.model.answers import DEPTH, TRIGGER
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import (
     BusMessage,
@@ -131,7 +131,7 @@ USER_EVENT: Json = {
     "title": "UserEvent",
     "description": "Any body. Templates and filters of triggers read JSON, or a text.",
 }
-_ANSWER_HEADERS: Json = {MESSAGE_ID: _TEXT, DEPTH: _NUMBER, TRACEPARENT: _TEXT}
+_ANSWER_HEADERS: Json = {MESSAGE_ID: _TEXT, DEPTH: _NUMBER, TRIGGER: _TEXT, TRACEPARENT: _TEXT}
 USER_EVENT_HEADERS: Json = {
     "type": "object",
     "description": "All are optional. An event with an id begins one task however often it is "

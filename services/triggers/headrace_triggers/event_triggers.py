@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import MESSAGE_ID
-from headrace.model.answers import DEPTH, ReplyRefused, TaskAnswers
+from headrace.model.answers import DEPTH, TRIGGER, ReplyRefused, TaskAnswers
 from headrace.model.errors import BusUnavailable
 from headrace.model.event_template import Event, PathMissing
 from headrace.tracing import stated_traceparent
@@ -197,6 +197,8 @@ def firing(
         Unfit: the event lacks what the trigger needs, or is an answer beyond `depth`.
     """
     headers = message.headers or {}
+    if headers.get(TRIGGER) == trigger.mark:
+        return None  # An answer of its own tasks.
     try:
         event = Event.of(message.subject, headers, message.data)
         if not trigger.matches(event):
@@ -230,4 +232,6 @@ def _answers(
         raise Unfit(
             f"{trigger.source}: more than {most} tasks have begun one another through their answers"
         )
-    return None if trigger.answers is None else trigger.answers.answers(reply, depth + 1)
+    return (
+        None if trigger.answers is None else trigger.answers.answers(reply, depth + 1, trigger.mark)
+    )

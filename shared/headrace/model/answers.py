@@ -14,6 +14,9 @@ from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, TERMINAL
 DEPTH = "Headrace-Depth"
 """Header of an answer: the number of tasks that have begun one another by answers up to it."""
 
+TRIGGER = "Headrace-Trigger"
+"""Header of an answer: the trigger that began its task, which takes no such event."""
+
 ENDS = TERMINAL | {INPUT_REQUIRED, AUTH_REQUIRED}
 """States of a task that has nothing to add: it is over, or waits for its user."""
 
@@ -60,10 +63,11 @@ class AnswerRule(Described):
             raise ValueError("stream: no stream stores replies")
         return self
 
-    def answers(self, reply: str, depth: int) -> "TaskAnswers | None":
+    def answers(self, reply: str, depth: int, trigger: str = "") -> "TaskAnswers | None":
         """Return where a task publishes, `depth` answers after the first event.
 
-        `reply` is the event's reply subject. None: the event expects no reply.
+        `reply` is the event's reply subject. None: the event expects no reply. `trigger` is that of
+        the header `TRIGGER`; empty: a schedule began the task.
 
         Raises:
             ReplyRefused: nothing may be published on `reply`.
@@ -74,7 +78,12 @@ class AnswerRule(Described):
             raise ReplyRefused("the event's reply subject is not an inbox of its sender")
         subject = reply if self.subject is None else self.subject
         return TaskAnswers(
-            subject=subject, stream=self.stream, what=self.what, mode=self.mode, depth=depth
+            subject=subject,
+            stream=self.stream,
+            what=self.what,
+            mode=self.mode,
+            depth=depth,
+            trigger=trigger,
         )
 
 
@@ -87,6 +96,8 @@ class TaskAnswers(BaseModel):
     mode: Literal["structured", "binary"]
     depth: int
     """Of the header `DEPTH`."""
+    trigger: str = ""
+    """Of the header `TRIGGER`; empty: none."""
 
     def include(self, event: Json) -> bool:
         """Return whether a StreamResponse of the task is published."""

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import STATUS
-from headrace.model.answers import DEPTH, TaskAnswers
+from headrace.model.answers import DEPTH, TRIGGER, TaskAnswers
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.tasks.dead_letters import LetterFilter, Letters
@@ -61,8 +61,28 @@ async def letter_reasons(bus: Bus) -> list[str]:
 async def test_an_answer_knows_how_many_answers_came_before(bus: Bus, orders: Orders) -> None:
     await orders.trigger(answers=RULE)
     await orders.publish({}, **{DEPTH: "2"})
-    task = await the_task(bus)
-    assert await answers_of(bus, task) == TaskAnswers.model_validate({**RULE, "depth": 3})
+    answers = await answers_of(bus, await the_task(bus))
+    assert answers is not None
+    assert answers.trigger
+    rule = {**RULE, "depth": 3, "trigger": answers.trigger}
+    assert answers == TaskAnswers.model_validate(rule)
+
+
+async def test_a_trigger_takes_no_answers_of_its_own_tasks(bus: Bus, orders: Orders) -> None:
+    await orders.trigger(answers=RULE)
+    await orders.trigger(name="next", text="taken by another")
+    await orders.publish({})
+
+    async def two() -> bool:
+        return len(await begun(bus)) == 2
+
+    await eventually(two, "each trigger has begun a task")
+    own = [found for task in await begun(bus) if (found := await answers_of(bus, task)) is not None]
+    [answers] = own
+    await orders.publish({}, **{DEPTH: "1", TRIGGER: answers.trigger})
+    await orders.settled()
+    assert len(await begun(bus)) == 3
+    assert await letter_reasons(bus) == []
 
 
 @pytest.mark.parametrize("depth", [str(MOST), "-1", "9" * 5000, "x"])

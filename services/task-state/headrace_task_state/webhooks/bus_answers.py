@@ -15,7 +15,7 @@ from headrace.jetstream.api import get_message, store, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
-from headrace.model.answers import DEPTH, TaskAnswers, state_of
+from headrace.model.answers import DEPTH, TRIGGER, TaskAnswers, state_of
 from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
@@ -75,6 +75,8 @@ class BusAnswers:
         traceparent: str | None,
     ) -> Failure | None:
         headers = {MESSAGE_ID: name, DEPTH: f"{answers.depth}"}
+        if answers.trigger:
+            headers[TRIGGER] = answers.trigger
         if traceparent is not None:
             headers[tracing.TRACEPARENT] = traceparent
         attributes = attributes_of(key, name, event)
