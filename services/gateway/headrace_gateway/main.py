@@ -66,7 +66,7 @@ async def serving(
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
         answering = asyncio.create_task(server.serve(sockets=listeners))
-        answering.add_done_callback(lambda _: stop.set())
+        answering.add_done_callback(ended := lambda _: stop.set())
         try:
             services = await stack.enter_async_context(composed(settings, requests, timing))
             front.switch_to(build_app(services, protocols))
@@ -75,6 +75,8 @@ async def serving(
             yield
             await services.streams.stop()
         finally:
+            # Otherwise a start that failed would end like one that was stopped.
+            answering.remove_done_callback(ended)
             # Requests in progress end first, then the services that they use.
             server.stop()
             giving_up = asyncio.get_running_loop().call_later(ANSWERS, requests.give_up)

@@ -7,14 +7,18 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
+from headrace import service
+from headrace.model.errors import StreamsDiffer
+from headrace_gateway import main
 from headrace_gateway.protocols.a2a.errors import RETRY_INFO_TYPE
+from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import message
@@ -122,6 +126,27 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
         assert await asyncio.to_thread(gateway.ends) == 0
         assert time.monotonic() - asked < WITHIN
         assert "Traceback" not in gateway.log()
+
+
+async def test_a_start_that_fails_is_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The HTTP server ends before gRPC's does."""
+    stop = asyncio.Event()
+
+    @asynccontextmanager
+    async def refused(*_: object) -> AsyncIterator[None]:
+        if not stop.is_set():
+            raise StreamsDiffer("the streams differ")
+        yield
+
+    async def ends_last(_: GrpcServer) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 0.5)
+
+    monkeypatch.setattr(main, "composed", refused)
+    monkeypatch.setattr(GrpcServer, "stop", ends_last)
+    settings = GatewaySettings(http_port=0, grpc_port=0)
+    with pytest.raises(StreamsDiffer):
+        await service.serve(lambda stopping: main.serving(settings, stopping), stop)
 
 
 @pytest.mark.parametrize("setting", ["http_port", "grpc_port"])
