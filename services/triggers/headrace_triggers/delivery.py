@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from faststream.nats import NatsMessage
 from nats.aio.msg import Msg
 
+from headrace.failure_count import FailureCount
 from headrace.jetstream.connection import Bus
 from headrace.model import events
 from headrace.model.errors import BusUnavailable, HeadraceError
@@ -28,8 +29,8 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _DOUBLINGS = 10
 
 _MOST_CRASHES = 10
-"""Deliveries, about two minutes, after which a message is given up whose handling fails with an
-error that is none of ours."""
+"""Failures, about two minutes, after which a message is given up whose handling fails with an
+error that is none of ours. Each replica counts its own."""
 
 
 class FiringWaits(Exception):
@@ -56,8 +57,9 @@ class Deliveries:
     def __init__(self, bus: Bus, firings: Firings, most_crashes: int = _MOST_CRASHES) -> None:
         """Begin the tasks through `firings`; write dead letters to `bus`.
 
-        A message whose handling crashes is given up after `most_crashes` deliveries.
+        A message whose handling crashes is given up when it has crashed `most_crashes` times.
         """
+        self._crashes = FailureCount()
         self._bus, self._firings, self._most_crashes = bus, firings, most_crashes
 
     async def settle(
@@ -119,8 +121,11 @@ class Deliveries:
             _log.error("%s: an event is lost: %s; %s", source.name, why, lost)
 
     async def _crashed(self, message: NatsMessage, source: FiringSource, crash: Exception) -> None:
-        """Give the message up if it has been delivered often, else have it delivered again."""
-        if message.raw_message.metadata.num_delivered < self._most_crashes:
+        """Give the message up if it has crashed often, else have it delivered again."""
+        metadata = message.raw_message.metadata
+        place = metadata.stream, metadata.consumer, metadata.sequence.stream
+        # Not its deliveries, of which one that waits for a quota has many.
+        if self._crashes.add(place) < self._most_crashes:
             await message.nack(delay=_delay(message))
             return
         try:
@@ -129,6 +134,7 @@ class Deliveries:
             _log.warning("%s: no dead letter yet: %s", source.name, trouble)
             await message.nack(delay=_delay(message))
         else:
+            self._crashes.forget(place)
             await message.ack()
 
     async def _fired(self, firing_of: Callable[[], Awaitable[Firing | None]]) -> Fired | None:

@@ -153,13 +153,15 @@ class Attempt:
         A failed clean-up is retried, because what it needs may be available then.
         """
         assignment, bus, timing = self._assignment, self._resources.bus, self._resources.timing
-        task, tries = assignment.key.task, assignment.message.metadata.num_delivered
+        task, failures = assignment.key.task, self._resources.failed_clean_ups
         try:
             async with asyncio.timeout(timing.cleanup):
                 await self._call_clean_up(end)
         except LogLost as loss:
             _log.info("task %s is gone: %s", task, loss)
         except Exception as error:  # noqa: BLE001  # an agent's
+            # Not the request's deliveries, which also grow when a worker leaves or NATS elects.
+            tries = failures.add(assignment.key)
             if tries <= len(timing.cleanup_pauses):
                 pause = timing.cleanup_pauses[tries - 1]
                 _log.warning(
@@ -168,6 +170,7 @@ class Attempt:
                 await assignment.give_back(bus, pause)
                 return
             _log.error("task %s: the agent's last clean-up attempt failed", task, exc_info=error)
+        failures.forget(assignment.key)
         await assignment.ack(bus)
 
     async def _call_clean_up(self, end: Entry) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headrace.failure_count import FailureCount
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
 from headrace.log import TailRule
@@ -56,6 +57,8 @@ class WorkerResources:
     prices: Prices
     abandoned: set[asyncio.Task[None]] = field(default_factory=set)
     """Agents that did not stop in time, until they do."""
+    failed_clean_ups: FailureCount = field(default_factory=FailureCount)
+    """Of tasks that ended without their agents."""
 
 
 class Interruptible(Protocol):

@@ -102,3 +102,14 @@ async def test_an_event_whose_handling_crashes_again_and_again_is_a_dead_letter(
     [letter] = [one async for one in Letters(bus).find(LetterFilter())]
     assert (letter.kind, letter.body) == ("event", b"{broken")
     assert letter.content.reason == "trigger/orders: ZeroDivisionError('again')"
+
+
+async def test_an_event_that_has_waited_may_crash_as_often_as_any_other(
+    settings: TriggersSettings, bus: Bus, directory: Directory
+) -> None:
+    waits: list[Exception | Firing] = [BusUnavailable("NATS is away")] * 2
+    steps = [*waits, ZeroDivisionError("a defect"), firing("1")]
+    async with delivering(settings, bus, directory, steps, most_crashes=2) as seen:
+        assert [await seen.get() for _ in range(4)] == [1, 2, 3, 4]
+        await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
+    assert [one async for one in Letters(bus).find(LetterFilter())] == []

@@ -154,6 +154,23 @@ async def test_a_clean_up_that_fails_is_tried_again_and_then_left(
     assert len(tidy.told) == 3
 
 
+async def test_a_request_that_was_often_delivered_has_all_its_tries(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    """Workers that leave give it back, and each new leader of the consumer delivers it again."""
+    tidy = Tidy(failures=2)
+    async with working(tidy.agent()):
+        task = await asks(submitter)
+    assert await cancel(task) == CANCELED
+    pulling = await submitter.bus.js.pull_subscribe_bind("tidy", submitter.bus.streams.runs)
+    for _ in range(5):
+        [msg] = await pulling.fetch(1, timeout=60)
+        await msg.nak()
+    async with working(tidy.agent(), timing=Timing(cleanup_pauses=(0.0, 0.1))):
+        await eventually(lambda: done_with(task))
+    assert len(tidy.told) == 3
+
+
 async def test_the_last_attempt_that_fails_is_cleaned_up_after(
     submitter: TaskSubmitter, working: Working
 ) -> None:

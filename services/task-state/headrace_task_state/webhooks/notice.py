@@ -67,6 +67,10 @@ class UndeliveredNotification(BusMessage):
     """The StreamResponse."""
     traceparent: str | None = None
     """W3C trace context of the request that it answers."""
+    attempts: int = 0
+    """Attempts since an operator retried it."""
+    due: float = 0.0
+    """Time of the next one, in seconds since 1970."""
 
 
 class UndeliveredLetters:

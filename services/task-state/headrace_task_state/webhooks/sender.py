@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 
+from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
 from headrace.lazy import Lazy
 from headrace.log import last_entry
@@ -266,7 +267,10 @@ class WebhookSender:
         except UndecodableMessage as error:
             _log.error("%s", error)
             return None
-        target, attempt = Target.of(self._key.tenant, kept.webhook), msg.metadata.num_delivered
+        if (wait := again.due - time.time()) > 0:
+            return wait
+        # Not the message's deliveries: one that waits for a permit or its time is no attempt.
+        target, attempt = Target.of(self._key.tenant, kept.webhook), again.attempts + 1
         with self._resources.permits.permit(target) as wait:
             if wait:
                 return wait
@@ -275,11 +279,16 @@ class WebhookSender:
         if failure is None:
             return None
         if failure.is_final or self._resources.backoff.is_over(attempt, is_given_up=False):
+            undelivered = again.model_copy(update={"attempts": 0, "due": 0.0})
             await self._resources.letters.send(
-                self._key, kept.webhook, self._token, again, failure.reason
+                self._key, kept.webhook, self._token, undelivered, failure.reason
             )
             return None
-        return self._resources.backoff.wait(attempt, failure.wait)
+        due = time.time() + self._resources.backoff.wait(attempt, failure.wait)
+        later = again.model_copy(update={"attempts": attempt, "due": due})
+        # It replaces the message.
+        await store_with_retries(self._resources.bus, msg.subject, later.encode())
+        return None
 
 
 def _past(progress: WebhookProgress, delivery: WebhookDelivery) -> WebhookProgress:

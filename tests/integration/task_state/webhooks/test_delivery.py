@@ -209,6 +209,30 @@ async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_d
     assert receiver.taken()[1].id == receiver.came[0].id
 
 
+async def test_a_retried_dead_letter_that_was_often_delivered_has_all_its_attempts(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    """While its owner's permits are taken, the queue delivers it again and again."""
+    receiver.plan["/hook"] = [500, 500, 500, 500, 200]
+    replica = await fleet.start()
+    await hooked.hook(receiver.url("/hook"))
+    hooked.log.submit("hello")
+    await hooked.store()
+    await until_told(hooked)
+    await replica.stop()
+    [letter] = await letters(fleet)
+    await retry(fleet.bus, letter)
+    pulling = await fleet.bus.js.pull_subscribe_bind("push-0", fleet.bus.streams.pushes)
+    for _ in range(5):
+        [msg] = await pulling.fetch(1, timeout=60)
+        await msg.nak()
+    receiver.plan["/hook"] = [500, 500, 500, 200]
+    await fleet.start()
+    await receiver.until(receiver.taken, "its fourth attempt is taken")
+    assert [one.answered for one in receiver.came] == [*[500] * 7, 200]
+    assert await letters(fleet) == [letter]
+
+
 async def test_a_receiver_that_is_gone_for_good_loses_its_webhook(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
