@@ -8,8 +8,9 @@ import pytest
 
 from tests.support import extra_services
 from tests.support.deployment import get
+from tests.support.forked_process import HEADRACE
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
-from tests.support.service_process import HEADRACE, ServiceProcess
+from tests.support.service_process import ServiceProcess
 
 _IMPORT = re.compile(r"^import time: +\d+ \| +\d+ \| +([\w.]+)$", re.MULTILINE)
 

@@ -13,6 +13,7 @@ from typing import Self
 
 from tests.support import containers
 from tests.support.containers import ContainerProcess
+from tests.support.forked_process import ForkedProcess
 from tests.support.pids import freeze
 from tests.support.starting import start_process
 from tests.support.waiting import until
@@ -34,7 +35,7 @@ class ServerProcess(ABC):
         self.environment: Mapping[str, str] | None = None
         """All of its environment; None: this process's own."""
         self.log = folder / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | ContainerProcess | None = None
+        self._process: subprocess.Popen[bytes] | ContainerProcess | ForkedProcess | None = None
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -111,7 +112,7 @@ class ServerProcess(ABC):
     ) -> None:
         self.kill()
 
-    def _launched(self) -> subprocess.Popen[bytes] | ContainerProcess:
+    def _launched(self) -> subprocess.Popen[bytes] | ContainerProcess | ForkedProcess:
         if self.image is not None and containers.are_wanted():
             return ContainerProcess(self.image, self.command(), self.folder, self.log)
         return start_process(

@@ -1,18 +1,20 @@
 """One service in its own process, in addition to or instead of `headrace dev`."""
 
 import os
-import sys
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.containers import ContainerProcess
+from tests.support.forked_process import HEADRACE, ForkedProcess, start_service
 from tests.support.server_process import ServerProcess
-
-HEADRACE = Path(sys.executable).with_name("headrace")
-"""The console script that the tests' environment has installed."""
 
 
 class ServiceProcess(ServerProcess):
-    """``headrace ARGUMENTS`` in an environment that holds nothing of this one but PATH."""
+    """``headrace ARGUMENTS`` in an environment that holds nothing of this one but PATH.
+
+    It is a fork of a process that has imported the service, where it can be one.
+    """
 
     def __init__(
         self,
@@ -21,10 +23,15 @@ class ServiceProcess(ServerProcess):
         arguments: Sequence[str],
         environment: Mapping[str, str],
         is_ready: Callable[[], bool],
+        *,
+        anew: bool = False,
     ) -> None:
-        """Make the service that is to be; `is_ready` tells whether it serves."""
+        """Make the service that is to be; `is_ready` tells whether it serves.
+
+        If it starts `anew`, it imports everything itself.
+        """
         super().__init__(name, folder)
-        self._arguments, self._is_ready = list(arguments), is_ready
+        self._arguments, self._is_ready, self._anew = list(arguments), is_ready, anew
         self.environment = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1", **environment}
 
     def command(self) -> list[str]:
@@ -32,3 +39,10 @@ class ServiceProcess(ServerProcess):
 
     def answers(self) -> bool:
         return self._is_ready()
+
+    def _launched(self) -> subprocess.Popen[bytes] | ContainerProcess | ForkedProcess:
+        if self._anew or self.environment is None:
+            return super()._launched()
+        return start_service(
+            self.command(), self.log, folder=self.folder, environment=self.environment
+        )

@@ -16,6 +16,7 @@ def start_process(
     command: Sequence[str],
     log: Path,
     *,
+    stdin: int = subprocess.DEVNULL,
     stdout: int | IO[bytes] | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -28,7 +29,7 @@ def start_process(
         return _STARTER.submit(
             subprocess.Popen,
             wrapped(command),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=lines if stdout is None else stdout,
             stderr=lines,
             cwd=folder,

@@ -23,9 +23,8 @@ from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import all_ranges
 from headrace_task_state.store_redis.store import Keys, RedisStore
+from tests.support.forked_process import HEADRACE, ForkedProcess, start_service
 from tests.support.legal_logs import LegalLog
-from tests.support.service_process import HEADRACE
-from tests.support.starting import start_process
 from tests.support.waiting import TIMEOUT, eventually
 
 OWNER = "anonymous"
@@ -79,7 +78,7 @@ class TaskStates:
 
         await eventually(followed, "every range is followed")
 
-    async def spawn(self, folder: Path, name: str) -> subprocess.Popen[bytes]:
+    async def spawn(self, folder: Path, name: str) -> subprocess.Popen[bytes] | ForkedProcess:
         """Start a replica as a process that answers; it logs to ``<name>.log`` in `folder`."""
         environment = {
             "PATH": os.environ["PATH"],
@@ -88,7 +87,7 @@ class TaskStates:
                 for field, value in self.settings.model_dump(exclude_defaults=True).items()
             },
         }
-        process = start_process(
+        process = start_service(
             [str(HEADRACE), "task-state"], folder / f"{name}.log", environment=environment
         )
         self._stack.callback(process.wait, 60)

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from tests.support import forked_process
+from tests.support.forked_process import HEADRACE
 
 _TIMEOUT = 60
 
@@ -28,12 +30,16 @@ class Terminal:
         self._environment = own | {f"HEADRACE_{key.upper()}": v for key, v in settings.items()}
 
     async def run(self, *arguments: str, typed: str | None = None) -> CommandResult:
-        """Return how ``headrace ARGUMENTS`` ended; its stdin is a pipe with what is `typed`."""
+        """Return how ``headrace ARGUMENTS`` ended; its stdin has what is `typed`."""
+        command = [str(HEADRACE), *arguments]
+        if forked_process.can_fork(command, self._environment):
+            return CommandResult(
+                *await asyncio.to_thread(
+                    forked_process.run_forked, command, typed or "", self._environment, _TIMEOUT
+                )
+            )
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "headrace_cli",
-            *arguments,
+            *command,
             env=self._environment,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -5,7 +5,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -22,12 +21,12 @@ from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.bindings import message
+from tests.support.forked_process import HEADRACE, start_service
 from tests.support.plain_http import NO_TLS
 from tests.support.resuming_sizes import sized
 from tests.support.running_gateway import until_ready
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
-from tests.support.starting import start_process
 from tests.support.waiting import eventually, until
 
 NOWHERE = "nats://127.0.0.1:1"
@@ -45,10 +44,8 @@ class Gateway:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         given = {f"HEADRACE_{name.upper()}": str(value) for name, value in settings.items()}
         self._log = folder / f"gateway-{secrets.token_hex(2)}.log"
-        self.process = start_process(
-            [sys.executable, "-m", "headrace_cli", "gateway"],
-            self._log,
-            environment=inherited | given,
+        self.process = start_service(
+            [str(HEADRACE), "gateway"], self._log, environment=inherited | given
         )
 
     @property

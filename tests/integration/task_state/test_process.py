@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked_process import HEADRACE, ForkedProcess, start_service
 from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
-from tests.support.service_process import HEADRACE
-from tests.support.starting import start_process
 from tests.support.task_states import TaskStates
 from tests.support.waiting import until
 
@@ -39,11 +38,11 @@ async def test_a_signal_ends_it_also_while_it_waits_for_servers(tmp_path: Path) 
     assert await asyncio.to_thread(process.wait, 60) == 0
 
 
-def spawn(folder: Path, **environment: str) -> tuple[subprocess.Popen[bytes], Path]:
+def spawn(folder: Path, **environment: str) -> tuple[subprocess.Popen[bytes] | ForkedProcess, Path]:
     """Start a replica that finds no servers unless told otherwise; return it and its log."""
     log = folder / "task-state.log"
     nobody = f"nats://127.0.0.1:{ports.pick()}"
-    process = start_process(
+    process = start_service(
         [str(HEADRACE), "task-state"],
         log,
         environment={
