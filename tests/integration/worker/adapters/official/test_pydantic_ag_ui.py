@@ -2,23 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 import httpx
 import orjson
 import pytest
-from ag_ui.core import CustomEvent, EventType, StateDeltaEvent, StateSnapshotEvent
-from pydantic import BaseModel, Field
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import DeferredToolRequests, RunContext
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.ui import StateDeps
-from pydantic_ai.ui.ag_ui import AGUIAdapter
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from headrace_worker.adapters import ag_ui_agent, pydantic_ai_agent
 from tests.integration.worker.adapters.official.users import AgUiUser, RecordedRun
@@ -26,8 +15,15 @@ from tests.integration.worker.adapters.wire import ChatModel, Script, calls, cha
 from tests.integration.worker.conftest import Working
 from tests.support.asgi_server import asgi_server
 
-type Wrapped = PydanticAgent[Any, Any]
 type Serve = Callable[..., AbstractAsyncContextManager[tuple[AgUiUser, ChatModel]]]
+
+
+@pytest.fixture(scope="module")
+def examples() -> ModuleType:
+    """The agents."""
+    from tests.integration.worker.adapters.official import pydantic_examples
+
+    return pydantic_examples
 
 
 @pytest.fixture(params=["served by us", "backend"])
@@ -36,54 +32,38 @@ def serve(
     http: httpx.AsyncClient,
     working: Working,
     runs: list[RecordedRun],
+    examples: ModuleType,
 ) -> Serve:
     """Returns how to serve an agent whose model says what a test has it say."""
     name = "native" if request.param == "served by us" else "behind"
 
     @asynccontextmanager
     async def start(
-        script: Script, make: Callable[[Any], Wrapped], deps: Callable[[], Any] = lambda: None
+        script: Script, make: Callable[[Any], Any], deps: Callable[[], Any] = lambda: None
     ) -> AsyncIterator[tuple[AgUiUser, ChatModel]]:
         async with chat_model(script) as model:
-            provider = OpenAIProvider(base_url=model.url, api_key="k")
-            wrapped = make(OpenAIChatModel("small", provider=provider))
+            wrapped = make(examples.small_model(model.url))
             user = AgUiUser(http, name, runs)
             if name == "native":
                 served = pydantic_ai_agent(wrapped, name=name, deps=lambda _: deps())
                 async with working(served):
                     yield user, model
                 return
-
-            async def run(asked: Request) -> Response:
-                return await AGUIAdapter.dispatch_request(asked, agent=wrapped, deps=deps())
-
-            app = Starlette(routes=[Route("/", run, methods=["POST"])])
+            app = examples.backend(wrapped, deps)
             async with asgi_server(app) as url, working(ag_ui_agent(f"{url}/", name=name)):
                 yield user, model
 
     return start
 
 
-def talkative(model: Any) -> Wrapped:  # noqa: ANN401  # a pydantic-ai model
-    """Return an agent with a tool of its own."""
-    wrapped = PydanticAgent(model, instructions="Be brief.")
-
-    @wrapped.tool_plain
-    async def current_time(zone: str = "UTC") -> str:
-        """Tell the time."""
-        return f"12:00 {zone}"
-
-    return wrapped
-
-
-async def test_agentic_chat(serve: Serve) -> None:
+async def test_agentic_chat(serve: Serve, examples: ModuleType) -> None:
     script = [
         calls(("c1", "current_time", {"zone": "CET"})),
         says("It is ", "noon."),
         calls(("p1", "change_background", {"background": "red"})),
         says("Red it is."),
     ]
-    async with serve(script, talkative) as (user, model):
+    async with serve(script, examples.talkative) as (user, model):
         parameters = {"type": "object", "properties": {"background": {"type": "string"}}}
         named = {"name": "change_background", "description": "Change it."}
         user.tools = [{**named, "parameters": parameters}]
@@ -106,39 +86,13 @@ async def test_agentic_chat(serve: Serve) -> None:
     ]
 
 
-class Recipe(BaseModel):
-    """What agent and user work on together."""
-
-    title: str = ""
-    ingredients: list[str] = Field(default_factory=list)
-
-
-class Kitchen(BaseModel):
-    """The state that they share."""
-
-    recipe: Recipe = Field(default_factory=Recipe)
-
-
-def cook(model: Any) -> Wrapped:  # noqa: ANN401  # a pydantic-ai model
-    """Return an agent that reads the state, and changes it by what a tool returns."""
-    wrapped = PydanticAgent(model, deps_type=StateDeps[Kitchen])
-
-    @wrapped.tool_plain
-    async def display_recipe(recipe: Recipe) -> StateSnapshotEvent:
-        """Show a recipe."""
-        return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot={"recipe": recipe})
-
-    @wrapped.instructions
-    async def current(ctx: RunContext[StateDeps[Kitchen]]) -> str:
-        return f"The recipe is {ctx.deps.state.recipe.model_dump_json()}"
-
-    return wrapped
-
-
-async def test_shared_state(serve: Serve) -> None:
+async def test_shared_state(serve: Serve, examples: ModuleType) -> None:
     soup = {"title": "Soup", "ingredients": ["leek", "salt"]}
     script = [calls(("c1", "display_recipe", {"recipe": soup})), says("Salted.")]
-    async with serve(script, cook, lambda: StateDeps(Kitchen())) as (user, model):
+    async with serve(script, examples.cook, examples.kitchen) as (
+        user,
+        model,
+    ):
         user.state = {"recipe": {"title": "Soup", "ingredients": ["leek"]}}
         await user.says("Salt it.")
     assert '"ingredients":["leek"]' in str(model.requests[0]["messages"][0])
@@ -146,10 +100,10 @@ async def test_shared_state(serve: Serve) -> None:
     assert user.last["content"] == "Salted."
 
 
-async def test_tool_based_generative_ui(serve: Serve) -> None:
+async def test_tool_based_generative_ui(serve: Serve, examples: ModuleType) -> None:
     haiku = {"lines": ["old pond", "a frog leaps in", "the sound"]}
     script = [calls(("h1", "generate_haiku", haiku)), says("There.")]
-    async with serve(script, PydanticAgent) as (user, _):
+    async with serve(script, examples.PydanticAgent) as (user, _):
         array = {"type": "array", "items": {"type": "string"}}
         parameters = {"type": "object", "properties": {"lines": array}}
         user.tools = [{"name": "generate_haiku", "description": "x", "parameters": parameters}]
@@ -161,10 +115,10 @@ async def test_tool_based_generative_ui(serve: Serve) -> None:
     assert (done["type"], user.last["content"]) == ("success", "There.")
 
 
-async def test_human_in_the_loop_by_a_tool_of_the_users(serve: Serve) -> None:
+async def test_human_in_the_loop_by_a_tool_of_the_users(serve: Serve, examples: ModuleType) -> None:
     steps = {"steps": [{"description": "boil", "status": "enabled"}]}
     script = [calls(("s1", "generate_task_steps", steps)), says("One step it is.")]
-    async with serve(script, PydanticAgent) as (user, model):
+    async with serve(script, examples.PydanticAgent) as (user, model):
         parameters = {"type": "object", "properties": {"steps": {"type": "array", "items": {}}}}
         user.tools = [{"name": "generate_task_steps", "description": "", "parameters": parameters}]
         await user.says("Plan tea.")
@@ -173,21 +127,9 @@ async def test_human_in_the_loop_by_a_tool_of_the_users(serve: Serve) -> None:
     assert orjson.loads(model.heard[1][-1].text) == {"accepted": True, "steps": ["boil"]}
 
 
-def careful(model: Any) -> Wrapped:  # noqa: ANN401  # a pydantic-ai model
-    """Return an agent whose tool needs approval."""
-    wrapped: Wrapped = PydanticAgent(model, output_type=[str, DeferredToolRequests])
-
-    @wrapped.tool_plain(requires_approval=True)
-    def delete_file(path: str) -> str:
-        """Delete a file."""
-        return f"deleted {path}"
-
-    return wrapped
-
-
-async def test_tool_approval(serve: Serve) -> None:
+async def test_tool_approval(serve: Serve, examples: ModuleType) -> None:
     script = [calls(("d1", "delete_file", {"path": "a.txt"})), says("So be it.")]
-    async with serve(script, careful) as (user, model):
+    async with serve(script, examples.careful) as (user, model):
         asked = await user.says("Delete it.")
         [interrupt] = asked["interrupts"]
         assert (asked["type"], interrupt["toolCallId"]) == ("interrupt", "d1")
@@ -199,36 +141,16 @@ async def test_tool_approval(serve: Serve) -> None:
     assert model.heard[1][-1].text == "deleted b.txt"
 
 
-class Document(BaseModel):
-    """The state of an author's user interface."""
-
-    document: str = ""
-
-
-def author(model: Any) -> Wrapped:  # noqa: ANN401  # a pydantic-ai model
-    """Return an agent that has the user interface predict the state by a call's arguments."""
-    wrapped = PydanticAgent(model, deps_type=StateDeps[Document])
-
-    @wrapped.tool_plain
-    async def document_predict_state() -> list[CustomEvent]:
-        """Have the state predicted."""
-        value = [{"state_key": "document", "tool": "write_document", "tool_argument": "document"}]
-        return [CustomEvent(type=EventType.CUSTOM, name="PredictState", value=value)]
-
-    @wrapped.instructions()
-    async def current(ctx: RunContext[StateDeps[Document]]) -> str:
-        return f"The document is {ctx.deps.state.document!r}"
-
-    return wrapped
-
-
-async def test_predictive_state_updates(serve: Serve) -> None:
+async def test_predictive_state_updates(serve: Serve, examples: ModuleType) -> None:
     script = [
         calls(("c1", "document_predict_state", {})),
         calls(("w1", "write_document", {"document": "Once upon a time"})),
         says("Written."),
     ]
-    async with serve(script, author, lambda: StateDeps(Document())) as (user, model):
+    async with serve(script, examples.author, examples.document) as (
+        user,
+        model,
+    ):
         user.state = {"document": "Once"}
         parameters = {"type": "object", "properties": {"document": {"type": "string"}}}
         user.tools = [{"name": "write_document", "description": "x", "parameters": parameters}]
@@ -245,26 +167,7 @@ async def test_predictive_state_updates(serve: Serve) -> None:
     assert user.last["content"] == "Written."
 
 
-def planner(model: Any) -> Wrapped:  # noqa: ANN401  # a pydantic-ai model
-    """Return an agent whose tools change the state that the user interface shows."""
-    wrapped = PydanticAgent(model)
-
-    @wrapped.tool_plain
-    async def create_plan(steps: list[str]) -> StateSnapshotEvent:
-        """Begin a plan."""
-        plan = {"steps": [{"description": step, "status": "pending"} for step in steps]}
-        return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot=plan)
-
-    @wrapped.tool_plain
-    async def update_plan_step(index: int, status: str) -> StateDeltaEvent:
-        """Change a step."""
-        change: Any = {"op": "replace", "path": f"/steps/{index}/status", "value": status}
-        return StateDeltaEvent(type=EventType.STATE_DELTA, delta=[change])
-
-    return wrapped
-
-
-async def test_agentic_generative_ui(serve: Serve) -> None:
+async def test_agentic_generative_ui(serve: Serve, examples: ModuleType) -> None:
     script = [
         calls(("c1", "create_plan", {"steps": ["boil", "pour"]})),
         calls(
@@ -273,7 +176,7 @@ async def test_agentic_generative_ui(serve: Serve) -> None:
         ),
         says("Tea."),
     ]
-    async with serve(script, planner) as (user, _):
+    async with serve(script, examples.planner) as (user, _):
         await user.says("Make tea.")
     assert [step["status"] for step in user.state["steps"]] == ["completed", "completed"]
     assert (len(user.told("STATE_SNAPSHOT")), len(user.told("STATE_DELTA"))) == (1, 2)
