@@ -27,6 +27,11 @@ sends one that is much longer (`max_control_line`)."""
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_LOG = re.compile(
+    r"\.(?:event|live)\.(0|[1-9][0-9]{0,3})"
+    r"\.([A-Za-z0-9_-]{1,200})\.([A-Za-z0-9_-]{1,200})\.(\1-[0-9a-f]{32})"
+)
+"""What follows the prefix in the subject of a log: shard, tenant, agent, task."""
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 _ESCAPE = re.compile(rb"_([0-9a-f]{2})")
 
@@ -230,6 +235,10 @@ class Subjects:
         Raises:
             UndecodableMessage: The subject has another form, or its shard is not the task's.
         """
+        # At once, because a rebuild reads the subject of every task. The rest finds what is wrong.
+        if subject.startswith(self.prefix) and (found := _LOG.fullmatch(subject, len(self.prefix))):
+            _, tenant, agent, task = found.groups()
+            return TaskKey(tenant, agent, task)
         shard, *tokens = self._tokens(subject, "event", "live")
         key = self._key(subject, tokens)
         if shard != str(key.shard):
