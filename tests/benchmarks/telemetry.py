@@ -4,6 +4,9 @@ The processes of one stack are switched between the variants from round to round
 processes do the same work and only the variant differs. What a token costs is too little to be seen
 so, and is counted: the calls of metrics' methods per token, those per run among them, times what
 one takes. No span is made per token.
+
+The collector of spans has a process of its own: in this one it would slow down the clients, whose
+requests then come one by one, and each message would wake every process.
 """
 
 import argparse
@@ -26,7 +29,7 @@ from tests.benchmarks.contestants import Contestant
 from tests.benchmarks.measure import Place
 from tests.benchmarks.sizes import FULL, SMALL, TINY, Sizes
 from tests.support.compose_file import ROOT
-from tests.support.span_collector import span_collector
+from tests.support.span_collector import collector_process
 
 NEITHER, METRICS, SAMPLED, BOTH = "neither", "metrics", "metrics, 1 trace in 10", "metrics, traces"
 VARIANTS = (NEITHER, METRICS, SAMPLED, BOTH)
@@ -137,13 +140,16 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=12, metavar="N", help="samples each (12)")
     parser.add_argument("--tiny", action="store_true", help="only show that it works")
     asked = parser.parse_args(sys.argv[1:] if words is None else words)
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name, span_collector() as spans:
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-bench-") as name,
+        collector_process() as spans,
+    ):
         switch = Switch(Path(name) / "switch")
         environment = switch.environment(spans.url) | _FULL_BATCHES
         with contestants.headrace(Path(name), environment=environment) as server:
             sizes = TINY if asked.tiny else replace(SMALL, paced_tokens=FULL.paced_tokens)
             measured = uvloop.run(lines(server, switch, sizes, asked.rounds))
-        measured.append(f"{len(spans.spans())} spans, load {os.getloadavg()[0]:.1f}")
+        measured.append(f"{spans.end()} spans, load {os.getloadavg()[0]:.1f}")
     sys.stdout.write("\n".join([*measured, ""]))
 
 

@@ -1,5 +1,11 @@
-"""A collector of OpenTelemetry spans on loopback."""
+"""A collector of OpenTelemetry spans on loopback.
 
+``python -m tests.support.span_collector`` prints its URL, and when its input ends the number of
+spans received: `collector_process` starts it so.
+"""
+
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -48,6 +54,31 @@ class _Export(BaseHTTPRequestHandler):
         pass
 
 
+class CollectorProcess:
+    """A collector in a process of its own, whose work slows down no thread of this one."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        """Wait until `process` receives spans."""
+        self._process = process
+        assert process.stdout is not None
+        self.url = process.stdout.readline().strip()
+
+    def end(self) -> int:
+        """End it; return the number of spans received."""
+        return int(self._process.communicate(timeout=60)[0])
+
+
+@contextmanager
+def collector_process() -> Iterator[CollectorProcess]:
+    """Run a collector in a process of its own."""
+    command, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            yield CollectorProcess(process)
+        finally:
+            process.kill()
+
+
 @contextmanager
 def span_collector() -> Iterator[SpanCollector]:
     """Run a collector in a thread."""
@@ -57,3 +88,16 @@ def span_collector() -> Iterator[SpanCollector]:
         yield server
         server.shutdown()
         thread.join(60)
+
+
+def main() -> None:
+    """Collect until the input ends."""
+    with span_collector() as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+        sys.stdout.write(f"{len(server.spans())}\n")
+
+
+if __name__ == "__main__":
+    main()
