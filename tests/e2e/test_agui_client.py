@@ -1,6 +1,7 @@
 """The official AG-UI client, given nothing but an agent's URL."""
 
 import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,19 +20,28 @@ from tests.support.waiting import eventually
 type Json = dict[str, Any]
 
 
-def drive(url: str, agent: str, *runs: Json, **more: Any) -> Json:  # noqa: ANN401
+type Drive = Callable[..., Json]
+
+
+@pytest.fixture(scope="module")
+def drive() -> Iterator[Drive]:
     """Run the client and return what it holds in the end; it had nothing to complain of."""
-    order = {"url": f"{url}/v1/agents/{agent}/ag-ui", "runs": runs, **more}
-    driven: Json = javascript.run("drive.mjs", order)
-    assert driven["warnings"] == []
-    return driven
+    with javascript.Script("drive.mjs") as script:
+
+        def driven(url: str, agent: str, *runs: Json, **more: Any) -> Json:  # noqa: ANN401
+            order = {"url": f"{url}/v1/agents/{agent}/ag-ui", "runs": runs, **more}
+            held: Json = script.run(order)
+            assert held["warnings"] == []
+            return held
+
+        yield driven
 
 
 def kinds(run: Json) -> list[str]:
     return [event["type"] for event in run["events"]]
 
 
-async def test_the_assistant_thinks_calls_a_tool_and_answers(fleet: Fleet) -> None:
+async def test_the_assistant_thinks_calls_a_tool_and_answers(fleet: Fleet, drive: Drive) -> None:
     driven = drive(fleet.gateways[0], "assistant", {"text": "hello there"})
     [run] = driven["runs"]
     assert run["failure"] is None
@@ -45,7 +55,7 @@ async def test_the_assistant_thinks_calls_a_tool_and_answers(fleet: Fleet) -> No
     assert file["content"]["parts"][0]["filename"] == "summary.md"
 
 
-async def test_chunks_arrive_as_they_are_made(fleet: Fleet) -> None:
+async def test_chunks_arrive_as_they_are_made(fleet: Fleet, drive: Drive) -> None:
     [run] = drive(fleet.gateways[1], "counter", {"text": "5 20"})["runs"]
     deltas = [event["delta"] for event in run["events"] if "delta" in event]
     assert deltas == ["1 ", "2 ", "3 ", "4 ", "5 "]
@@ -54,7 +64,9 @@ async def test_chunks_arrive_as_they_are_made(fleet: Fleet) -> None:
     assert times[-1] - times[0] >= 60
 
 
-async def test_an_input_that_an_agent_does_not_take_is_an_error_of_the_run(fleet: Fleet) -> None:
+async def test_an_input_that_an_agent_does_not_take_is_an_error_of_the_run(
+    fleet: Fleet, drive: Drive
+) -> None:
     [run] = drive(fleet.gateways[0], "counter", {"text": "many"})["runs"]
     last = run["events"][-1]
     assert (last["type"], last["code"]) == ("RUN_ERROR", "rejected")
@@ -62,7 +74,7 @@ async def test_an_input_that_an_agent_does_not_take_is_an_error_of_the_run(fleet
 
 
 async def test_a_thread_takes_one_run_after_the_other(
-    fleet: Fleet, http: httpx.AsyncClient
+    fleet: Fleet, http: httpx.AsyncClient, drive: Drive
 ) -> None:
     runs = [{"text": text} for text in ("one", "two", "three")]
     driven = drive(fleet.gateways[0], "echo", *runs)
@@ -75,7 +87,7 @@ async def test_a_thread_takes_one_run_after_the_other(
 
 @pytest.mark.usefixtures("extra_workers")
 async def test_a_client_that_leaves_does_not_end_the_run(
-    fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
+    fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path, drive: Drive
 ) -> None:
     thread, gate = str(uuid4()), tmp_path / "gate"
     leaving = {"text": str(gate), "leaveAfter": "TEXT_MESSAGE_CONTENT"}
@@ -92,7 +104,7 @@ async def test_a_client_that_leaves_does_not_end_the_run(
 
 
 async def test_a_killed_workers_run_is_finished_by_another(
-    fleet: Fleet, http: httpx.AsyncClient, slow_counters: list[ServiceProcess]
+    fleet: Fleet, http: httpx.AsyncClient, slow_counters: list[ServiceProcess], drive: Drive
 ) -> None:
     thread = str(uuid4())
     driving = asyncio.create_task(

@@ -13,6 +13,7 @@ import io
 import json
 import re
 import typing
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -185,12 +186,22 @@ def order(block: Block, url: str, agent: str = "assistant", **more: Any) -> Json
     return {"code": code, "url": f"{url}/{agent}/ag-ui", **more}
 
 
-async def in_node(*orders: Json) -> list[Json]:
+type InNode = Callable[..., Awaitable[list[Json]]]
+
+
+@pytest.fixture(scope="module")
+def in_node() -> Iterator[InNode]:
     """Return what became of each order."""
-    return await asyncio.to_thread(javascript.run, "agui_documents.mjs", [*orders])
+    with javascript.Script("agui_documents.mjs") as script:
+
+        async def ran(*orders: Json) -> list[Json]:
+            answers: list[Json] = await asyncio.to_thread(script.run, [*orders])
+            return answers
+
+        yield ran
 
 
-async def valued(found: list[Block]) -> list[Any]:
+async def valued(in_node: InNode, found: list[Block]) -> list[Any]:
     """Return the values that blocks write."""
     wanted = ["documented"]
     return [
@@ -209,7 +220,7 @@ def deltas(run: Json) -> str:
 
 
 @needed
-async def test_the_official_client_is_answered(url: str) -> None:
+async def test_the_official_client_is_answered(url: str, in_node: InNode) -> None:
     found = run_by("test_the_official_client_is_answered")
     first, history, second, configured, cloned, architecture = found
     clone = order(cloned, url, given={}, before=GREETING, wanted=["kept"])
@@ -243,7 +254,7 @@ async def test_the_official_client_is_answered(url: str) -> None:
 
 
 @needed
-async def test_state_is_read_as_it_changes(url: str) -> None:
+async def test_state_is_read_as_it_changes(url: str, in_node: InNode) -> None:
     shown, reduced = run_by("test_state_is_read_as_it_changes")
     given = {"initialState": {"preferences": {"theme": "dark"}, "count": 1}}
     before = json.dumps([{"op": "add", "path": "/preferences/size", "value": 2}])
@@ -264,9 +275,9 @@ async def test_state_is_read_as_it_changes(url: str) -> None:
 
 
 @needed
-async def test_tools_are_called(url: str) -> None:
+async def test_tools_are_called(url: str, in_node: InNode) -> None:
     *running, confirm, fetch, navigate, generate = run_by("test_tools_are_called")
-    tools = await valued([confirm, fetch, navigate, generate])
+    tools = await valued(in_node, [confirm, fetch, navigate, generate])
     asked = [order(one, url, "caller", given={}) for one in running]
     given = {"code": f"agent.runAgent({{ tools: {json.dumps(tools)} }})", "given": {}}
     ran = await in_node(*asked, {**given, "url": f"{url}/caller/ag-ui"})
@@ -283,7 +294,7 @@ async def test_tools_are_called(url: str) -> None:
 
 
 @needed
-async def test_messages_become_openais(url: str) -> None:
+async def test_messages_become_openais(url: str, in_node: InNode) -> None:
     [block] = run_by("test_messages_become_openais")
     [held] = await in_node(
         {"code": "", "url": f"{url}/assistant/ag-ui", "given": {}, "says": GREETING}
@@ -299,8 +310,10 @@ async def test_messages_become_openais(url: str) -> None:
 
 
 @needed
-async def test_messages_are_taken(url: str) -> None:
-    caller, result, conversation, answered = await valued(run_by("test_messages_are_taken"))
+async def test_messages_are_taken(url: str, in_node: InNode) -> None:
+    caller, result, conversation, answered = await valued(
+        in_node, run_by("test_messages_are_taken")
+    )
     histories = [[caller, result], conversation, []]
     ran = await in_node(
         *(
@@ -316,7 +329,7 @@ async def test_messages_are_taken(url: str) -> None:
     assert [deltas(one) for one in ran] == [ANSWER] * 3
     kept = [one["messages"][: len(history)] for one, history in zip(ran, histories, strict=True)]
     assert kept == histories
-    tools = await valued(run_by("test_tools_are_called")[2:3])
+    tools = await valued(in_node, run_by("test_tools_are_called")[2:3])
     code = f"""
         agent.runAgent({{ tools: {json.dumps(tools)} }}).subscribe({{ complete: () => {{
           const toolCallId = agent.messages.at(-1).toolCalls[0].id;
@@ -329,7 +342,7 @@ async def test_messages_are_taken(url: str) -> None:
 
 
 @needed
-async def test_state_and_patches_are_applied(url: str) -> None:
+async def test_state_and_patches_are_applied(url: str, in_node: InNode) -> None:
     state: Json = {
         "user": {},
         "conversation_state": "running",
@@ -404,14 +417,14 @@ def recordings() -> list[Recorded]:
 
 
 @pytest.fixture
-async def recorded(url: str, recordings: list[Recorded]) -> Recorded:
+async def recorded(url: str, recordings: list[Recorded], in_node: InNode) -> Recorded:
     """Runs that say everything, and one that is joined when it is over."""
     if not recordings:
-        recordings.append(await record(url))
+        recordings.append(await record(url, in_node))
     return recordings[0]
 
 
-async def record(url: str) -> Recorded:
+async def record(url: str, in_node: InNode) -> Recorded:
     tool = {"name": "paint", "description": "Paints.", "parameters": TOOL_PARAMETERS}
     history = [
         {"id": "1", "role": "system", "content": "Be kind.", "name": "house"},
@@ -567,8 +580,8 @@ async def test_a_value_that_is_not_of_its_type_is_seen() -> None:
 
 
 @needed
-async def test_a_streamed_call_has_these_fields(recorded: Recorded) -> None:
-    documented = await valued(run_by("test_a_streamed_call_has_these_fields"))
+async def test_a_streamed_call_has_these_fields(recorded: Recorded, in_node: InNode) -> None:
+    documented = await valued(in_node, run_by("test_a_streamed_call_has_these_fields"))
     assert [one["type"] for one in documented] == [
         "TOOL_CALL_START",
         *["TOOL_CALL_ARGS"] * 3,
@@ -589,7 +602,7 @@ async def test_a_streamed_call_has_these_fields(recorded: Recorded) -> None:
 
 
 @needed
-async def test_schemas_parse_what_is_said(recorded: Recorded) -> None:
+async def test_schemas_parse_what_is_said(recorded: Recorded, in_node: InNode) -> None:
     [block] = run_by("test_schemas_parse_what_is_said")
     events = [one for one in recorded.events if one["type"] in EVENTS]
     code = f"{block.lines}\nconst parsed = events.map((event) => EventSchemas.parse(event).type);"

@@ -1,5 +1,6 @@
 """The official client's run is stopped while it reads it; its thread goes on."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -15,12 +16,21 @@ ENDLESS = "1000000 50"
 """What the counter counts until somebody stops it."""
 
 
-def drive(url: str, *runs: Json, **more: Any) -> Json:  # noqa: ANN401
+type Drive = Callable[..., Json]
+
+
+@pytest.fixture(scope="module")
+def drive() -> Iterator[Drive]:
     """Run the client with the counter and return what it holds; it had nothing to complain of."""
-    order = {"url": f"{url}/v1/agents/counter/ag-ui", "runs": runs, **more}
-    driven: Json = javascript.run("drive.mjs", order)
-    assert driven["warnings"] == []
-    return driven
+    with javascript.Script("drive.mjs") as script:
+
+        def driven(url: str, *runs: Json, **more: Any) -> Json:  # noqa: ANN401
+            order = {"url": f"{url}/v1/agents/counter/ag-ui", "runs": runs, **more}
+            held: Json = script.run(order)
+            assert held["warnings"] == []
+            return held
+
+        yield driven
 
 
 def said(driven: Json) -> list[str]:
@@ -29,7 +39,7 @@ def said(driven: Json) -> list[str]:
 
 @pytest.mark.parametrize("transport", ["sse", "binary", "ws"])
 async def test_it_sees_the_run_cancelled_and_runs_the_next_one(
-    fleet: Fleet, transport: str
+    fleet: Fleet, transport: str, drive: Drive
 ) -> None:
     here, there = fleet.gateways
     runs = [{"text": ENDLESS, "stopAt": "TEXT_MESSAGE_CONTENT"}, {"text": "3"}]
@@ -50,7 +60,9 @@ async def test_it_sees_the_run_cancelled_and_runs_the_next_one(
 
 
 @pytest.mark.parametrize("client", ["0.0.53", "0.0.59"])
-async def test_a_client_of_0x_sees_the_run_finished(fleet: Fleet, client: str) -> None:
+async def test_a_client_of_0x_sees_the_run_finished(
+    fleet: Fleet, client: str, drive: Drive
+) -> None:
     runs = [{"text": ENDLESS, "stopAt": "TEXT_MESSAGE_CONTENT"}, {"text": "3"}]
     driven = drive(fleet.gateways[0], *runs, client=client)
     stopped, after = driven["runs"]
@@ -62,7 +74,7 @@ async def test_a_client_of_0x_sees_the_run_finished(fleet: Fleet, client: str) -
 
 
 async def test_leaving_stops_nothing_and_the_threads_newest_run_can_be_stopped_later(
-    fleet: Fleet, http: httpx.AsyncClient
+    fleet: Fleet, http: httpx.AsyncClient, drive: Drive
 ) -> None:
     here, there = (f"{gateway}/v1/agents/counter" for gateway in fleet.gateways)
     thread = str(uuid4())
@@ -82,6 +94,6 @@ async def test_leaving_stops_nothing_and_the_threads_newest_run_can_be_stopped_l
     assert said(driven) == ["2", "1 2 "]
 
 
-async def test_a_run_that_is_over_is_not_stopped(fleet: Fleet) -> None:
+async def test_a_run_that_is_over_is_not_stopped(fleet: Fleet, drive: Drive) -> None:
     [run] = drive(fleet.gateways[0], {"text": "3", "stopAt": "RUN_FINISHED"})["runs"]
     assert run["stopped"]["stopped"] is False

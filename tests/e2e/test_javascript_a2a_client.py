@@ -1,5 +1,6 @@
 """The official A2A client for JavaScript, given nothing but an agent's URL."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,14 +13,24 @@ type Json = dict[str, Any]
 BINDINGS = ["JSONRPC", "HTTP+JSON", "GRPC"]
 
 
-def drive(url: str, text: str, **more: Any) -> Json:  # noqa: ANN401
-    driven: Json = javascript.run("a2a.mjs", {"url": url, "text": text, **more})
-    return driven
+type Drive = Callable[..., Json]
+
+
+@pytest.fixture(scope="module")
+def drive() -> Iterator[Drive]:
+    """Run the client and return what it holds in the end."""
+    with javascript.Script("a2a.mjs") as script:
+
+        def driven(url: str, text: str, **more: Any) -> Json:  # noqa: ANN401
+            held: Json = script.run({"url": url, "text": text, **more})
+            return held
+
+        yield driven
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_message_is_streamed_and_its_task_read_and_listed(
-    fleet: Fleet, binding: str
+    fleet: Fleet, binding: str, drive: Drive
 ) -> None:
     driven = drive(f"{fleet.gateways[0]}/v1/agents/counter/", "5", binding=binding)
     assert driven["agent"] == "counter"
@@ -29,14 +40,14 @@ async def test_a_message_is_streamed_and_its_task_read_and_listed(
     assert driven["listed"] == [driven["task"]["id"]]
 
 
-async def test_a_host_alone_is_the_default_agent(fleet: Fleet) -> None:
+async def test_a_host_alone_is_the_default_agent(fleet: Fleet, drive: Drive) -> None:
     driven = drive(fleet.gateways[1], "hello there")
     assert driven["agent"] == "assistant"
     assert "You said 2 words: hello there" in driven["task"]["text"]
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_a_task_is_canceled_in_mid_stream(fleet: Fleet, binding: str) -> None:
+async def test_a_task_is_canceled_in_mid_stream(fleet: Fleet, binding: str, drive: Drive) -> None:
     url = f"{fleet.gateways[0]}/v1/agents/counter/"
     driven = drive(url, "100000 20", binding=binding, cancelAfter=3)
     assert driven["states"][-1] == driven["task"]["state"] == "TASK_STATE_CANCELED"

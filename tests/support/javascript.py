@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, NoReturn
+from threading import Timer
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
 import pytest
 
@@ -36,6 +38,65 @@ def run(script: str, order: Any, folder: Path = FOLDER) -> Any:  # noqa: ANN401 
     ended = f"node {script} ended with {done.returncode}"
     assert done.returncode == 0, f"{ended}: {done.stderr.decode()}"
     return json.loads(done.stdout)
+
+
+class Script:
+    """A script that answers each line of stdin with one of stdout: orders of a module's tests.
+
+    To load the clients takes Node a second of processor time, more than to do what is ordered.
+    """
+
+    def __init__(self, name: str, folder: Path = FOLDER) -> None:
+        """Make the script that is to be; it starts with the first order."""
+        self._name, self._folder = name, folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, order: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
+        """Return what the script answers; a script that has ended by then starts anew.
+
+        Skips the test where there is no Node, or no way to install the clients; in CI, fails it.
+        """
+        process = self._process or self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.flush()
+        limit = Timer(_RUN_TIMEOUT, process.kill)
+        limit.start()
+        try:
+            answer = process.stdout.readline()
+        finally:
+            limit.cancel()
+        assert answer, self._end()
+        return json.loads(answer)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        install(FOLDER)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            [program("node"), self._name], cwd=self._folder, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        return self._process
+
+    def _end(self) -> str:
+        """End it, and return how it ended and what it said."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill()
+        said = process.communicate()[1].decode()
+        return f"node {self._name} ended with {process.returncode}: {said}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self._end()
 
 
 @functools.cache

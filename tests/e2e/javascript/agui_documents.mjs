@@ -1,4 +1,4 @@
-// Runs code of AG-UI's 0.x documents with the official client.
+// Runs code of AG-UI's 0.x documents with the official client: a line of orders, a line of answers.
 //
 // in:  [{ code, url, given?, before?, says?, wanted?, values? }]
 //      given: the configuration of the `agent` that the code uses but doesn't make
@@ -10,7 +10,7 @@
 // The documents subscribe to what `runAgent` returns, which no published client has: here it returns
 // the official client's events so. Addresses are ours, and an agent without one gets it.
 
-import { text } from "node:stream/consumers";
+import { createInterface } from "node:readline";
 
 import * as schemas from "@ag-ui/core/schemas";
 import * as client from "@ag-ui/client";
@@ -95,5 +95,7 @@ async function runs({ code, url, given, before, says, wanted = [], values = {} }
   };
 }
 
-const orders = JSON.parse(await text(process.stdin));
-process.stdout.write(JSON.stringify(await Promise.all(orders.map(runs))));
+for await (const line of createInterface({ input: process.stdin })) {
+  const answers = await Promise.all(JSON.parse(line).map(runs));
+  process.stdout.write(`${JSON.stringify(answers)}\n`);
+}

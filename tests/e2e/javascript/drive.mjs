@@ -1,4 +1,4 @@
-// Drives the official AG-UI client: runs as told on stdin, what became of them on stdout.
+// Drives the official AG-UI client: runs as told by a line of stdin, what became of them on stdout.
 //
 // in:  one of these, or a list of them, which are driven at the same time:
 //      { url, client?, transport?, threadId?, state?, messages?, stopUrl?, runs: [run] }
@@ -14,18 +14,13 @@
 //      stopped: what the stop was answered with
 
 import { writeFile } from "node:fs/promises";
+import { createInterface } from "node:readline";
 
 import { Observable } from "rxjs";
 import WebSocket from "ws";
 
 const warnings = [];
 console.warn = console.error = (...said) => warnings.push(said.map(String).join(" "));
-
-const read = async () => {
-  const chunks = [];
-  for await (const chunk of process.stdin) chunks.push(chunk);
-  return JSON.parse(Buffer.concat(chunks).toString("utf8"));
-};
 
 const binary = (HttpAgent) =>
   class extends HttpAgent {
@@ -120,10 +115,10 @@ const drive = async (order) => {
   return { runs, messages, state, threadId };
 };
 
-const orders = await read();
-if (Array.isArray(orders)) {
-  const driven = await Promise.all(orders.map(drive));
-  process.stdout.write(JSON.stringify(driven.map((held) => ({ ...held, warnings }))));
-} else {
-  process.stdout.write(JSON.stringify({ ...(await drive(orders)), warnings }));
+for await (const line of createInterface({ input: process.stdin })) {
+  warnings.length = 0;
+  const orders = JSON.parse(line);
+  const driven = await Promise.all([orders].flat().map(drive));
+  const held = driven.map((one) => ({ ...one, warnings }));
+  process.stdout.write(`${JSON.stringify(Array.isArray(orders) ? held : held[0])}\n`);
 }

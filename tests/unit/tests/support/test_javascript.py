@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import javascript
 from tests.support.compose_file import ROOT
 
 _PROCESSES = 4
@@ -57,3 +58,19 @@ javascript.install(pathlib.Path({str(folder)!r}))
     ]
     assert [process.wait(_TIMEOUT) for process in installing] == [0] * _PROCESSES
     assert (folder / "node_modules/.package-lock.json").read_text() == lock(a="1", b="2")
+
+
+def test_a_script_answers_one_order_after_the_other_and_tells_why_it_ended(tmp_path: Path) -> None:
+    (tmp_path / "counts.mjs").write_text("""
+import { createInterface } from "node:readline";
+let count = 0;
+for await (const line of createInterface({ input: process.stdin })) {
+  if (line === '"throw"') throw new Error("as ordered");
+  process.stdout.write(`${++count}\\n`);
+}
+""")
+    with javascript.Script("counts.mjs", tmp_path) as script:
+        assert [script.run("one"), script.run("two")] == [1, 2]
+        with pytest.raises(AssertionError, match="Error: as ordered"):
+            script.run("throw")
+        assert script.run("anew") == 1
