@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.support import client_package, containers, extra_services
-from tests.support.driven_browser import Page, driven_page, keep_picture
+from tests.support.driven_browser import Page, driven_browser, driven_page, keep_picture
 from tests.support.fleet import Fleet
 from tests.support.plain_http import KEEP_ALL, NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -72,13 +72,20 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A browser for the tabs of a module's tests: one takes a second of processor time to start."""
+    with driven_browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
 @pytest.fixture
-async def page(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Page]:
+async def page(request: pytest.FixtureRequest, browser: str) -> AsyncIterator[Page]:
     """A tab that has loaded nothing yet, and in which nothing is executed that should not be.
 
     What it shows at the end is kept in the folder `HEADRACE_TEST_PICTURES`, if that is set.
     """
-    async with driven_page(tmp_path / "browser") as page:
+    async with driven_page(browser) as page:
         await page.resize(1200, 800)
         yield page
         if folder := os.environ.get("HEADRACE_TEST_PICTURES"):

@@ -7,7 +7,7 @@ from nats.js.api import StreamConfig
 from headrace.client import Client
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
-from tests.support.driven_browser import Page, driven_page
+from tests.support.driven_browser import Page, driven_browser, driven_page
 
 _WIDTH, _HEIGHT = 1200, 640
 _ENTER = 13
@@ -25,30 +25,35 @@ async def pictures(gateway: str, nats_url: str, folder: Path) -> dict[str, bytes
 
     The gateway has a task of the agent `writer` that was taken over; its NATS is at `nats_url`.
     """
-    async with driven_page(folder / "browser") as page:
-        await page.resize(_WIDTH, _HEIGHT)
-        await page.open(f"{gateway}/console/#/tasks?agent=writer")
-        await page.click("td.id a")
-        await page.until("document.querySelector('.span.gap')", "the time without a worker")
-        await page.until("document.body.innerText.includes('completed')", "all of the log")
-        await page.click("tr[aria-rowindex='5'] button")
-        await page.until("document.querySelector('.detail')", "the event")
-        task = await page.picture()
-        await page.open(f"{gateway}/console/#/chat/shop")
-        await page.type("textarea[name=message]", "nails")
-        await page.press("Enter", _ENTER, "\r")
-        asked = "document.querySelector('.interrupt') && document.querySelector('.tool')"
-        await page.until(asked, "the agent's question")
-        return {
-            "console-task": task,
-            "console-chat": await page.picture(),
-            "console-delegation": await _delegation(page, gateway),
-            "console-trigger": await _trigger(page, gateway, nats_url),
-            "console-schedules": await _schedules(page, gateway),
-            "console-inspect": await _inspect(page, gateway),
-            "console-operate": await _operate(page, gateway),
-            "console-break": await _break(page, gateway),
-        }
+    with driven_browser(folder / "browser") as browser:
+        async with driven_page(browser) as page:
+            return await _taken(page, gateway, nats_url)
+
+
+async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
+    await page.resize(_WIDTH, _HEIGHT)
+    await page.open(f"{gateway}/console/#/tasks?agent=writer")
+    await page.click("td.id a")
+    await page.until("document.querySelector('.span.gap')", "the time without a worker")
+    await page.until("document.body.innerText.includes('completed')", "all of the log")
+    await page.click("tr[aria-rowindex='5'] button")
+    await page.until("document.querySelector('.detail')", "the event")
+    task = await page.picture()
+    await page.open(f"{gateway}/console/#/chat/shop")
+    await page.type("textarea[name=message]", "nails")
+    await page.press("Enter", _ENTER, "\r")
+    asked = "document.querySelector('.interrupt') && document.querySelector('.tool')"
+    await page.until(asked, "the agent's question")
+    return {
+        "console-task": task,
+        "console-chat": await page.picture(),
+        "console-delegation": await _delegation(page, gateway),
+        "console-trigger": await _trigger(page, gateway, nats_url),
+        "console-schedules": await _schedules(page, gateway),
+        "console-inspect": await _inspect(page, gateway),
+        "console-operate": await _operate(page, gateway),
+        "console-break": await _break(page, gateway),
+    }
 
 
 async def _delegation(page: Page, gateway: str) -> bytes:

@@ -5,19 +5,17 @@ import json
 import os
 import signal
 from base64 import b64decode
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 from websockets.asyncio.client import ClientConnection
 
 from tests.support.clients.websocket import connect
-from tests.support.plain_http import NO_TLS
 from tests.support.resuming_browser import FLAGS, find_browser
 from tests.support.starting import start_process
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 type Json = dict[str, Any]
 
@@ -65,13 +63,48 @@ _CLOCK = """(() => {
 """A clock that can be set ahead. Timers that are due then run once, as after a machine's sleep."""
 
 
-class Page:
+class DevTools:
+    """A connection to a browser, or to one of its tabs."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        """Call methods over `socket`."""
+        self._socket, self._number = socket, 0
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+
+    async def call(self, method: str, **params: object) -> Json:
+        """Call a method of the DevTools protocol."""
+        answer = await self._send(method, params)
+        return await asyncio.wait_for(answer, _TIMEOUT)
+
+    async def read(self) -> None:
+        """Read what the browser sends, until it ends."""
+        async for line in self._socket:
+            message = json.loads(line)
+            if "id" in message:
+                waiting = self._waiting.pop(message["id"])
+                if not waiting.done():
+                    waiting.set_result(message.get("result") or {"error": message.get("error")})
+            else:
+                await self._note(message["method"], message["params"])
+
+    async def _send(self, method: str, params: Json) -> asyncio.Future[Json]:
+        self._number += 1
+        answer = self._waiting[self._number] = asyncio.get_running_loop().create_future()
+        await self._socket.send(
+            json.dumps({"id": self._number, "method": method, "params": params})
+        )
+        return answer
+
+    async def _note(self, method: str, params: Json) -> None:
+        """Take note of an event."""
+
+
+class Page(DevTools):
     """One tab."""
 
     def __init__(self, socket: ClientConnection) -> None:
         """Drive the tab behind that DevTools connection."""
-        self._socket, self._number = socket, 0
-        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        super().__init__(socket)
         self.complaints: list[str] = []
         """Errors, violations of the page's policy and dialogs so far."""
 
@@ -154,26 +187,6 @@ class Page:
         shot = await self.call("Page.captureScreenshot", format="png")
         return b64decode(shot["data"])
 
-    async def call(self, method: str, **params: object) -> Json:
-        """Call a method of the DevTools protocol."""
-        self._number += 1
-        answer = self._waiting[self._number] = asyncio.get_running_loop().create_future()
-        await self._socket.send(
-            json.dumps({"id": self._number, "method": method, "params": params})
-        )
-        return await asyncio.wait_for(answer, _TIMEOUT)
-
-    async def read(self) -> None:
-        """Read what the browser sends, until it ends."""
-        async for line in self._socket:
-            message = json.loads(line)
-            if "id" in message:
-                waiting = self._waiting.pop(message["id"])
-                if not waiting.done():
-                    waiting.set_result(message.get("result") or {"error": message.get("error")})
-            else:
-                await self._note(message["method"], message["params"])
-
     async def _note(self, method: str, params: Json) -> None:
         if method == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
@@ -183,53 +196,69 @@ class Page:
             self.complaints.append(" ".join(values))
         elif method == "Page.javascriptDialogOpening":
             self.complaints.append(f"dialog {params['message']}")
-            self._number += 1
-            answer = {"id": self._number, "method": "Page.handleJavaScriptDialog"}
-            self._waiting[self._number] = asyncio.get_running_loop().create_future()
-            await self._socket.send(json.dumps({**answer, "params": {"accept": False}}))
+            await self._send("Page.handleJavaScriptDialog", {"accept": False})
 
 
-@asynccontextmanager
-async def driven_page(folder: Path) -> AsyncIterator[Page]:
-    """Yield a tab of a browser that keeps its profile under `folder`."""
+@contextmanager
+def driven_browser(folder: Path) -> Iterator[str]:
+    """Run a browser that keeps its profile under `folder`; yield the address of its DevTools."""
     profile = folder / "profile"
     profile.mkdir(parents=True)
     command = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0"]
     process = start_process([*command, "about:blank"], folder / "browser.log")
+    file = profile / "DevToolsActivePort"
+
+    def is_open() -> bool:
+        return file.exists() and len(file.read_text().splitlines()) > 1
+
     try:
-        async with connect(await _address(profile), max_size=None, proxy=None) as socket:
-            page = Page(socket)
-            reading = asyncio.create_task(page.read())
-            for domain in ("Page", "Runtime"):
-                await page.call(f"{domain}.enable")
-            await page.call("Page.addScriptToEvaluateOnNewDocument", source=_REPORTS)
-            yield page
-            reading.cancel()
+        until(is_open, "the browser is there", timeout=_TIMEOUT)
+        port, path = file.read_text().splitlines()
+        yield f"ws://127.0.0.1:{port}{path}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        await asyncio.to_thread(process.wait, _END_TIMEOUT)
+        process.wait(_END_TIMEOUT)
+
+
+@asynccontextmanager
+async def driven_page(browser: str) -> AsyncIterator[Page]:
+    """Yield a tab of the browser at that address, which shares nothing with its other tabs.
+
+    It has a cache, cookies and storage of its own, as a new profile has.
+    """
+    async with _connected(browser) as control:
+        own = await control.call("Target.createBrowserContext")
+        made = await control.call("Target.createTarget", url="about:blank", **own)
+        address = browser.partition("/devtools/")[0] + f"/devtools/page/{made['targetId']}"
+        async with connect(address, max_size=None, proxy=None) as socket:
+            page = Page(socket)
+            async with _reading(page):
+                for domain in ("Page", "Runtime"):
+                    await page.call(f"{domain}.enable")
+                await page.call("Page.addScriptToEvaluateOnNewDocument", source=_REPORTS)
+                yield page
+        await control.call("Target.disposeBrowserContext", **own)
+
+
+@asynccontextmanager
+async def _connected(address: str) -> AsyncIterator[DevTools]:
+    async with connect(address, max_size=None, proxy=None) as socket:
+        tools = DevTools(socket)
+        async with _reading(tools):
+            yield tools
+
+
+@asynccontextmanager
+async def _reading(tools: DevTools) -> AsyncIterator[None]:
+    """Read what is sent, for as long as the block lasts."""
+    reading = asyncio.create_task(tools.read())
+    try:
+        yield
+    finally:
+        reading.cancel()
 
 
 def keep_picture(picture: bytes, file: Path) -> None:
     """Write a picture to a file whose folder may be missing."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(picture)
-
-
-async def _address(profile: Path) -> str:
-    """Return the DevTools address of the browser's first tab."""
-    file = profile / "DevToolsActivePort"
-
-    async def is_open() -> bool:
-        return file.exists() and len(file.read_text().splitlines()) > 1
-
-    await eventually(is_open, "the browser is there", timeout=_TIMEOUT)
-    port = int(file.read_text().splitlines()[0])
-    async with httpx.AsyncClient(timeout=_TIMEOUT, verify=NO_TLS) as http:
-
-        async def first_tab() -> str | None:
-            # It tells its port before it has a tab.
-            tabs = (await http.get(f"http://127.0.0.1:{port}/json/list")).json()
-            return next((t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page"), None)
-
-        return await eventually(first_tab, "the browser has a tab", timeout=_TIMEOUT)
