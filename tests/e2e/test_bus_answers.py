@@ -13,7 +13,7 @@ from nats.js.client import JetStreamContext
 
 from headrace.client import Client
 from tests.support.event_stream import Json
-from tests.support.stack import Stack
+from tests.support.stack import BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
 ORDERS = 20
@@ -21,7 +21,7 @@ ORDERS = 20
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path, gateways=1, workers=1, task_states=1, triggers=1).start() as stack:
+    with Stack(tmp_path, triggers=1, agents=BASIC_AGENTS).start() as stack:
         yield stack
 
 

@@ -14,14 +14,15 @@ from tests.support.event_stream import Json, frames
 from tests.support.pids import living
 from tests.support.plain_a2a import PlainAgent
 from tests.support.resuming_sizes import sized
-from tests.support.stack import Stack
+from tests.support.stack import BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
 def stacks(tmp_path: Path) -> Iterator[list[Stack]]:
     """A stack that keeps its data, and its successor, on one folder; neither is started."""
-    pair = [Stack(tmp_path, arguments=("--port", "0"), workers=2) for _ in range(2)]
+    arguments = ("--port", "0")
+    pair = [Stack(tmp_path, arguments=arguments, workers=2, agents=BASIC_AGENTS) for _ in range(2)]
     yield pair
     for stack in pair:
         if stack.is_launched:

@@ -20,7 +20,7 @@ from headrace_task_state.store_redis.settings import RedisSettings
 from tests.support.plain_a2a import PlainAgent
 from tests.support.plain_http import NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.stack import Stack
+from tests.support.stack import BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
 TASKS = 20_000 if "HEADRACE_SOAK" in os.environ else 600
@@ -100,7 +100,7 @@ def bounded(store: Store, tmp_path: Path) -> Iterator[Stack]:
         "HEADRACE_RETENTION": "2",
         "HEADRACE_TOMBSTONE_SECONDS": "1",
     }
-    stack = Stack(tmp_path / "stack", gateways=1, workers=1, task_states=1, environment=environment)
+    stack = Stack(tmp_path / "stack", agents=BASIC_AGENTS, environment=environment)
     stack.start()
     yield stack
     stack.stop()

@@ -13,13 +13,13 @@ from headrace.client import Client, ClientTask
 from headrace.model.task_report import TERMINAL_NAMES
 from tests.support.event_stream import Json
 from tests.support.plain_a2a import PlainAgent
-from tests.support.stack import Stack
+from tests.support.stack import BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path, gateways=1, workers=1, task_states=1, triggers=2).start() as stack:
+    with Stack(tmp_path, triggers=2, agents=BASIC_AGENTS).start() as stack:
         yield stack
 
 

@@ -13,20 +13,22 @@ from tests.support.cluster import NatsCluster
 from tests.support.jetstream_api import Json, ask, leader_of
 from tests.support.resuming_clients import ResumingClients
 from tests.support.servers import NatsProcess
-from tests.support.stack import Stack
+from tests.support.stack import BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
 _EVENTS = "EVENTS"
 
 
 class ClusteredStack:
-    """Two gateways and three workers on streams with a copy on each node."""
+    """Two gateways and two workers on streams with a copy on each node."""
 
     def __init__(self, cluster: NatsCluster, folder: Path) -> None:
         """Make the stack that is to be, on `cluster`."""
         self.cluster = cluster
         environment = {"HEADRACE_NATS_URL": cluster.url, "HEADRACE_REPLICAS": "3"}
-        self.stack = Stack(folder, gateways=2, workers=3, environment=environment)
+        self.stack = Stack(
+            folder, gateways=2, workers=2, agents=BASIC_AGENTS, environment=environment
+        )
 
     def __enter__(self) -> Self:
         self.stack.start()

@@ -17,6 +17,10 @@ from tests.support.pids import freeze
 from tests.support.starting import start_process
 from tests.support.waiting import until
 
+BASIC_AGENTS = "headrace_worker.demo:agents"
+"""Echo, assistant and counter, which are enough for most: each agent has a queue, from which each
+worker pulls, and all of the usual ones double what an idle stack takes."""
+
 _READY = "ready "
 _STOP_TIMEOUT = 60.0
 

@@ -11,7 +11,7 @@ from tests.support.plain_a2a import PlainAgent
 from tests.support.resuming_bindings import Received
 from tests.support.resuming_browser import Browser
 from tests.support.resuming_log import assert_exact, whole_log
-from tests.support.stack import Stack
+from tests.support.stack import BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
@@ -29,7 +29,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 def open_stack(browser: Browser, tmp_path: Path) -> Iterator[Stack]:
     """One gateway that the browser's page may call."""
     environment = {"HEADRACE_CORS_ORIGINS": browser.origin}
-    with Stack(tmp_path / "stack", gateways=1, workers=1, environment=environment) as stack:
+    with Stack(tmp_path / "stack", agents=BASIC_AGENTS, environment=environment) as stack:
         yield stack
 
 
