@@ -12,8 +12,9 @@ from tests.support.resuming_wire import ConnectionCut, Request, answered
 from tests.support.waiting import eventually
 
 _AGENT = "counter"
-_TEXT = "1000000 40"
-"""Far more than any test waits for: the tasks end when they are cancelled."""
+_TEXT = "1000000 100"
+"""Far more than any test waits for: the tasks end when they are cancelled. While a test waits for a
+process, each event costs all of the task's clients."""
 
 _BEGUN = 5
 _TIMEOUT = 120.0

@@ -66,11 +66,20 @@ class SlowClient:
         self.stream.answer.pace = 0
 
 
-async def counted(gateway: OwnGateway) -> Client:
-    """Return a client that has followed a long task."""
-    client = Client("counter", str(_EVENTS))
-    await client.follow([Step(gateway.url, REST_GET)])
-    return client
+@pytest.fixture(scope="module")
+def followed() -> list[Client]:
+    """The client of an earlier test of this module."""
+    return []
+
+
+@pytest.fixture
+async def client(gateway: OwnGateway, followed: list[Client]) -> Client:
+    """A client that has followed a long task, which need not be done anew for each test."""
+    if not followed:
+        client = Client("counter", str(_EVENTS))
+        await client.follow([Step(gateway.url, REST_GET)])
+        followed.append(client)
+    return followed[0]
 
 
 async def fast(gateway: OwnGateway, client: Client) -> float:
@@ -83,9 +92,8 @@ async def fast(gateway: OwnGateway, client: Client) -> float:
 
 
 async def test_a_slow_client_gets_everything_and_slows_no_other_client(
-    fleet: Fleet, gateway: OwnGateway
+    fleet: Fleet, gateway: OwnGateway, client: Client
 ) -> None:
-    client = await counted(gateway)
     alone = statistics.median([await fast(gateway, client) for _ in range(3)])
     before = gateway.memory
     cursor = client.received[0].cursor
@@ -110,8 +118,7 @@ async def test_a_slow_client_gets_everything_and_slows_no_other_client(
     assert_exact(slow.received, log.after(1))
 
 
-async def test_many_slow_clients_hold_little_each(gateway: OwnGateway) -> None:
-    client = await counted(gateway)
+async def test_many_slow_clients_hold_little_each(gateway: OwnGateway, client: Client) -> None:
     await fast(gateway, client)  # What one reader costs is had before.
     before, number = gateway.memory, sized(40, 200)
     ask = Ask(
@@ -138,9 +145,8 @@ async def test_many_slow_clients_hold_little_each(gateway: OwnGateway) -> None:
 
 
 async def test_a_client_that_takes_nothing_is_disconnected_and_may_come_back(
-    fleet: Fleet, gateway: OwnGateway
+    fleet: Fleet, gateway: OwnGateway, client: Client
 ) -> None:
-    client = await counted(gateway)
     cursor = client.received[0].cursor
     ask = Ask(gateway.url, "counter", task=client.task, cursor=cursor, window=_WINDOW)
     stalled = SlowClient(ask, begin_when=lambda: gave_up(gateway))
