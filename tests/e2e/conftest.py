@@ -36,7 +36,7 @@ def stack(
     tmp_path_factory: pytest.TempPathFactory,
     stack_servers: tuple[NatsProcess, ValkeyProcess] | None,
 ) -> Iterator[Stack]:
-    """`headrace dev` with two gateways, three workers, two task states and triggers, for all tests.
+    """`headrace dev` with two gateways, workers and task states, and triggers, for all tests.
 
     They end with the last of these tests: idle they take a tenth of a core.
     """
@@ -45,7 +45,7 @@ def stack(
         nats, valkey = stack_servers
         environment = {"HEADRACE_NATS_URL": nats.url, "HEADRACE_REDIS_URL": valkey.url}
     shared = Stack(
-        folder, gateways=2, workers=3, task_states=2, triggers=1, environment=environment
+        folder, gateways=2, workers=2, task_states=2, triggers=1, environment=environment
     )
     with shared as running:
         yield running
@@ -112,15 +112,11 @@ def slow_counters(stack: Stack, tmp_path: Path) -> Iterator[list[ServiceProcess]
 
 
 @pytest.fixture(scope="package")
-def extra_workers(
+def extra_worker(
     stack: Stack, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[ServiceProcess]]:
-    """Two workers beside the shared stack's own, with `tests.support.agents`."""
+) -> Iterator[ServiceProcess]:
+    """A worker beside the shared stack's own, with `tests.support.agents`."""
     folder, nats_url = tmp_path_factory.mktemp("extra"), stack.dev()["nats_url"]
-    workers = [extra_services.worker(folder / str(n), "agents", nats_url) for n in range(2)]
-    for worker in workers:
-        worker.start(wait=False)
-    until(lambda: extra_services.is_served(stack.gateways, "asker"), "the extra agents are there")
-    yield workers
-    for worker in workers:
-        worker.kill()
+    with extra_services.worker(folder, "agents", nats_url) as worker:
+        until(lambda: extra_services.is_served(stack.gateways, "asker"), "its agents are there")
+        yield worker

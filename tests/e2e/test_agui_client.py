@@ -85,7 +85,7 @@ async def test_a_thread_takes_one_run_after_the_other(
     assert listed["totalSize"] == 3
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_a_client_that_leaves_does_not_end_the_run(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path, drive: Drive
 ) -> None:

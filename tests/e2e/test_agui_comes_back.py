@@ -9,7 +9,7 @@ from tests.support import javascript
 from tests.support.fleet import Fleet
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 @pytest.mark.parametrize("form", ["cursor", "join"])
 @pytest.mark.parametrize("there_and_back", [(0, 1), (1, 0)])
 async def test_it_holds_the_same_as_if_it_had_stayed(

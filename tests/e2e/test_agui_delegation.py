@@ -105,7 +105,7 @@ def metadata(log: list[Json], key: str) -> list[Any]:
     return [one[key] for one in said if key in one]
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 @pytest.mark.parametrize("victim", ["grandparent", "parent"])
 async def test_a_killed_worker_amid_delegated_work_takes_back_its_own_words_alone(
     fleet: Fleet, http: httpx.AsyncClient, parents: Workers, tmp_path: Path, victim: str

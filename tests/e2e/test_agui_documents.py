@@ -169,9 +169,9 @@ def test_a_run_is_a_promise_in_every_client_that_the_tests_install() -> None:
 
 
 @pytest.fixture
-def url(fleet: Fleet, extra_workers: list[ServiceProcess]) -> str:
+def url(fleet: Fleet, extra_worker: ServiceProcess) -> str:
     """Where the agents are."""
-    assert extra_workers
+    assert extra_worker
     return f"{fleet.gateways[0]}/v1/agents"
 
 

@@ -37,7 +37,7 @@ def states_told(receiver: Receiver) -> list[str]:
     return [update["status"]["state"] for update in updates if update]
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("run", LANGUAGES.values(), ids=LANGUAGES)
 async def test_every_scenario_comes_out_the_same(

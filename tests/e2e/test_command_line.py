@@ -118,7 +118,7 @@ def test_why_an_agent_refuses_is_shown(stack: Stack) -> None:
     assert done.stdout.strip()
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 def test_the_answer_to_a_question_is_followed_by_the_agents_own(stack: Stack) -> None:
     asked = headrace(stack.url, "send", "--agent", "asker", "hello", code=6)
     assert asked.stdout == "Who are you?\n"
@@ -128,7 +128,7 @@ def test_the_answer_to_a_question_is_followed_by_the_agents_own(stack: Stack) ->
     assert answered.stderr.splitlines()[-1] == f"task {task} COMPLETED"
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 def test_a_task_is_exported_as_a_case(stack: Stack) -> None:
     task = task_in(headrace(stack.url, "send", "--agent", "asker", "hello", code=6).stderr)
     headrace(stack.url, "send", "--task", task, "Ada")

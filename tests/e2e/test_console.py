@@ -405,7 +405,7 @@ async def test_every_page_is_accessible_and_fits_a_phone_in_light_and_dark(
         assert await problems_on_a_phone(page) == [], place
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_several_questions_are_answered_together(fleet: Fleet, page: Page) -> None:
     await chat(page, fleet.gateways[0], "chooser")
     await say(page, "some tea")
@@ -582,7 +582,7 @@ async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
     assert await violations(page) == []
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_a_tasks_delegations_are_a_tree_to_click_through(
     fleet: Fleet, page: Page, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
@@ -684,7 +684,7 @@ async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(
     await page.until(f"{answers}.join().includes('RUN_FINISHED')", "its events are shown")
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     fleet: Fleet, page: Page, http: httpx.AsyncClient
 ) -> None:

@@ -29,7 +29,7 @@ def headrace(fleet: Fleet, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_a_retried_run_is_a_task_of_the_same_client_and_context(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:

@@ -18,7 +18,7 @@ def states(streamed: list[Frame]) -> list[str]:
     return [frame.state for frame in streamed if frame.state in {"SUBMITTED", "COMPLETED"}]
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_a_message_to_a_running_task_is_answered_after_what_runs(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:

@@ -128,9 +128,9 @@ def test_each_line_of_the_page_names_a_test_of_this_module() -> None:
 
 
 @pytest.fixture
-def url(fleet: Fleet, extra_workers: list[ServiceProcess]) -> str:
+def url(fleet: Fleet, extra_worker: ServiceProcess) -> str:
     """A gateway that knows both agents."""
-    assert extra_workers
+    assert extra_worker
     return fleet.gateways[0]
 
 

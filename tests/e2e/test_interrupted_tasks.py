@@ -9,7 +9,7 @@ from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
 
-pytestmark = pytest.mark.usefixtures("extra_workers")
+pytestmark = pytest.mark.usefixtures("extra_worker")
 
 
 def task_of(streamed: list[Frame]) -> str:

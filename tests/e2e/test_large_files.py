@@ -31,7 +31,7 @@ async def made(http: httpx.AsyncClient, gateway: str, order: str) -> dict[str, A
     return task
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_a_large_file_is_linked_and_read_through_any_gateway(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
@@ -57,7 +57,7 @@ async def test_a_large_file_is_linked_and_read_through_any_gateway(
     assert (again.status_code, again.content) == (304, b"")
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_streams_and_other_dialects_link_it_too(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
@@ -85,7 +85,7 @@ async def test_streams_and_other_dialects_link_it_too(
     assert "headrace-file:" not in told.text
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_webhooks_get_the_location(fleet: Fleet, http: httpx.AsyncClient) -> None:
     gateway = fleet.gateways[0]
     async with receiving() as receiver:
@@ -105,13 +105,13 @@ async def test_webhooks_get_the_location(fleet: Fleet, http: httpx.AsyncClient) 
     assert (await http.get(part["url"])).content == b"x" * LARGE
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_a_small_file_travels_in_the_log(fleet: Fleet, http: httpx.AsyncClient) -> None:
     [part] = parts_of(await made(http, fleet.gateways[0], "1000"))
     assert part["raw"] == b64encode(b"x" * 1000).decode()
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_text_that_looks_like_a_link_stays_as_it_is(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
@@ -120,7 +120,7 @@ async def test_text_that_looks_like_a_link_stays_as_it_is(
     assert parts_of(task)[0]["text"] == text
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_an_agent_reads_the_large_file_that_a_client_sent(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
@@ -135,7 +135,7 @@ async def test_an_agent_reads_the_large_file_that_a_client_sent(
     assert (await http.get(kept["url"])).content == content
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_an_agent_reads_its_own_conversations_files_only(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
@@ -153,7 +153,7 @@ async def test_an_agent_reads_its_own_conversations_files_only(
     assert "artifacts" not in other
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_no_file_is_readable_by_another_task_agent_or_name(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
@@ -174,7 +174,7 @@ async def test_no_file_is_readable_by_another_task_agent_or_name(
         assert refused.json()["error"]["status"] == "NOT_FOUND"
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_files_survive_a_kill_of_nats(fleet: Fleet, http: httpx.AsyncClient) -> None:
     task = await made(http, fleet.gateways[0], f"{LARGE}")
     fleet.restart("nats")
@@ -182,11 +182,11 @@ async def test_files_survive_a_kill_of_nats(fleet: Fleet, http: httpx.AsyncClien
     assert (await http.get(parts_of(task)[0]["url"])).content == b"x" * LARGE
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_the_store_is_one_that_the_usual_tools_read(
-    fleet: Fleet, http: httpx.AsyncClient, extra_workers: list[ServiceProcess]
+    fleet: Fleet, http: httpx.AsyncClient, extra_worker: ServiceProcess
 ) -> None:
-    assert extra_workers
+    assert extra_worker
     task = await made(http, fleet.gateways[0], f"{LARGE}")
     name = parts_of(task)[0]["url"].rpartition("/")[2]
     bus = Bus(BusSettings(nats_url=fleet.nats_url))

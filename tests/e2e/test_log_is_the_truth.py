@@ -95,7 +95,7 @@ async def test_each_payload_is_stored_once_though_acks_are_lost(
     assert [frame.generation for frame in streamed] == list(range(1, len(streamed) + 1))
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_an_agent_that_sleeps_without_awaiting_keeps_its_lease(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:

@@ -102,7 +102,7 @@ async def test_a_task_is_read_and_listed_at_the_other_gateway(
     assert (listed.total_size, listed.next_page_token) == (1, "")
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_running_task_is_subscribed_to_at_the_other_gateway(
     fleet: Fleet, binding: TransportProtocol, tmp_path: Path

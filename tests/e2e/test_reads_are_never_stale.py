@@ -60,7 +60,7 @@ async def all_tasks(agent: PlainAgent) -> list[Json] | None:
             return tasks
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_with_task_state_stopped_a_finished_task_is_never_working(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
@@ -151,7 +151,7 @@ async def test_the_list_is_the_same_after_redis_has_lost_everything(
     assert set(map(type, seen[:-1])) <= {type(None)}
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_while_the_view_is_rebuilt_only_lists_wait(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:

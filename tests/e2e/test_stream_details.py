@@ -103,7 +103,7 @@ async def test_every_gateway_streams_the_same_bytes(fleet: Fleet, http: httpx.As
             assert [f.raw for f in await all_frames(response)] == [f.raw for f in streamed[1:]]
 
 
-@pytest.mark.usefixtures("extra_workers")
+@pytest.mark.usefixtures("extra_worker")
 async def test_subscribing_without_a_cursor_begins_with_the_task(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:

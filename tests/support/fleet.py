@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 
 class Fleet:
-    """Two gateways, three workers, two task states and their servers."""
+    """Two gateways, two workers, two task states and their servers."""
 
     def __init__(self, stack: Stack, servers: tuple[NatsProcess, ValkeyProcess] | None) -> None:
         """Use `stack`; `servers` are its own where it has not started them itself."""

@@ -13,7 +13,7 @@ from xdist.workermanage import WorkerController
 
 _ROOT: Final = Path(__file__).parents[2]
 _END_TO_END: Final = "tests/e2e/"
-_OF_THE_STACK: Final = {"stack", "fleet", "extra_workers", "slow_counters", "tight_gateway"}
+_OF_THE_STACK: Final = {"stack", "fleet", "extra_worker", "slow_counters", "tight_gateway"}
 """The fixtures that start the shared stack."""
 _STACKS: Final = 2
 
