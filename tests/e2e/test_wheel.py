@@ -13,7 +13,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import distribution
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from headrace_gateway.console.pages import site
 from tests.support import extra_services
 from tests.support.compose_file import ROOT
 from tests.support.document import TUTORIAL, Block, blocks, examples
+from tests.support.linked_packages import link, pinned
 from tests.support.reader import Reader
 from tests.support.stack import Stack
 from tests.support.waiting import until
@@ -61,12 +62,6 @@ PACKAGES = {
 }
 
 
-def installing_in(environment: Path) -> list[str]:
-    """Return how this environment's pip, which is there already, installs into that one."""
-    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
-    return [*pip, "install", "--no-compile", "--disable-pip-version-check"]
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the source distribution, and the wheel that was built from it."""
@@ -84,17 +79,21 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with ``headrace[all,testing]`` of the wheel, not of the checkout."""
+    """A virtual environment with ``headrace[all,testing]`` of the wheel, not of the checkout.
+
+    It has what `requirements.txt` names, and nothing else that this one has.
+    """
     folder = tmp_path_factory.mktemp("clean") / "venv"
     made = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
     subprocess.run(made, check=True, timeout=_INSTALLING)
-    pip = [*installing_in(folder), "--no-deps"]
-    pinned = ["--require-hashes", "--requirement", str(ROOT / "requirements.txt")]
-    testing = [
-        f"{name}=={version(name)}" for name in ("pytest", "pytest-asyncio", "iniconfig", "pluggy")
-    ]
-    for wanted in (pinned, [str(wheel), *testing]):
-        subprocess.run([*pip, *wanted], check=True, capture_output=True, timeout=_INSTALLING)
+    # This environment's pip, which is there already, installs into that one.
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
+    install = [*pip, "--disable-pip-version-check", "--no-deps", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=_INSTALLING)
+    [site] = folder.glob("lib/python*/site-packages")
+    # To install the rest, and to compile it, takes longer than most of what is tested.
+    testing = map(distribution, ("pytest", "pytest-asyncio", "iniconfig", "pluggy"))
+    link([*pinned(ROOT / "requirements.txt"), *testing], site)
     return folder
 
 
