@@ -1,5 +1,6 @@
 """0.x clients drive every demo agent: they are told what they know, and complain of nothing."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,17 +18,29 @@ ASKING = {"interrupt", "orders"}
 """Agents whose runs end with interrupts, which are outcomes."""
 
 
-def drive(url: str, client: str, scenes: dict[str, list[Json]], query: str = "") -> dict[str, Json]:
-    orders = [
-        {
-            "url": f"{url}/v1/agents/{agent}/ag-ui{query}",
-            "client": client,
-            "state": STATE,
-            "runs": runs,
-        }
-        for agent, runs in scenes.items()
-    ]
-    return dict(zip(scenes, javascript.run("drive.mjs", orders), strict=True))
+type Drive = Callable[..., dict[str, Json]]
+
+
+@pytest.fixture(scope="module")
+def drive() -> Iterator[Drive]:
+    """Run a client of that version with each agent's scenes; return what it holds, by agent."""
+    with javascript.Script("drive.mjs") as script:
+
+        def driven(
+            url: str, client: str, scenes: dict[str, list[Json]], query: str = ""
+        ) -> dict[str, Json]:
+            orders = [
+                {
+                    "url": f"{url}/v1/agents/{agent}/ag-ui{query}",
+                    "client": client,
+                    "state": STATE,
+                    "runs": runs,
+                }
+                for agent, runs in scenes.items()
+            ]
+            return dict(zip(scenes, script.run(orders), strict=True))
+
+        yield driven
 
 
 def wanted(driven: Json, agent: str) -> bool:
@@ -35,7 +48,7 @@ def wanted(driven: Json, agent: str) -> bool:
 
 
 @pytest.mark.parametrize("client", [NO_RESUME, "0.0.59"])
-async def test_it_drives_every_demo_agent(fleet: Fleet, client: str) -> None:
+async def test_it_drives_every_demo_agent(fleet: Fleet, drive: Drive, client: str) -> None:
     scenes = {name: runs for name, runs in SCENES.items() if name not in ASKING}
     for agent, driven in drive(fleet.gateways[0], client, scenes).items():
         assert driven["warnings"] == [], agent
@@ -48,7 +61,7 @@ async def test_it_drives_every_demo_agent(fleet: Fleet, client: str) -> None:
         assert all(event.get("delta", "x") for event in events), agent
 
 
-async def test_0_0_59_resumes_interrupts(fleet: Fleet) -> None:
+async def test_0_0_59_resumes_interrupts(fleet: Fleet, drive: Drive) -> None:
     driven = drive(fleet.gateways[1], "0.0.59", {name: SCENES[name] for name in ASKING})
     assert all(wanted(one, agent) for agent, one in driven.items())
     assert texts(driven["interrupt"])[1::2] == ["Approved: it is done.", "Never mind, then."]
@@ -58,7 +71,7 @@ async def test_0_0_59_resumes_interrupts(fleet: Fleet) -> None:
 @pytest.mark.parametrize("by_query", [True, False])
 @pytest.mark.parametrize("client", [NO_RESUME, "0.0.59"])
 async def test_it_gets_thinking_and_raw_events_if_it_asks(
-    fleet: Fleet, client: str, *, by_query: bool
+    fleet: Fleet, drive: Drive, client: str, *, by_query: bool
 ) -> None:
     props = {"forwardedProps": {"headrace": {"thinking": True, "raw": True}}}
     scene = {"text": "why is it so", **({} if by_query else props)}

@@ -1,5 +1,7 @@
 """CopilotKit's own client core, given the fleet's /copilotkit and no Node server."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -10,14 +12,27 @@ from tests.support import javascript
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
 
+type Drive = Callable[..., Json]
 
-def drive(url: str, *steps: Json, **more: Any) -> Json:  # noqa: ANN401
-    """Run the client and return what it holds in the end; it had nothing to complain of."""
-    order = {"runtimeUrl": f"{url}/copilotkit", "steps": steps, **more}
-    driven: Json = javascript.run("copilotkit.mjs", order)
-    assert (driven["errors"], driven["warnings"]) == ([], [])
-    assert driven["status"] == "connected"
-    return driven
+
+@contextmanager
+def opened_page() -> Iterator[Drive]:
+    """Yield what runs the client and returns all it holds; it has nothing to complain of."""
+    with javascript.Script("copilotkit.mjs") as script:
+
+        def driven(url: str, *steps: Json, **more: Any) -> Json:  # noqa: ANN401
+            held: Json = script.run({"runtimeUrl": f"{url}/copilotkit", "steps": steps, **more})
+            assert (held["errors"], held["warnings"]) == ([], [])
+            assert held["status"] == "connected"
+            return held
+
+        yield driven
+
+
+@pytest.fixture(scope="module")
+def drive() -> Iterator[Drive]:
+    with opened_page() as drive:
+        yield drive
 
 
 def said(driven: Json) -> list[tuple[str, str]]:
@@ -26,7 +41,7 @@ def said(driven: Json) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("transport", ["rest", "single"])
 async def test_it_finds_the_agents_runs_their_tools_and_comes_back_to_the_thread(
-    fleet: Fleet, transport: str
+    fleet: Fleet, transport: str, drive: Drive
 ) -> None:
     steps: list[Json] = [{"text": "hi"}, {"text": "a green background"}, {"connect": True}]
     driven = drive(
@@ -48,23 +63,28 @@ async def test_it_finds_the_agents_runs_their_tools_and_comes_back_to_the_thread
     ]
 
 
-async def test_another_page_comes_back_to_the_thread_by_another_gateway(fleet: Fleet) -> None:
+async def test_another_page_comes_back_to_the_thread_by_another_gateway(
+    fleet: Fleet, drive: Drive
+) -> None:
     first = drive(fleet.gateways[0], {"text": "a basil"}, agentId="shared_state")
     thread = first["threadId"]
-    again = drive(fleet.gateways[1], {"connect": True}, agentId="shared_state", threadId=thread)
+    with opened_page() as come_back:
+        again = come_back(
+            fleet.gateways[1], {"connect": True}, agentId="shared_state", threadId=thread
+        )
     assert again["messages"] == first["messages"]
     assert again["state"] == first["state"]
     assert again["state"]["recipe"]["ingredients"][0]["name"] == "a basil"
 
 
-async def test_a_thread_without_runs_is_empty(fleet: Fleet) -> None:
+async def test_a_thread_without_runs_is_empty(fleet: Fleet, drive: Drive) -> None:
     driven = drive(fleet.gateways[0], {"connect": True}, agentId="echo", threadId="never-seen")
     assert (driven["messages"], driven["steps"]) == ([], [{"events": []}])
 
 
 @pytest.mark.parametrize("transport", ["rest", "single"])
 async def test_stopping_stops_the_task(
-    fleet: Fleet, http: httpx.AsyncClient, transport: str
+    fleet: Fleet, http: httpx.AsyncClient, transport: str, drive: Drive
 ) -> None:
     step = {"text": "100000 50", "stopAt": "TEXT_MESSAGE_CONTENT"}
     driven = drive(fleet.gateways[0], step, agentId="counter", transport=transport)
@@ -77,6 +97,6 @@ async def test_stopping_stops_the_task(
     await eventually(is_canceled, "the task is canceled")
 
 
-async def test_who_names_no_agent_gets_the_fleets_default(fleet: Fleet) -> None:
+async def test_who_names_no_agent_gets_the_fleets_default(fleet: Fleet, drive: Drive) -> None:
     driven = drive(fleet.gateways[0], {"text": "two words"})
     assert ("assistant", "You said 2 words: two words") in said(driven)
