@@ -1,5 +1,6 @@
 """The stack that the end-to-end tests share, found whole at the start of each."""
 
+import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
@@ -61,8 +62,16 @@ async def fleet(stack: Stack, stack_servers: tuple[NatsProcess, ValkeyProcess] |
 
 @pytest.fixture(scope="package")
 def client_app(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the scripts of these tests, where `@headrace/client` is installed."""
-    return client_package.installed(tmp_path_factory.mktemp("client_app"))
+    """A folder with the scripts of these tests, where `@headrace/client` is installed.
+
+    Processes that share the tests share it, too.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with (shared / "client_app.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = shared / "client_app"
+        return folder / "app" if folder.exists() else client_package.installed(folder)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.architecture.tree import ROOT
 from tests.support import javascript
@@ -13,8 +14,18 @@ _TIMEOUT = 240
 
 
 def installed(folder: Path) -> Path:
-    """Pack the package, and return a folder that has it and the tests' scripts."""
+    """Pack the package, and return a folder in `folder` that has it and the tests' scripts.
+
+    `folder` must not exist; it does not afterwards if that fails.
+    """
     javascript.install(javascript.FOLDER)
+    with TemporaryDirectory(dir=folder.parent) as made:
+        app = _installed(Path(made) / "whole")
+        app.parent.rename(folder)
+    return folder / app.name
+
+
+def _installed(folder: Path) -> Path:
     packages = javascript.FOLDER / "node_modules"
     build, app = folder / "build", folder / "app"
     shutil.copytree(_SOURCE, build, ignore=shutil.ignore_patterns("node_modules", "dist"))
