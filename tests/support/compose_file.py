@@ -70,7 +70,7 @@ def _service(name: str, body: dict[str, Any]) -> ComposeService:
         grace=int(body.get("stop_grace_period", "10s").removesuffix("s")),
         secrets=tuple(body.get("secrets", ())),
         depends_on=tuple(body.get("depends_on", ())),
-        networks=tuple(body["networks"]),
+        networks=tuple(body.get("networks", ())),
         ports=tuple(body.get("ports", ())),
     )
 

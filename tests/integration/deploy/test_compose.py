@@ -1,6 +1,7 @@
 """What `docker-compose.yml` and `deploy/` ship works: every command line, every file."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -36,6 +37,9 @@ DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 PROXY = (ROOT / "deploy" / "nginx.conf").read_text()
 DRAIN = "HEADRACE_DRAIN_SECONDS"
 DEMO_AGENTS = ["assistant", "counter", "echo"]
+
+_CAPABILITIES = {"nats-volume": ["CHOWN", "DAC_READ_SEARCH"]}
+"""What services may do of what root may; all others nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,7 @@ def test_the_fleet_is_two_of_each_service(services: dict[str, ComposeService]) -
         "worker": 2,
         "task-state": 2,
         "triggers": 2,
+        "nats-volume": 1,
         "nats": 1,
         "valkey": 1,
     }
@@ -99,20 +104,43 @@ def test_no_server_has_roots_capabilities() -> None:
         for name, service in declared.items()
         if service.get("cap_drop") != ["ALL"]
         or service.get("security_opt") != ["no-new-privileges:true"]
+        or service.get("cap_add", []) != _CAPABILITIES.get(name, [])
     ]
-    assert (len(declared), free) == (7, [])
+    assert (len(declared), free) == (8, [])
 
 
-def test_only_nats_is_root_as_its_image_has_no_user() -> None:
+def test_no_server_is_root() -> None:
     declared = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
     # Headrace's image has a user of its own.
     users = {
         name: service.get("user") for name, service in declared.items() if "build" not in service
     }
-    assert users == {"proxy": "101:101", "valkey": "999:1000", "nats": None}
+    # That which gives NATS its volume ends before NATS begins, and reaches no network.
+    assert users.pop("nats-volume") == "0:0"
+    assert declared["nats-volume"]["network_mode"] == "none"
+    waits = {"nats-volume": {"condition": "service_completed_successfully"}}
+    assert declared["nats"]["depends_on"] == waits
+    assert users == {"proxy": "101:101", "valkey": "999:1000", "nats": "10001:10001"}
     chart = (ROOT / "deploy" / "helm" / "headrace" / "templates" / "valkey.yaml").read_text()
     assert "runAsUser: 999" in chart
     assert "runAsGroup: 1000" in chart
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_the_volume_of_nats_is_given_to_its_user_once(
+    services: dict[str, ComposeService], tmp_path: Path
+) -> None:
+    folder, inside = tmp_path / "data", tmp_path / "data" / "jetstream"
+    inside.mkdir(mode=0o700, parents=True)
+    (inside / "block").touch()
+    *shell, script = services["nats-volume"].command
+    script = script.replace("$$", "$").replace("/data", str(folder))
+    for _ in range(2):
+        subprocess.run([*shell, script], check=True)
+        owners = {(path.stat().st_uid, path.stat().st_gid) for path in (folder, *folder.rglob("*"))}
+        assert owners == {(10001, 10001)}
+        # As after an interruption: the folder itself comes last.
+        os.chown(folder, 0, 0)
 
 
 def test_the_proxy_writes_only_below_tmp() -> None:
