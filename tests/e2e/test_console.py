@@ -955,7 +955,14 @@ async def test_an_operator_routes_new_tasks_between_versions_of_an_agent(
         await page.click("[aria-label='Route 2']")
         await page.until("document.querySelector('dialog[open]')", "it is confirmed")
         assert await violations(page) == []
-        await page.evaluate("document.querySelector('[name=percent]').value = 10")
+        percent = "document.querySelector('[name=percent]').value"
+        await page.evaluate(
+            "{const real = fetch; globalThis.loaded = 0; globalThis.fetch = async (url, init) => {"
+            "const answer = await real(url, init); loaded += String(url).endsWith('/versions');"
+            f"return answer;}}; {percent} = 10}}"
+        )
+        await page.until("loaded > 1", "the versions are loaded again")
+        assert await page.evaluate(percent) == "10", "what was entered stays"
         await page.click("dialog[open] [type=submit]")
         await page.until(f"{rows}.join().includes('10 % of contexts')", "a part is routed")
         await page.evaluate("location.hash = '#/'")

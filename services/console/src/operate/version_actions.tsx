@@ -41,7 +41,7 @@ export function VersionActions({ agent, version, all, onDone }: Acted) {
           <p>This concerns all tenants. Tasks that have begun stay with their version.</p>
           <label>
             Percent of the contexts; 100 makes it the current version
-            <input name="percent" type="number" min={1} max={100} value={100} required />
+            <input name="percent" type="number" min={1} max={100} defaultValue={100} required />
           </label>
         </Confirm>
       )}
