@@ -28,7 +28,7 @@ from tests.support.resuming_sizes import sized
 from tests.support.running_gateway import own_settings
 from tests.support.servers import NatsProcess
 
-EXAMPLES = sized(150, 20_000)
+EXAMPLES = sized(75, 20_000)
 """Each binding's; what is drawn after that is not sent, but for so many on a slow machine."""
 MOMENT = 0.1
 """Seconds for which a stream that may wait is listened to, after what it says at once."""

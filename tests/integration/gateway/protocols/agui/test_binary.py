@@ -150,7 +150,7 @@ def test_every_type_of_the_protocol_is_among_them() -> None:
 
 
 def test_folds_of_drawn_logs_are_too() -> None:
-    events = [frame.event for log in drawn_logs(100) for frame in log.frames()]
+    events = [frame.event for log in drawn_logs(40) for frame in log.frames()]
     assert len(events) > 100
     for event, expected, got in zip(events, officially(events), ours(events), strict=True):
         assert got == expected, event

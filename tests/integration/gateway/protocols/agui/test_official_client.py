@@ -12,6 +12,7 @@ from tests.support import javascript
 from tests.support.agui.client_rules import Client
 from tests.support.agui.hard_logs import HARD_LOGS
 from tests.support.agui.logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
+from tests.support.resuming_sizes import sized
 
 
 def drawn_logs(number: int) -> list[AguiLog]:
@@ -40,7 +41,7 @@ def read(bodies: list[bytes]) -> list[Json]:
 
 
 def test_it_holds_what_the_fold_says_and_complains_of_nothing() -> None:
-    streams = [folded(log) for log in [*HARD_LOGS, *drawn_logs(150)]]
+    streams = [folded(log) for log in [*HARD_LOGS, *drawn_logs(sized(60, 150))]]
     held = read([sse("log00000", frames) for frames, _ in streams])
     for (_, fold), client in zip(streams, held, strict=True):
         assert fold.view is not None
@@ -55,7 +56,8 @@ def test_it_holds_what_the_fold_says_and_complains_of_nothing() -> None:
 def test_it_comes_back_to_runs_wherever_it_was_cut_off() -> None:
     orders: list[Json] = []
     expected: list[Json] = []
-    for number, log in enumerate(drawn_logs(80)):
+    logs = drawn_logs(sized(40, 80))
+    for number, log in enumerate(logs):
         entries, (_, fold), uncut = log.parsed(), folded(log), log.frames()
         cut = uncut[number % len(uncut)]
         first = Client(GIVEN, RUN_METADATA["state"])
@@ -75,7 +77,7 @@ def test_it_comes_back_to_runs_wherever_it_was_cut_off() -> None:
             orders.append({"body": body, "messages": messages, "state": state})
             assert fold.view is not None
             expected.append({"messages": fold.view.shown(), "state": fold.view.state})
-    assert len(orders) == 160
+    assert len(orders) == 2 * len(logs) > 0
     held: list[Any] = javascript.run("read.mjs", orders)
     for client, wanted in zip(held, expected, strict=True):
         assert client == {**wanted, "failure": None, "warnings": []}

@@ -26,7 +26,7 @@ from tests.support.resuming_sizes import sized
 from tests.support.running_gateway import own_settings
 from tests.support.servers import NatsProcess
 
-EXAMPLES = sized(150, 20_000)
+EXAMPLES = sized(75, 20_000)
 TIMEOUT = 60.0
 """Seconds after which an answer is taken to hang."""
 MOMENT = 0.2
