@@ -224,6 +224,7 @@ def of_stack(stack: Stack, folder: Path) -> Contestant:
 @contextmanager
 def _another(folder: Path, nats_url: str) -> Iterator[tuple[str, int]]:
     process, url = extra_services.gateway(folder, nats_url)
+    process.anew = True
     process.start()
     try:
         yield url, process.pid

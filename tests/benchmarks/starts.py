@@ -49,7 +49,8 @@ def _start(folder: Path, service: str, arguments: list[str], environment: dict[s
     """Return the processor seconds until a new process is ready."""
     with _reports() as (path, is_ready):
         variables = environment | {"NOTIFY_SOCKET": path}
-        process = ServiceProcess(service, folder, arguments, variables, is_ready, anew=True)
+        process = ServiceProcess(service, folder, arguments, variables, is_ready)
+        process.anew = True
         with process:
             return seconds_of({service: [process.pid]})[service]
 

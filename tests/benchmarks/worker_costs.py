@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,6 +156,12 @@ async def after_a_kill(submitter: TaskSubmitter, workers: list[WorkerProcess]) -
     return took
 
 
+def _worker(folder: Path, nats_url: str, names: Mapping[str, str]) -> WorkerProcess:
+    process = WorkerProcess(folder, DEMO, nats_url, names)
+    process.anew = True
+    return process
+
+
 async def _has_ended(submitter: TaskSubmitter, key: TaskKey) -> bool:
     msg = await submitter.bus.js.get_last_msg(
         submitter.bus.streams.of_shard(key.shard), submitter.bus.subjects.event(key), direct=True
@@ -180,12 +186,12 @@ async def measure(folder: Path, kills: int) -> None:
     with NatsProcess(folder / "nats") as server:
         settings = BusSettings.model_validate({"nats_url": server.url, **names})
         async with open_submitter(settings) as submitter:
-            with WorkerProcess(folder / "0", DEMO, server.url, names) as first:
+            with _worker(folder / "0", server.url, names) as first:
                 rate, cost = await per_run(submitter, first)
                 _say(f"short runs, {AT_A_TIME} at a time: {rate:.0f}/s, {cost:.2f} ms each")
                 rate, cost = await one_stream(submitter, first)
                 _say(f"one stream: {rate:.0f} events/s, {cost:.2f} µs each")
-                with WorkerProcess(folder / "1", DEMO, server.url, names) as second:
+                with _worker(folder / "1", server.url, names) as second:
                     times = [await after_a_kill(submitter, [first, second]) for _ in range(kills)]
     least, most = min(times), max(times)
     _say(f"{kills} kills: {least:.1f} / {statistics.median(times):.1f} / {most:.1f} s")

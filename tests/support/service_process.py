@@ -23,15 +23,12 @@ class ServiceProcess(ServerProcess):
         arguments: Sequence[str],
         environment: Mapping[str, str],
         is_ready: Callable[[], bool],
-        *,
-        anew: bool = False,
     ) -> None:
-        """Make the service that is to be; `is_ready` tells whether it serves.
-
-        If it starts `anew`, it imports everything itself.
-        """
+        """Make the service that is to be; `is_ready` tells whether it serves."""
         super().__init__(name, folder)
-        self._arguments, self._is_ready, self._anew = list(arguments), is_ready, anew
+        self._arguments, self._is_ready = list(arguments), is_ready
+        self.anew = False
+        """Whether it imports everything itself, as where its start or memory is measured."""
         self.environment = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1", **environment}
 
     def command(self) -> list[str]:
@@ -41,7 +38,7 @@ class ServiceProcess(ServerProcess):
         return self._is_ready()
 
     def _launched(self) -> subprocess.Popen[bytes] | ContainerProcess | ForkedProcess:
-        if self._anew or self.environment is None:
+        if self.anew or self.environment is None:
             return super()._launched()
         return start_service(
             self.command(), self.log, folder=self.folder, environment=self.environment
