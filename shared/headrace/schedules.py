@@ -121,8 +121,11 @@ class Schedules:
                 return found
             now = {"event_streams": self._bus.settings.event_streams, "defined": time.time()}
             stored = schedule.model_copy(update=now)
-            if found is not None and not found.schedule.ended:
-                kept = {"paused": found.schedule.paused, "created": found.schedule.created}
+            if found is not None:
+                # Of one that had ended, too: its dead letters since then go with it.
+                kept: Json = {"created": found.schedule.created}
+                if not found.schedule.ended:
+                    kept["paused"] = found.schedule.paused
                 stored = stored.model_copy(update=kept)
             try:
                 put = await self._store(key, stored, found.sequence if found else 0)

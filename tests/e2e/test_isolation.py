@@ -21,6 +21,7 @@ from starlette.routing import Route
 from headrace.jetstream.connection import Bus
 from headrace.model import events
 from headrace.model.messages import DeadLetter
+from headrace.model.subjects import encode_token
 from headrace.settings import BusSettings
 from headrace.tasks.dead_letters import LetterFilter, write_letter
 from headrace.tasks.dead_letters import Letters as StoredLetters
@@ -113,6 +114,8 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "dead letter: drop": _OPERATORS,
     "schedules: list": _OPERATED,
     "schedule: get": _OPERATED,
+    "schedule: dead letters": _ANNS,
+    "schedule: dead letter": _ANNS,
     "schedule: run now": _ANNS,
     "schedule: back-fill": _ANNS,
     "schedule: pause": _OPERATED,
@@ -121,6 +124,8 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "schedule: replace": _ANNS,
     "triggers: list": _OPERATED,
     "trigger: get": _OPERATED,
+    "trigger: dead letters": _ANNS,
+    "trigger: dead letter": _ANNS,
     "trigger: pause": _OPERATED,
     "trigger: resume": _OPERATED,
     "trigger: delete": _OPERATED,
@@ -214,18 +219,18 @@ class Letters:
         """Write on `bus`."""
         self._bus = bus
 
-    async def write(self, agent: str, trigger: str, task: str) -> int:
-        """Write that of an event of Ann's trigger, which nobody can retry; return its number."""
+    async def write(self, agent: str, source: str, task: str) -> int:
+        """Write one of a source of firings of Ann's, which nobody can retry; return its number."""
         letter = DeadLetter(
             reason="body.total is missing",
             subject=f"{ANN.tenant}.orders",
             task=task,
-            trigger=f"trigger/{trigger}",
+            trigger=source,
             at=events.now(),
         )
         await write_letter(self._bus, letter, to=(ANN.tenant, agent))
         wanted = LetterFilter(ANN.tenant, agent, "event", task)
-        [found] = [one async for one in StoredLetters(self._bus).find(wanted)]
+        *_, found = [one async for one in StoredLetters(self._bus).find(wanted)]
         return found.number
 
 
@@ -288,9 +293,24 @@ class Ann:
         for kind in self._declared:
             put = await self._http.put(f"/v1/{kind}/{context}", json=bodies[kind])
             put.raise_for_status()
-        letter = await self._letters.write(agent, context, task) if self._declared else _NO_LETTER
+        trigger_letter, schedule_letter = [
+            await self._letters.write(agent, f"{kind}/{encode_token(ANN.owner)}/{context}", task)
+            for kind in ("trigger", "schedule")
+            if self._declared
+        ] or [_NO_LETTER] * 2
         more = partial(self._sent, context)
-        return Thing(agent, task, context, cursor, file, ANN.owner, ANN.owner, letter, more)
+        return Thing(
+            agent,
+            task,
+            context,
+            cursor,
+            file,
+            ANN.owner,
+            ANN.owner,
+            trigger_letter,
+            schedule_letter,
+            more,
+        )
 
     async def _sent(self, context: str) -> None:
         body = {"message": message("1", contextId=context)}

@@ -57,7 +57,9 @@ class Thing:
     user: str
     """The owner whose usage counts its run."""
     letter: int
-    """The number of a dead letter."""
+    """The number of a dead letter of its trigger."""
+    schedule_letter: int
+    """The number of one of its schedule."""
     more: Callable[[], Awaitable[object]]
     """Begin another task in the context, as the owner, and wait for its end."""
 
@@ -69,6 +71,7 @@ class Thing:
             context=f"nobodys-{mint_task_id(0)}",
             user="nobody",
             letter=10**15,
+            schedule_letter=10**15,
             more=_no_more,
         )
 
@@ -100,6 +103,7 @@ class MaskedResponse:
             (thing.context, "CONTEXT"),
             (f"dead letter {thing.letter} ", "LETTER"),
             (f'"id":{thing.letter},', "LETTER"),
+            (f"dead letter {thing.schedule_letter} ", "LETTER"),
         ):
             said = said.replace(value, name)
         headers = {(k, v) for k, v in response.headers.items() if k not in _TELLING_NOTHING}
@@ -296,7 +300,7 @@ class FleetRequest:
             agent=thing.agent,
             task=thing.task,
             name=thing.context,
-            number=thing.letter,
+            number=thing.schedule_letter if self.route.startswith(_SCHEDULE) else thing.letter,
             worker="worker-of-nobody",
             role="worker",
             index=63,
@@ -364,6 +368,8 @@ FLEET: Mapping[str, FleetRequest] = {
     "dead letter: drop": FleetRequest("POST", f"{_LETTERS}:drop", _letter),
     "schedules: list": FleetRequest("GET", "/v1/schedules", None, _is_listed, _owner),
     "schedule: get": FleetRequest("GET", _SCHEDULE, query=_owner),
+    "schedule: dead letters": FleetRequest("GET", f"{_SCHEDULE}/dead-letters", query=_owner),
+    "schedule: dead letter": FleetRequest("GET", f"{_SCHEDULE}/dead-letters/{{number}}"),
     "schedule: run now": FleetRequest("POST", f"{_SCHEDULE}:run", query=_owner),
     "schedule: back-fill": FleetRequest(
         "POST", f"{_SCHEDULE}:backfill", lambda _: _PAST, query=_owner
@@ -377,6 +383,8 @@ FLEET: Mapping[str, FleetRequest] = {
     ),
     "triggers: list": FleetRequest("GET", "/v1/triggers", None, _is_listed),
     "trigger: get": FleetRequest("GET", _TRIGGER, query=_owner),
+    "trigger: dead letters": FleetRequest("GET", f"{_TRIGGER}/dead-letters", query=_owner),
+    "trigger: dead letter": FleetRequest("GET", f"{_TRIGGER}/dead-letters/{{number}}"),
     "trigger: pause": FleetRequest("POST", f"{_TRIGGER}:pause", query=_owner),
     "trigger: resume": FleetRequest("POST", f"{_TRIGGER}:resume", query=_owner),
     "trigger: delete": FleetRequest("DELETE", _TRIGGER, query=_owner),

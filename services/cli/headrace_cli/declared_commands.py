@@ -70,6 +70,33 @@ class DeclaredCommands:
         summary = _APPLY.format(kind=self.kind, decorator=decorator)
         self.group.command("apply", help=summary)(command)
 
+    def add_dead_letters(self) -> None:
+        """Add ``dead-letters``, which lists those of one, by name, or shows one of them."""
+        one = self.kind.removesuffix("s")
+
+        @with_gateway
+        @click.argument("name")
+        @click.argument("number", metavar="[ID]", type=int, required=False)
+        @with_json
+        def command(
+            *, url: str, token: str | None, name: str, number: int | None, printer: Printer
+        ) -> None:
+            async def work(client: "Client") -> "list[Json]":
+                declared = declarations.of(client, self.kind)
+                if number is not None:
+                    return [await declared.dead_letter(name, number)]
+                return [letter async for letter in declared.dead_letters(name)]
+
+            letters = at_gateway(url, token, work)
+            if number is None:
+                rows = [(letter, _letter_row(letter)) for letter in letters]
+                printer.table(("ID", "AGENT", "AT", "REASON"), rows)
+            for letter in letters if number is not None else ():
+                printer.record(letter, f"{letter['reason']}: {letter['body']}")
+
+        summary = f"List the dead letters of your {one} NAME, or show the one with this ID."
+        self.group.command("dead-letters", help=summary)(command)
+
     def add_change(self, verb: str, summary: str, change: "Change", *options: "Option") -> None:
         """Add the command `verb`, which makes `change` to one, by name, and shows what is left.
 
@@ -90,3 +117,7 @@ class DeclaredCommands:
         for decorate in decorators:
             command = decorate(command)
         self.group.command(verb, help=summary)(command)
+
+
+def _letter_row(letter: "Json") -> tuple[str, ...]:
+    return tuple(str(letter[name]) for name in ("id", "agent", "at", "reason"))

@@ -175,6 +175,7 @@ def backfill(
     printer.record({"name": name, "firings": number}, f"{name} fires for {number} times")
 
 
+_COMMANDS.add_dead_letters()
 _COMMANDS.add_change(
     "delete",
     "Delete the schedule NAME; tasks that it began continue.",

@@ -46,6 +46,7 @@ _COMMANDS.add_change(
     lambda client, name, **terms: client.triggers.resume(name, **terms),
     _with_owner,
 )
+_COMMANDS.add_dead_letters()
 _COMMANDS.add_change(
     "delete",
     "Delete the trigger NAME; tasks that it began continue.",

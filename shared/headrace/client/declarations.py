@@ -55,8 +55,27 @@ class ClientDeclarations:
         """Let a paused declaration begin tasks again. Return it."""
         return await self._ask("POST", name, ":resume", owner=owner)
 
+    async def dead_letters(self, name: str) -> AsyncIterator[Json]:
+        """Yield the dead letters of the caller's declaration, oldest first, without their events.
+
+        They are events or firings of which no task could be made.
+        """
+        query: dict[str, str | int] = {}
+        while True:
+            asked = Request("GET", self._path_of(name, "/dead-letters"), query=query)
+            page = await self._gateways.json(asked)
+            for one in page["letters"]:
+                yield one
+            if page["next"] is None:
+                return
+            query["after"] = page["next"]
+
+    async def dead_letter(self, name: str, number: int) -> Json:
+        """Return one of them, by its ``id``, with the event."""
+        return await self._ask("GET", name, f"/dead-letters/{number}")
+
     async def delete(self, name: str, owner: str | None = None) -> None:
-        """Delete a declaration; tasks that it began continue."""
+        """Delete a declaration with its dead letters; tasks that it began continue."""
         await self._ask("DELETE", name, owner=owner)
 
     async def _ask(
@@ -69,9 +88,12 @@ class ClientDeclarations:
         body: Json | None = None,
         owner: str | None = None,
     ) -> Json:
-        path = f"{self._path}/{quote(name, safe='')}{command}"
+        path = self._path_of(name, command)
         query = {} if owner is None else {"owner": owner}
         found: Json = await self._gateways.json(
             Request(method, path, body, headers or {}, query=query)
         )
         return found
+
+    def _path_of(self, name: str, command: str) -> str:
+        return f"{self._path}/{quote(name, safe='')}{command}"

@@ -283,6 +283,15 @@ class Letters:
         return Letter(number, tenant, agent, _kind(content, self._bus.subjects.prefix), content)
 
 
+def letters_of(tenant: str, source: str, made: datetime | None) -> LetterFilter:
+    """Return the filter for the letters of a trigger or schedule of the tenant, a token.
+
+    Those from before it was `made` are not read. None: all are.
+    """
+    since = None if made is None else made - _CLOCKS
+    return LetterFilter(decode_token(tenant), kind="event", trigger=source, since=since)
+
+
 async def drop_letters_of(bus: Bus, tenant: str, source: str, made: datetime | None) -> None:
     """Drop the letters of a trigger or schedule of the tenant, a token.
 
@@ -292,9 +301,7 @@ async def drop_letters_of(bus: Bus, tenant: str, source: str, made: datetime | N
     Raises:
         BusUnavailable: The stream does not answer or refuses.
     """
-    letters = Letters(bus)
-    since = None if made is None else made - _CLOCKS
-    wanted = LetterFilter(decode_token(tenant), kind="event", trigger=source, since=since)
+    letters, wanted = Letters(bus), letters_of(tenant, source, made)
     # Their numbers only: letters may be as large as messages, and as many as events.
     for number in [one.number async for one in letters.find(wanted)]:
         with suppress(LetterUnknown):

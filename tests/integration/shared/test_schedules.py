@@ -106,8 +106,9 @@ async def test_a_schedule_for_one_time_fires_once_and_is_kept_as_ended(
     assert found.schedule.ended == "it has fired"
     with pytest.raises(ScheduleOver, match="it has fired"):
         await schedules.resume(key)
-    # Stored again, it starts anew.
-    await schedules.put(key, wanted)
+    # Stored again, it starts anew; its dead letters from before are its own.
+    again = await schedules.put(key, schedule(at="2020-01-01T00:00:00Z"))
+    assert again.schedule.created == found.schedule.created
     await fired(bus, key)
 
 

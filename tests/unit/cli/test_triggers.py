@@ -66,3 +66,16 @@ def test_triggers_are_listed_paused_resumed_and_deleted() -> None:
     assert [one.output.split()[-1] for one in (paused, resumed)] == ["paused", "active"]
     assert deleted.output == "deleted orders\n"
     assert [one.method for one in gateway.asked] == ["GET", "POST", "POST", "DELETE"]
+
+
+def test_dead_letters_are_listed_and_shown() -> None:
+    row = {"id": 17, "agent": "shop", "at": "2030-01-01T00:00:00Z", "reason": "body.id is missing"}
+    script = {
+        f"{PATH}/orders/dead-letters": ScriptedResponse(body={"letters": [row], "next": None}),
+        f"{PATH}/orders/dead-letters/17": ScriptedResponse(body=row | {"body": "{}"}),
+    }
+    with answering(**script) as gateway:
+        listed = headrace(gateway, "triggers", "dead-letters", "orders")
+        shown = headrace(gateway, "triggers", "dead-letters", "orders", "17")
+    assert listed.output.splitlines()[1].split() == " ".join(map(str, row.values())).split()
+    assert shown.output == "body.id is missing: {}\n"

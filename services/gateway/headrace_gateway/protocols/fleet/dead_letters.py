@@ -14,6 +14,7 @@ from headrace.tasks.dead_letters import (
     Kind,
     Letter,
     LetterFilter,
+    LetterPage,
     Letters,
     LetterUnknown,
     retry_and_drop,
@@ -60,11 +61,8 @@ class DeadLetterPages:
         wanted = LetterFilter(
             decode_token(caller.tenant), query.get("agent"), cast("Kind", kind), query.get("task")
         )
-        after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
-        limit = number_in(query, "limit", 1, _MOST, _USUAL)
-        page = await self._letters.page(wanted, after, limit)
-        content = {"letters": [letter.summary() for letter in page.letters], "next": page.next}
-        return json_response(content, headers=NO_STORE)
+        after, limit = page_in(request)
+        return shown_page(await self._letters.page(wanted, after, limit))
 
     async def show(self, request: Request) -> ASGIApp:
         """Return one letter in full.
@@ -75,8 +73,7 @@ class DeadLetterPages:
             HeadraceError: as `Access.check_operator` and `Letters.get`.
         """
         caller = self._operator(request, "GetDeadLetter")
-        number = whole_number(request.path_params["number"], "id", 1, _LARGEST_NUMBER)
-        letter = await self._letter(caller, number)
+        letter = await self._letter(caller, number_in_path(request))
         return json_response(letter.details(), headers=NO_STORE)
 
     async def retry(self, request: Request) -> ASGIApp:
@@ -135,6 +132,32 @@ class DeadLetterPages:
         caller = caller_of(self._services, request)
         self._services.access.check_operator(caller, operation)
         return caller
+
+
+def page_in(request: Request) -> tuple[int, int]:
+    """Return the number after which the requested page begins, and its maximum of letters.
+
+    Raises:
+        InputInvalid: a query parameter breaks its rule.
+    """
+    query = request.query_params
+    after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
+    return after, number_in(query, "limit", 1, _MOST, _USUAL)
+
+
+def number_in_path(request: Request) -> int:
+    """Return the number of the requested letter.
+
+    Raises:
+        InputInvalid: it is none.
+    """
+    return whole_number(request.path_params["number"], "id", 1, _LARGEST_NUMBER)
+
+
+def shown_page(page: LetterPage) -> ASGIApp:
+    """Return the response with a page of letters."""
+    content = {"letters": [letter.summary() for letter in page.letters], "next": page.next}
+    return json_response(content, headers=NO_STORE)
 
 
 def _numbers(body: Json) -> list[int]:

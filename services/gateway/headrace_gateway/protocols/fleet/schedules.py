@@ -37,6 +37,7 @@ from headrace_gateway.protocols.fleet.declaration import (
     priority_of,
     reaches,
 )
+from headrace_gateway.protocols.fleet.own_letters import OwnLetters
 from headrace_gateway.protocols.fleet.parameters import number_in
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
@@ -58,6 +59,7 @@ class SchedulePages:
     def __init__(self, services: Services) -> None:
         """Use the schedules on the bus of `services`."""
         self._services, self._schedules = services, services.schedules
+        self._letters = OwnLetters(services)
 
     async def list(self, request: Request) -> ASGIApp:
         """Return a page of the caller's schedules; for operators, of those in their tenant.
@@ -207,6 +209,30 @@ class SchedulePages:
             raise InputInvalid(str(refused)) from None
         return json_response({"firings": number}, headers=NO_STORE)
 
+    async def letters(self, request: Request) -> ASGIApp:
+        """Return a page of a schedule's dead letters, oldest first, to its owner.
+
+        Raises:
+            ScheduleUnknown: the caller has no such schedule.
+            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.page`.
+        """
+        one = await self._find_own(request)
+        return await self._letters.page(request, one.key.tenant, one.key.source, _made(one))
+
+    async def letter(self, request: Request) -> ASGIApp:
+        """Return one of a schedule's dead letters in full, to its owner.
+
+        Raises:
+            ScheduleUnknown: the caller has no such schedule.
+            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.one`.
+        """
+        one = await self._find_own(request)
+        return await self._letters.one(request, one.key.tenant, one.key.source)
+
+    async def _find_own(self, request: Request) -> StoredSchedule:
+        check_owner(request, caller_of(self._services, request), "read its dead letters here")
+        return await self._found(request, "GetSchedule")
+
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a schedule with its dead letters; tasks that it has begun stay.
 
@@ -214,22 +240,24 @@ class SchedulePages:
             ScheduleUnknown: the caller has no such schedule.
             HeadraceError: as `Access.check_anyone` and `drop_letters_of`.
         """
-        key = await self._deletable(request)
-        await self._services.background.run(self._delete(key))
+        await self._services.background.run(self._delete(*await self._deletable(request)))
         return json_response({}, headers=NO_STORE)
 
-    async def _deletable(self, request: Request) -> ScheduleKey:
-        """Return the key of the schedule that the request names, also of one that can't be read."""
+    async def _deletable(self, request: Request) -> tuple[ScheduleKey, datetime | None]:
+        """Return the key of the schedule that the request names, and when it was made.
+
+        None if it can't be read.
+        """
         try:
-            return (await self._found(request, "DeleteSchedule")).key
+            found = await self._found(request, "DeleteSchedule")
         except ScheduleUnreadable as unreadable:
             self._record(request, unreadable.key, ANY_AGENT, "DeleteSchedule")
-            return unreadable.key
+            return unreadable.key, None
+        return found.key, _made(found)
 
-    async def _delete(self, key: ScheduleKey) -> None:
-        # The letters first: without the schedule they could no longer be dropped. One that had
-        # ended and was stored again may have letters from before.
-        await drop_letters_of(self._services.bus, key.tenant, key.source, None)
+    async def _delete(self, key: ScheduleKey, made: datetime | None) -> None:
+        # The letters first: without the schedule they could no longer be dropped.
+        await drop_letters_of(self._services.bus, key.tenant, key.source, made)
         await self._schedules.delete(key)
 
     async def _found(self, request: Request, operation: str) -> StoredSchedule:
@@ -278,6 +306,10 @@ def _unreadable(error: ScheduleUnreadable) -> Json:
     return {"name": decode_token(error.key.name), "owner": decode_token(error.key.owner)}
 
 
+def _made(stored: StoredSchedule) -> datetime:
+    return datetime.fromtimestamp(stored.schedule.created, UTC)
+
+
 def _name(request: Request) -> str:
     try:
         return encode_token(request.path_params["name"])
@@ -309,7 +341,7 @@ def _shown(
         "answers": one.answers and one.answers.model_dump(exclude_defaults=True),
         "state": _state(one),
         "ended": one.ended or None,
-        "created": timestamp(datetime.fromtimestamp(one.created, UTC)),
+        "created": timestamp(_made(stored)),
         "next": following and timestamp(following, "seconds"),
     }
     if firings is None:

@@ -29,6 +29,7 @@ from headrace_gateway.protocols.fleet.declaration import (
     priority_of,
     reaches,
 )
+from headrace_gateway.protocols.fleet.own_letters import OwnLetters
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
@@ -43,7 +44,7 @@ class TriggerPages:
     def __init__(self, services: Services) -> None:
         """Use the triggers on the bus of `services`."""
         self._services, self._store = services, TriggerStore(services.bus)
-        self._history = FiringHistory(services.bus)
+        self._history, self._letters = FiringHistory(services.bus), OwnLetters(services)
 
     async def list(self, request: Request) -> ASGIApp:
         """Return the caller's triggers; those of its tenant, as far as it is an operator.
@@ -128,6 +129,31 @@ class TriggerPages:
             HeadraceError: as `Access.check_anyone` and `TriggerStore.resume`.
         """
         return await self._switch(request, "ResumeTrigger", self._store.resume)
+
+    async def letters(self, request: Request) -> ASGIApp:
+        """Return a page of a trigger's dead letters, oldest first, to its owner.
+
+        Raises:
+            TriggerUnknown: the caller has none of this name.
+            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.page`.
+        """
+        one = await self._find_own(request)
+        made = datetime.fromisoformat(one.since)
+        return await self._letters.page(request, one.tenant, one.source, made)
+
+    async def letter(self, request: Request) -> ASGIApp:
+        """Return one of a trigger's dead letters in full, to its owner.
+
+        Raises:
+            TriggerUnknown: the caller has none of this name.
+            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.one`.
+        """
+        one = await self._find_own(request)
+        return await self._letters.one(request, one.tenant, one.source)
+
+    async def _find_own(self, request: Request) -> Trigger:
+        check_owner(request, caller_of(self._services, request), "read its dead letters here")
+        return await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
 
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a trigger with its dead letters; tasks that it began continue.

@@ -385,6 +385,30 @@ async def test_a_schedule_that_cannot_be_read_is_named_beside_the_others(
 
 
 @pytest.mark.usefixtures("fleet")
+async def test_dead_letters_of_a_schedule_are_its_owners_since_it_was_made(
+    schedules: httpx.AsyncClient, bus: Bus
+) -> None:
+    (await schedules.put(f"{PATH}/c1", json=HOURLY)).raise_for_status()
+    source = "schedule/anonymous/c1"
+    letter = DeadLetter(reason="why", subject="s", trigger=source, at=events.now())
+    await write_letter(bus, letter, to=("default", "ask"))
+    async with Client(str(schedules.base_url)) as client:
+        [listed] = [one async for one in client.schedules.dead_letters("c1")]
+        assert (await client.schedules.dead_letter("c1", listed["id"]))["reason"] == "why"
+    # The same name later, as if its owner had made it now: older letters are not read.
+    kept, key = Schedules(bus), ScheduleKey("default", "anonymous", "c1")
+    found = await kept.get(key)
+    assert found is not None
+    await kept.delete(key)
+    later = found.schedule.created + 300
+    await kept.put(key, found.schedule.model_copy(update={"created": later}))
+    (await schedules.delete(f"{PATH}/c1")).raise_for_status()
+    left = [one.number async for one in Letters(bus).find(LetterFilter("default"))]
+    assert left == [listed["id"]]
+    await Letters(bus).drop(listed["id"])
+
+
+@pytest.mark.usefixtures("fleet")
 async def test_a_schedule_that_is_deleted_takes_its_dead_letters_along(
     schedules: httpx.AsyncClient, bus: Bus
 ) -> None:

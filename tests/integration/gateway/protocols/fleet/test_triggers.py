@@ -21,7 +21,7 @@ from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import TooManyTriggers, TriggerStore
 from headrace_gateway.server.auth.audit import Audited
 from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
-from tests.support.credentials import ANN, BOB, EVE
+from tests.support.credentials import ANN, BOB, EVE, Person
 from tests.support.scripted_fleet import ScriptedFleet
 
 PATH = "/v1/triggers"
@@ -317,6 +317,39 @@ async def test_a_trigger_that_is_deleted_takes_its_dead_letters_along(
     (await http.delete(f"{PATH}/t1")).raise_for_status()
     left = [one.content.trigger async for one in Letters(bus).find(LetterFilter("default"))]
     assert left == ["trigger/ann/t1"]
+
+
+async def test_an_owner_reads_the_dead_letters_of_its_own_triggers(
+    open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    async with open_role_gateway(BOB, EVE, ONCALL, trigger_subjects=["{tenant}.>"]) as gateway:
+        http, stored = gateway.http, list[str]()
+        for one in (ANN, BOB):
+            spec = SPEC | {"subject": "acme.orders.*"}
+            (await http.put(f"{PATH}/t1", json=spec, headers=one.bearer)).raise_for_status()
+            stored.append(f"trigger/{encode_token(one.owner)}/t1")
+        for source in (*stored, *stored):
+            letter = DeadLetter(reason="why", subject="s", trigger=source, body="e30=", at=now())
+            await write_letter(bus, letter, to=("acme", "ask"))
+        numbers = [one.number async for one in Letters(bus).find(LetterFilter("acme"))]
+
+        async def get(path: str, person: Person = ANN, **query: str | int) -> httpx.Response:
+            letters = f"{PATH}/t1/dead-letters{path}"
+            return await http.get(letters, params=query, headers=person.bearer)
+
+        page = (await get("", limit=1)).json()
+        assert ([one["id"] for one in page["letters"]], page["next"]) == (numbers[:1], numbers[0])
+        rest = (await get("", after=page["next"])).json()
+        assert ([one["id"] for one in rest["letters"]], rest["next"]) == (numbers[2:3], None)
+        assert (await get(f"/{numbers[0]}")).json()["body"] == "{}"
+        assert (await get(f"/{numbers[1]}")).json()["error"]["code"] == "letter_unknown"
+        assert (await get("", EVE)).json()["error"]["code"] == "trigger_unknown"
+        # An operator reads them where it reads the others of its tenant.
+        assert (await get("", ONCALL, owner=ANN.owner)).json()["error"]["code"] == "invalid_input"
+        for one in (ANN, BOB):
+            (await http.delete(f"{PATH}/t1", headers=one.bearer)).raise_for_status()
+    assert [one async for one in Letters(bus).find(LetterFilter("acme"))] == []
 
 
 async def test_letters_from_before_a_trigger_was_made_are_not_read(bus: Bus) -> None:
